@@ -1,0 +1,65 @@
+"""How long to wait before the next attempt: pure arithmetic on the stored `backoff` option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+LONGEST_DELAY = 10 * 366 * 24 * 3600 * 1000
+"""No computed delay is longer, whatever the attempt number: about ten years."""
+
+Random = Callable[[], float]
+"""A number in [0, 1), as `random.random` gives."""
+
+
+def delay_after(
+    backoff: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
+    attempts_made: int,
+    error: BaseException | None,
+    random: Random,
+) -> int | None:
+    """The ms to wait after failed attempt number `attempts_made`; None means do not try again."""
+    rule = _matching_rule(backoff, error) if isinstance(backoff, Sequence) else backoff
+    if rule is None:
+        return 0
+    if rule.get("retry") is False:
+        return None
+    delay: float = min(
+        _GROWTH[rule["type"]](attempts_made, rule), rule.get("max_delay", LONGEST_DELAY)
+    )
+    jitter = rule.get("jitter", 0)
+    if jitter:
+        delay = delay * (1 - jitter) + random() * delay * jitter
+    return max(0, round(min(delay, LONGEST_DELAY)))
+
+
+def _matching_rule(
+    rules: Sequence[Mapping[str, Any]], error: BaseException | None
+) -> Mapping[str, Any] | None:
+    names = {base.__name__ for base in type(error).__mro__} if error is not None else set()
+    for rule in rules:
+        if "on" not in rule or rule["on"] in names:
+            return rule
+    return None
+
+
+def _exponential(attempts_made: int, rule: Mapping[str, Any]) -> float:
+    # 2 ** 64 ms is far past the longest delay: a larger exponent would only cost time.
+    return float(2 ** min(attempts_made - 1, 64) * rule["delay"])
+
+
+def _polynomial(attempts_made: int, rule: Mapping[str, Any]) -> float:
+    try:
+        return float(attempts_made ** float(rule.get("exponent", 2)) * rule["delay"])
+    except OverflowError:
+        return float(LONGEST_DELAY)
+
+
+_GROWTH: dict[str, Callable[[int, Mapping[str, Any]], float]] = {
+    "fixed": lambda attempts_made, rule: rule["delay"],
+    "linear": lambda attempts_made, rule: attempts_made * rule["delay"],
+    "exponential": _exponential,
+    "polynomial": _polynomial,
+}
+
+TYPES = tuple(_GROWTH)

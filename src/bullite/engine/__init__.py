@@ -1,0 +1,1 @@
+"""The writer: one thread per process and database that commits everything asked for in groups."""

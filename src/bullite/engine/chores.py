@@ -1,0 +1,87 @@
+"""The scheduler service: what has to be done by the clock, in every process that has a worker.
+
+Promotion, recovery, renewal and retention, as requests for the engine. Any number of processes may
+do this at once: each due thing happens once, because every request is a guarded move.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..operations.tending import MOST_RECOVERED, Promote, Recover, Renew, Sweep
+from .contract import Driver, Worker
+
+log = logging.getLogger("bullite.scheduler")
+
+RECOVER_EVERY = 500
+"""Ms between looks for dead workers; their jobs are promised back within a second."""
+
+SWEEP_EVERY = 10_000
+KEEP_COMPLETED = 7 * 24 * 3600 * 1000
+KEEP_REMOVED = 24 * 3600 * 1000
+KEEP_EVENTS = 10_000
+
+Chore = Promote | Recover | Renew | Sweep
+
+
+@dataclass(slots=True)
+class Chores:
+    """What is due, by the clock that never jumps."""
+
+    driver: Driver
+    maintenance_interval: int = 1_000
+    renew_every: int = 15_000
+    _renew_at: int = 0
+    _recover_at: int = 0
+    _promote_at: int = 0
+    _sweep_at: int = 0
+
+    def next_at(self) -> int:
+        """The lease time at which there is something to do."""
+        return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)
+
+    def due(self, lease_now: int) -> list[Chore]:
+        """The requests whose time has come."""
+        chores: list[Chore] = []
+        if lease_now >= self._renew_at:
+            self._renew_at = lease_now + self.renew_every
+            chores.append(Renew())
+        if lease_now >= self._recover_at:
+            self._recover_at = lease_now + min(RECOVER_EVERY, self.maintenance_interval)
+            chores += self._recoveries(lease_now)
+        if lease_now >= self._promote_at:
+            self._promote_at = lease_now + self.maintenance_interval
+            chores += self._promotions()
+        if lease_now >= self._sweep_at:
+            self._sweep_at = lease_now + SWEEP_EVERY
+            chores += self._sweeps()
+        return chores
+
+    def again(self, chore: Chore, answer: int) -> bool:
+        """Whether a chore that did as much as one transaction may has more to do."""
+        if isinstance(chore, Recover):
+            return answer >= MOST_RECOVERED
+        return isinstance(chore, Sweep | Promote) and answer > 0
+
+    def _recoveries(self, lease_now: int) -> Iterator[Recover]:
+        rows = self.driver.execute("workers", {}).rows
+        workers = [Worker(*row) for row in rows]
+        others = [worker for worker in workers if worker.nonce != self.driver.nonce]
+        dead = {worker.id: worker for worker in self.driver.dead(others)}
+        for worker in dead.values():
+            log.info("worker %d died; taking its jobs back", worker.id)
+            yield Recover(worker, dead=True)
+        for worker in workers:
+            expired = worker.lease_until < lease_now
+            if worker.id not in dead and expired and not self.driver.frozen_lease(worker):
+                yield Recover(worker, dead=False)
+
+    def _promotions(self) -> Iterator[Promote]:
+        rows = self.driver.execute("due_queues", {"now": self.driver.clock.now()}).rows
+        return (Promote(row[0]) for row in rows)
+
+    def _sweeps(self) -> Iterator[Sweep]:
+        rows = self.driver.execute("queues", {}).rows
+        return (Sweep(row[0], KEEP_COMPLETED, KEEP_REMOVED, KEEP_EVENTS) for row in rows)

@@ -1,0 +1,121 @@
+"""What the engine asks of a database: the whole seam between the queue and its stores.
+
+A driver belongs to the engine's thread, except where a method says otherwise. It knows SQL and
+connections; it knows no rule about jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..clock import Clock
+
+Params = Mapping[str, Any] | Sequence[Sequence[Any]]
+"""Named values; for a statement over many rows, the rows."""
+
+
+class Result(NamedTuple):
+    """What a statement gave back."""
+
+    rows: Sequence[Sequence[Any]]
+    changed: int
+    """How many rows an update or delete changed."""
+
+
+class Worker(NamedTuple):
+    """One row of the workers' table, as far as recovery needs it."""
+
+    id: int
+    queue: int
+    nonce: int
+    boot: str
+    registered: int
+    lease_until: int
+    max_stalled_count: int
+
+
+class StatementRefused(Exception):
+    """The data of one request was refused (a constraint, a value out of range)."""
+
+
+class Conflict(Exception):
+    """A row was not where a look in the same transaction had found it."""
+
+
+class Reader(Protocol):
+    """A connection for reading, on a thread of its own."""
+
+    def read(self, statement: str, params: Params) -> Result:
+        """Run one statement on the latest committed state."""
+
+    def close(self) -> None: ...
+
+
+class Driver(Protocol):
+    """One database, written by one thread."""
+
+    clock: Clock
+    nonce: int
+    """The random 64-bit number of this process's opening of the database."""
+
+    def open(self) -> None:
+        """Connect and bring the schema up to date; raises a StoreError that says what is wrong."""
+
+    def close(self) -> None:
+        """Let go of everything; a later open starts afresh."""
+
+    def begin(self, durable: bool) -> None:
+        """Start a transaction that no other writer can interleave with."""
+
+    def execute(self, statement: str, params: Params) -> Result:
+        """Run one statement inside the transaction, or on its own when there is none.
+
+        Raises StatementRefused when the data was at fault, a StoreError for anything else.
+        """
+
+    def commit(self) -> None:
+        """Make the transaction permanent; if it began as durable, on the disk."""
+
+    def rollback(self) -> None:
+        """Undo the transaction; never raises."""
+
+    def reader(self) -> Reader:
+        """A new reader; called on, and used by, another thread."""
+
+    # --- waking ---
+
+    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+        """Inside the transaction: note that up to `most` idle workers elsewhere should be woken."""
+
+    def wake(self) -> None:
+        """After the commit: wake those announced; never blocks, never raises."""
+
+    def hungry(self, worker: int, hungry: bool) -> None:
+        """Inside the transaction: say whether `worker` would welcome a wake-up."""
+
+    def listen(self) -> str | None:
+        """Open this process's ear, once it has a worker; the address others wake it at."""
+
+    def ears(self) -> Sequence[int]:
+        """File descriptors that become readable when somebody wakes this process."""
+
+    def hear(self) -> set[int]:
+        """The queues this process was woken for since last asked."""
+
+    def changed(self) -> bool:
+        """Whether anyone else has committed since last asked."""
+
+    # --- living and dying ---
+
+    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+        """Those of other processes' workers whose process is certainly gone."""
+
+    def frozen_lease(self, worker: Worker) -> bool:
+        """Whether `worker` is known to live, so that an expired lease means nothing."""
+
+    def bury(self, nonces: Iterable[int]) -> None:
+        """Clear away what dead processes left beside the database."""
+
+    def housekeep(self, urgent: bool) -> None:
+        """Between transactions: checkpoint if there is enough to do."""

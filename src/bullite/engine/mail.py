@@ -1,0 +1,48 @@
+"""How answers travel from the engine's thread to whoever asked.
+
+A mailbox stands for one place that answers go to, such as an event loop: all the answers of a
+batch for one place are handed over together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+Reply = Callable[[Any], None]
+"""Takes the answer, or the exception in its place; must not block and must not raise."""
+
+
+class Mailbox(Protocol):
+    """A place that answers go to."""
+
+    def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        """Hand over; called on the engine's thread."""
+
+    def alive(self) -> bool:
+        """Whether anybody will ever read what is delivered."""
+
+
+class Direct:
+    """Answers are handed over on the engine's own thread."""
+
+    def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        for reply, answer in answers:
+            reply(answer)
+
+    def alive(self) -> bool:
+        return True
+
+
+DIRECT = Direct()
+
+
+class Ask:
+    """A request on its way, and where its answer goes."""
+
+    __slots__ = ("mailbox", "reply", "request")
+
+    def __init__(self, request: Any, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
+        self.request = request
+        self.reply = reply
+        self.mailbox = mailbox

@@ -1,0 +1,54 @@
+"""Reads, on a thread and a connection of their own: they never wait for a writer."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import StoreClosed
+from .contract import Params, Reader
+from .mail import Mailbox, Reply
+from .writer import Spawn, start_thread
+
+_STOP = None
+
+
+class ReadingThread:
+    """Answers read requests one after the other; starts with the first."""
+
+    def __init__(self, open_reader: Callable[[], Reader], spawn: Spawn = start_thread) -> None:
+        self._open_reader = open_reader
+        self._spawn = spawn
+        self._requests: queue.SimpleQueue[tuple[str, Params, Reply, Mailbox] | None] = (
+            queue.SimpleQueue()
+        )
+        self._started = self._closed = False
+
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+        """`reply` gets the rows."""
+        if self._closed:
+            mailbox.deliver([(reply, StoreClosed("the store is closed"))])
+            return
+        if not self._started:
+            self._started = True
+            self._spawn(self._run, "bullite-reader")
+        self._requests.put((statement, params, reply, mailbox))
+
+    def close(self) -> None:
+        self._closed = True
+        self._requests.put(_STOP)
+
+    def _run(self) -> None:
+        reader: Reader | None = None
+        while (request := self._requests.get()) is not _STOP:
+            statement, params, reply, mailbox = request
+            answer: Any
+            try:
+                reader = reader or self._open_reader()
+                answer = reader.read(statement, params).rows
+            except Exception as error:
+                answer = error
+            mailbox.deliver([(reply, answer)])
+        if reader is not None:
+            reader.close()

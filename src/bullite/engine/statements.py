@@ -1,0 +1,92 @@
+"""Reads a store's SQL file: named statements, and moves composed from the table of moves.
+
+Knows nothing of databases and nothing of jobs but the table in states.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..states import MOVES, Move, State
+
+_HEADER = re.compile(r"^-- (name|move|template): (\w+)(?: takes (\w+))?(?: \((folded|many)\))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL statement, ready to run."""
+
+    name: str
+    text: str
+    folded: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    kind: str
+    name: str
+    takes: bool
+    flag: str | None
+    text: str
+
+
+def load(source: str) -> dict[str, Statement]:
+    """All statements of an SQL file, those of the moves under `move_statement`'s names."""
+    blocks = _blocks(source)
+    templates = {block.name: block.text for block in blocks if block.kind == "template"}
+    changes = {block.name: block for block in blocks if block.kind == "move"}
+    statements = {
+        block.name: Statement(block.name, block.text, block.flag == "folded", block.flag == "many")
+        for block in blocks
+        if block.kind == "name"
+    }
+    for move in MOVES:
+        for state in move.sources:
+            name = move_statement(move, state)
+            statements[name] = Statement(name, _compose(move, state, templates, changes))
+    return statements
+
+
+def move_statement(move: Move, source: State) -> str:
+    """The name of the statement that makes `move` from `source`."""
+    return f"{move.name}:{source}"
+
+
+def _compose(
+    move: Move, source: State, templates: dict[str, str], changes: dict[str, _Block]
+) -> str:
+    if move.target is None:
+        return templates["delete"].format(source=source)
+    block = changes[move.name]
+    change, _, condition = block.text.partition("where ")
+    guards = f" and {condition.strip()}" if condition else ""
+    if move.held:
+        token = "(asked.value ->> 0)" if block.takes else "asked.value"
+        guards += " " + templates["token_guard"].format(token=token)
+    return templates["move"].format(
+        source=source, target=move.target, changes=f", {change.strip()}", guards=guards
+    )
+
+
+def _blocks(source: str) -> list[_Block]:
+    blocks: list[_Block] = []
+    header: re.Match[str] | None = None
+    lines: list[str] = []
+
+    def close() -> None:
+        if header is not None:
+            kind, name, takes, flag = header.groups()
+            text = "\n".join(lines).strip()
+            blocks.append(_Block(kind, name, takes is not None, flag, text))
+
+    for line in source.splitlines():
+        match = _HEADER.match(line)
+        if match is not None:
+            close()
+            header, lines = match, []
+        elif not line.lstrip().startswith("--"):
+            lines.append(line)
+    close()
+    return blocks

@@ -1,0 +1,100 @@
+"""Every exception a user of Bullite can catch, each with one line of meaning."""
+
+from __future__ import annotations
+
+
+class BulliteError(Exception):
+    """Anything Bullite raises on purpose."""
+
+
+# --- refused arguments ---------------------------------------------------------------------------
+
+
+class InvalidOption(BulliteError, ValueError):
+    """An option has a value it cannot have; the message names the option and the fix."""
+
+
+class InvalidOptionType(BulliteError, TypeError):
+    """An option has a value of the wrong type; the message names the option and the fix."""
+
+
+class UnserializableData(BulliteError, ValueError):
+    """Data, a result or a progress value cannot be stored as JSON without changing it."""
+
+
+class QueueOptionMismatch(BulliteError, ValueError):
+    """The queue exists with another value of an option that is fixed when a queue is made."""
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+class JobNotFound(BulliteError, LookupError):
+    """No such job in this queue."""
+
+
+class LostLock(BulliteError):
+    """The job is no longer held by the caller: its write was refused and changed nothing."""
+
+
+class IllegalMove(BulliteError):
+    """The job is not in a state from which this move may be made."""
+
+
+class JobFailed(BulliteError):
+    """Raised by `job.result()`: the job failed for good; the message is its `failed_reason`."""
+
+
+class UnrecoverableError(BulliteError):
+    """Raised by a processor: fail the job at once, whatever attempts are left."""
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+class StoreError(BulliteError):
+    """The database could not do what was asked."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed before the request was made; nothing was written."""
+
+
+class StoreBusy(StoreError):
+    """Another connection held the write lock for too long; nothing was written."""
+
+
+class StoreFull(StoreError):
+    """There is no room left on the disk; nothing was written."""
+
+
+class StoreUnavailable(StoreError):
+    """The database failed while writing; whether the request was stored is not known."""
+
+
+class StoreUnwritable(StoreError):
+    """The file or its folder is missing, read-only or not ours to write."""
+
+
+class StoreReplaced(StoreError):
+    """The database file or its log was replaced or deleted under us; reopen the store."""
+
+
+class NotABulliteDatabase(StoreError):
+    """The file is not a SQLite database, or holds `bullite_` tables that are not ours."""
+
+
+class SchemaTooNew(StoreError):
+    """A newer Bullite has migrated this database; upgrade this one."""
+
+
+class NetworkFileSystem(StoreError):
+    """The file is on a network file system, where SQLite's locks cannot be trusted."""
+
+
+class SQLiteTooOld(StoreError):
+    """The SQLite library of this Python is older than the oldest that works."""
+
+
+class WrongProcess(StoreError):
+    """A worker made before a fork was used after it; make a new one in this process."""

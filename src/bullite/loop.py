@@ -1,0 +1,107 @@
+"""The bridge between an event loop and the engine's thread: one call into the loop per batch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from .engine.contract import Params
+from .engine.mail import Reply
+from .store import Store
+
+T = TypeVar("T")
+
+
+class LoopMailbox:
+    """Delivers into one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_hand_out, answers)
+        except RuntimeError:
+            pass  # the loop is closed: nobody is left to read the answers
+
+    def alive(self) -> bool:
+        return not self._loop.is_closed()
+
+
+def _hand_out(answers: Sequence[tuple[Reply, Any]]) -> None:
+    for reply, answer in answers:
+        reply(answer)
+
+
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMailbox] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def mailbox() -> LoopMailbox:
+    """The mailbox of the running loop."""
+    loop = asyncio.get_running_loop()
+    found = _mailboxes.get(loop)
+    if found is None:
+        found = _mailboxes[loop] = LoopMailbox(loop)
+    return found
+
+
+class Resolver:
+    """A reply that resolves a future; a caller that was cancelled meanwhile is left alone."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self._future = future
+
+    def __call__(self, answer: Any) -> None:
+        if self._future.done():
+            return
+        if isinstance(answer, BaseException):
+            self._future.set_exception(answer)
+        else:
+            self._future.set_result(answer)
+
+
+def ask(store: Store, request: Any) -> asyncio.Future[Any]:
+    """Put a request to the engine; await the answer. Cancelling does not undo the commit."""
+    future = asyncio.get_running_loop().create_future()
+    store.open().submit(request, Resolver(future), mailbox())
+    return future
+
+
+def read(store: Store, statement: str, params: Params) -> asyncio.Future[Sequence[Any]]:
+    """Run a read; await the rows."""
+    future = asyncio.get_running_loop().create_future()
+    store.reading.read(statement, params, Resolver(future), mailbox())
+    return future
+
+
+async def room(store: Store) -> None:
+    """Wait until the engine takes more jobs."""
+    engine = store.open()
+    while not engine.has_room():
+        future = asyncio.get_running_loop().create_future()
+        engine.when_room(Resolver(future), mailbox())
+        await future
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call beside the loop, in a thread that ends with it."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    box, resolve = mailbox(), Resolver(future)
+
+    def run() -> None:
+        answer: Any
+        try:
+            answer = call()
+        except BaseException as error:
+            answer = error
+        box.deliver([(resolve, answer)])
+
+    threading.Thread(target=run, name="bullite-open", daemon=True).start()
+    return await future

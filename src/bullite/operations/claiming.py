@@ -1,0 +1,149 @@
+"""Taking jobs: promote what is due, choose the next in line, hold them with a fresh token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ..states import CLAIM, PROMOTE, State
+from .moving import ANY_NAME, as_json, back_in_line, swap_all
+from .transaction import Operation, Transaction
+
+MOST_PROMOTED = 1_000
+"""Due jobs moved to the line in one go; the rest follow in the next transactions."""
+
+MOST_SORTED = 1_000
+"""Jobs put into the lane of their name in one go."""
+
+UNSORTED = ""
+"""The lane of jobs in queues whose workers do not choose by name."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """A worker asks for up to `want` jobs, of these names or of any."""
+
+    queue: int
+    worker: int
+    names: tuple[str, ...] | None
+    want: int
+    lock_duration: int
+    token: int
+    """Made by the claiming process, never used before."""
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+class ClaimedRow(NamedTuple):
+    """What a worker is told of a job it now holds."""
+
+    id: int
+    name: str
+    custom_id: str | None
+    priority: int
+    attempts: int
+    attempts_made: int
+    attempts_started: int
+    stalled_count: int
+    created_at: int
+    deferred_failure: str | None
+    opts: str | None
+    data: str
+
+
+class Claimed(NamedTuple):
+    """The answer to a claim."""
+
+    rows: Sequence[Any]
+    """In order; each has ClaimedRow's fields."""
+    token: int
+    claimed_at: int
+    drained: bool
+    """There was nothing more that this worker could take."""
+    next_due: int | None
+    """When drained: the time at which the next delayed job of the queue is due."""
+
+
+def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]]:
+    answers = []
+    for request in requests:
+        promoted = yield from promote_due(tx, request.queue)
+        rows = yield from _next_in_line(request)
+        if rows:
+            yield from _hold(tx, request, rows)
+        drained = len(rows) < request.want and promoted < MOST_PROMOTED
+        next_due = None
+        if drained:
+            result = yield "next_due", {"queue": request.queue}
+            next_due = result.rows[0][0]
+        answers.append(Claimed(rows, request.token, tx.now, drained, next_due))
+    return answers
+
+
+def promote_due(tx: Transaction, queue: int) -> Operation[int]:
+    """Move the jobs whose time has come to the end of the line, in the order of their time."""
+    due = yield "due", {"queue": queue, "now": tx.now, "most": MOST_PROMOTED}
+    if due.rows:
+        jobs = [(row[0], row[1]) for row in due.rows]
+        yield from back_in_line(tx, PROMOTE, State.DELAYED, jobs)
+        tx.count(queue, "delayed", -len(jobs))
+        tx.count_waiting(queue, [row[2] for row in due.rows], +1)
+        tx.log(queue, PROMOTE.name, [(job, None) for job, _ in jobs])
+        tx.made_ready(queue, ANY_NAME, len(jobs))
+    return len(due.rows)
+
+
+def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
+    jobs = dict.fromkeys([row[0] for row in rows], 0)
+    yield from swap_all(
+        tx,
+        CLAIM,
+        State.WAITING,
+        jobs,
+        token=request.token,
+        worker=request.worker,
+        lease_until=tx.lease_now + request.lock_duration,
+    )
+    prioritized = sum(1 for row in rows if row[3])
+    tx.count(request.queue, "waiting", prioritized - len(rows))
+    tx.count(request.queue, "prioritized", -prioritized)
+    tx.count(request.queue, "active", len(rows))
+    tx.log(request.queue, CLAIM.name, [(job, None) for job in jobs])
+
+
+def _next_in_line(request: Claim) -> Operation[Sequence[Any]]:
+    lanes = yield from _lanes(request)
+    if len(lanes) == 1:
+        lane = {"queue": request.queue, "lane": lanes[0], "want": request.want}
+        result = yield "ready", lane
+        return result.rows
+    heads: list[list[list[int]]] = []
+    for name in lanes:
+        result = yield "heads", {"queue": request.queue, "lane": name, "want": request.want}
+        heads.append([list(row) for row in result.rows])
+    chosen = [row[2] for row in islice(merge(*heads), request.want)]
+    if not chosen:
+        return []
+    result = yield "ready_among", {"jobs": as_json(chosen)}
+    return result.rows
+
+
+def _lanes(request: Claim) -> Operation[Sequence[str]]:
+    """The lanes this worker takes from.
+
+    Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
+    other names, so in its queue every name has a lane, and what is not sorted yet is sorted first.
+    """
+    if request.names is not None:
+        yield "sort_into_lanes", {"queue": request.queue, "most": MOST_SORTED}
+        return request.names
+    by_name = yield "takes_by_name", {"queue": request.queue}
+    if not (by_name.rows and by_name.rows[0][0]):
+        return (UNSORTED,)
+    result = yield "lanes", {"queue": request.queue}
+    return [row[0] for row in result.rows] or (UNSORTED,)

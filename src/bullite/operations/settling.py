@@ -1,0 +1,165 @@
+"""Ending runs: the moves that only the holder of a job may make, and what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..outcome import Verdict
+from ..states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
+from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
+from .transaction import Event, Operation, Transaction
+
+LONGEST_COPIED_RESULT = 4 * 1024
+"""Longer results are not copied into the event log; readers fetch them from the job."""
+
+_NO_RESULT = msgspec.Raw(b"null")
+
+
+@dataclass(slots=True)
+class Settle:
+    """A worker tells how its runs of jobs of one queue ended.
+
+    Answers the jobs it had lost: their verdicts were refused and changed nothing.
+    """
+
+    queue: int
+    verdicts: Sequence[Verdict]
+    durable = True
+
+    def keys(self) -> Sequence[int]:
+        return [verdict.job for verdict in self.verdicts]
+
+
+def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[int]]]:
+    groups: dict[tuple[int, Move], list[Verdict]] = {}
+    for request in requests:
+        for verdict in request.verdicts:
+            groups.setdefault((request.queue, verdict.move), []).append(verdict)
+    lost: set[int] = set()
+    results: list[tuple[int, str | None, str | None, str | None]] = []
+    for (queue, move), verdicts in groups.items():
+        if tx.careful or any(verdict.again for verdict in verdicts):
+            verdicts = yield from _those_held(tx, verdicts, lost)
+        if verdicts:
+            yield from _settle_group(tx, queue, move, verdicts)
+            results += [(v.job, v.value, v.reason, v.stack) for v in verdicts if v.has_result]
+    if results:
+        yield "write_results", results
+    return [[v.job for v in request.verdicts if v.job in lost] for request in requests]
+
+
+def _those_held(
+    tx: Transaction, verdicts: list[Verdict], lost: set[int]
+) -> Operation[list[Verdict]]:
+    """The verdicts that can be carried out; `lost` gets the jobs of those that must be refused.
+
+    A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
+    finished row still carries its token.
+    """
+    places = yield from where_they_are([verdict.job for verdict in verdicts])
+    held = []
+    for verdict in verdicts:
+        place = places.get(verdict.job)
+        if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
+            lost.add(verdict.job)
+        elif place.state == State.ACTIVE:
+            held.append(verdict)
+        elif not (verdict.again and place.state == verdict.move.target):
+            lost.add(verdict.job)
+    return held
+
+
+def _settle_group(
+    tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]
+) -> Operation[None]:
+    """Make one kind of move for many jobs, in one swap.
+
+    All are expected to be held. When one is not, the swap falls short and the transaction is tried
+    again with care, so the common case never has to look first.
+    """
+    asked = yield from _asked(move, verdicts)
+    yield from swap_all(tx, move, State.ACTIVE, asked)
+    tx.count(queue, "active", -len(verdicts))
+    yield from _arrive(tx, queue, move, verdicts)
+    tx.log(queue, move.name, [_event(tx, verdict) for verdict in verdicts])
+
+
+def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
+    if move is BACK_OFF:
+        return {v.job: [v.token, v.delay] for v in verdicts}
+    if move is RETRY:
+        first = yield from take_numbers(len(verdicts))
+        return {v.job: [v.token, number] for number, v in enumerate(verdicts, start=first)}
+    return {v.job: v.token for v in verdicts}
+
+
+def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) -> Operation[None]:
+    if move in (RETRY, GIVE_BACK):
+        places = yield from where_they_are([verdict.job for verdict in verdicts])
+        tx.count_waiting(queue, [place.priority for place in places.values()], +1)
+        tx.made_ready(queue, ANY_NAME, len(places))
+    else:
+        tx.count(
+            queue, {COMPLETE: "completed", FAIL: "failed", BACK_OFF: "delayed"}[move], len(verdicts)
+        )
+    if move is BACK_OFF:
+        tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
+
+
+def _event(tx: Transaction, verdict: Verdict) -> Event:
+    move = verdict.move
+    if move is COMPLETE:
+        return verdict.job, _copied(verdict.value)
+    if move is FAIL:
+        return verdict.job, [verdict.reason]
+    if move is BACK_OFF:
+        return verdict.job, [verdict.reason, tx.now + verdict.delay]
+    if move is RETRY:
+        return verdict.job, [verdict.reason]
+    return verdict.job, None
+
+
+def _copied(value: str | None) -> Any:
+    if value is None or len(value) > LONGEST_COPIED_RESULT:
+        return _NO_RESULT
+    return msgspec.Raw(value.encode())
+
+
+@dataclass(slots=True)
+class Progress:
+    """The holder of a job says how far it is. Answers False if it no longer holds the job."""
+
+    queue: int
+    job: int
+    token: int
+    progress: str
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[list[bool]]:
+    asked = {request.job: [request.token, request.progress] for request in requests}
+    result = yield "write_progress", {"jobs": as_json(asked), "nonce": tx.nonce}
+    held = set(asked)
+    if result.changed != len(asked):
+        places = yield from where_they_are(list(asked))
+        held = {r.job for r in requests if _is_held(tx, r, places.get(r.job))}
+    for request in requests:
+        if request.job in held:
+            event = (request.job, msgspec.Raw(request.progress.encode()))
+            tx.log(request.queue, "progress", [event])
+    return [request.job in held for request in requests]
+
+
+def _is_held(tx: Transaction, request: Progress, place: Place | None) -> bool:
+    return (
+        place is not None
+        and place.state == State.ACTIVE
+        and (place.token, place.nonce) == (request.token, tx.nonce)
+    )

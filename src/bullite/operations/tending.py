@@ -1,0 +1,241 @@
+"""Workers coming and going, and the jobs of those that died."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..engine.contract import Worker
+from ..outcome import STALLED_TOO_OFTEN
+from ..states import STALL, State
+from .claiming import promote_due
+from .moving import ANY_NAME, as_json, delete_jobs, swap_all, take_numbers
+from .transaction import Operation, Transaction
+
+MOST_RECOVERED = 1_000
+"""Jobs of one dead worker taken back in one transaction."""
+
+MOST_SWEPT = 500
+"""Rows deleted in one transaction, so that a sweep never holds the lock for long."""
+
+FOR_EVER = 2**62
+
+
+@dataclass(slots=True)
+class OpenQueue:
+    """Find or make a queue. Answers its id and its priority order."""
+
+    name: str
+    priority_order: str | None
+    durable = True
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+DEFAULT_PRIORITY_ORDER = "low"
+
+
+def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[tuple[int, str]]]:
+    answers: list[tuple[int, str]] = []
+    for request in requests:
+        found = yield "queue_named", {"name": request.name}
+        if found.rows:
+            answers.append((found.rows[0][0], found.rows[0][1]))
+            continue
+        order = request.priority_order or DEFAULT_PRIORITY_ORDER
+        made = yield "insert_queue", {"name": request.name, "priority_order": order, "now": tx.now}
+        answers.append((made.rows[0][0], order))
+    return answers
+
+
+@dataclass(slots=True)
+class Register:
+    """A worker begins. Answers its id."""
+
+    queue: int
+    name: str
+    names: tuple[str, ...] | None
+    lock_duration: int
+    max_stalled_count: int
+    pid: int
+    host: str
+    boot: str
+    address: str | None
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
+    answers = []
+    for r in requests:
+        if r.names is not None:
+            yield "take_by_name", {"queue": r.queue}
+        made = yield (
+            "insert_worker",
+            {
+                "queue": r.queue,
+                "name": r.name,
+                "names": None if r.names is None else as_json(r.names),
+                "nonce": tx.nonce,
+                "pid": r.pid,
+                "host": r.host,
+                "boot": r.boot,
+                "lock_duration": r.lock_duration,
+                "lease_until": tx.lease_now + r.lock_duration,
+                "max_stalled_count": r.max_stalled_count,
+                "address": r.address,
+                "now": tx.now,
+            },
+        )
+        answers.append(made.rows[0][0])
+    return answers
+
+
+@dataclass(slots=True)
+class Deregister:
+    """A worker ends. What it still holds is left to its lease."""
+
+    worker: int
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[None]]:
+    for request in requests:
+        yield "deregister_worker", {"worker": request.worker}
+        yield "delete_idle_worker", {"worker": request.worker}
+    return [None] * len(requests)
+
+
+@dataclass(slots=True)
+class Renew:
+    """The workers of this process live on. Answers the ids of those still registered."""
+
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:
+    yield "renew_workers", {"lease_now": tx.lease_now, "nonce": tx.nonce}
+    result = yield "workers_of_process", {"nonce": tx.nonce}
+    return [{row[0] for row in result.rows}] * len(requests)
+
+
+@dataclass(slots=True)
+class Recover:
+    """Take back the jobs of a worker that died, or whose lease ran out. Answers how many."""
+
+    worker: Worker
+    dead: bool
+    durable = True
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from _recover_one(tx, request)))
+    return answers
+
+
+def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
+    worker = request.worker
+    held = yield (
+        "held_by_worker",
+        {
+            "queue": worker.queue,
+            "worker": worker.id,
+            "expired_before": FOR_EVER if request.dead else tx.lease_now,
+            "most": MOST_RECOVERED,
+        },
+    )
+    if held.rows:
+        first = yield from take_numbers(len(held.rows))
+        # To the front of the line; who was first there stays first.
+        asked = {
+            job: [token, -number] for number, (job, token, _) in enumerate(held.rows, start=first)
+        }
+        yield from swap_all(
+            tx,
+            STALL,
+            State.ACTIVE,
+            asked,
+            nonce=worker.nonce,
+            max_stalled_count=worker.max_stalled_count,
+            reason=STALLED_TOO_OFTEN,
+        )
+        tx.count(worker.queue, "active", -len(asked))
+        tx.count_waiting(worker.queue, [row[2] for row in held.rows], +1)
+        tx.log(worker.queue, STALL.name, [(job, None) for job in asked])
+        tx.made_ready(worker.queue, ANY_NAME, len(asked))
+    if request.dead or not worker.registered:
+        yield "delete_idle_worker", {"worker": worker.id}
+    return len(held.rows)
+
+
+@dataclass(slots=True)
+class Promote:
+    """Move the due jobs of one queue to its line, when no worker's claim does."""
+
+    queue: int
+    durable = True
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def promote(tx: Transaction, requests: Sequence[Promote]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from promote_due(tx, request.queue)))
+    return answers
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Delete what is past keeping in one queue, a small piece at a time. Answers how much."""
+
+    queue: int
+    keep_completed: int
+    keep_removed: int
+    keep_events: int
+    durable = True
+
+    def keys(self) -> Sequence[int]:
+        return ()
+
+
+def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from _sweep_one(tx, request)))
+    return answers
+
+
+def _sweep_one(tx: Transaction, request: Sweep) -> Operation[int]:
+    swept = 0
+    for state, statement, keep in (
+        (State.COMPLETED, "old_completed", request.keep_completed),
+        (State.REMOVED, "old_removed", request.keep_removed),
+    ):
+        params = {"queue": request.queue, "before": tx.now - keep, "most": MOST_SWEPT}
+        old = yield statement, params
+        if old.rows:
+            yield from delete_jobs(tx, state, [row[0] for row in old.rows])
+            swept += len(old.rows)
+            if state is State.COMPLETED:
+                tx.count(request.queue, "completed", -len(old.rows))
+    trimmed = yield (
+        "trim_events",
+        {"queue": request.queue, "keep": request.keep_events, "most": MOST_SWEPT},
+    )
+    return swept + trimmed.changed

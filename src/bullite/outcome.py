@@ -1,0 +1,130 @@
+"""What a run meant: the one pure place where what happened becomes a move.
+
+No clock, no database, no randomness of its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from . import states
+from .backoff import Random, delay_after
+from .codec import encode
+from .errors import UnrecoverableError, UnserializableData
+
+LONGEST_REASON = 64 * 1024
+"""Characters of an error's text, and of its stack, that are kept."""
+
+STALLED_TOO_OFTEN = "job stalled more than allowable limit"
+
+
+class Attempt(Protocol):
+    """What the decision needs to know of the job."""
+
+    token: int
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def attempts_made(self) -> int: ...
+    @property
+    def stored_options(self) -> Mapping[str, Any]: ...
+
+
+class Verdict(NamedTuple):
+    """One job's move, with all that the store must write for it."""
+
+    job: int
+    token: int
+    move: states.Move
+    delay: int = 0
+    value: str | None = None
+    reason: str | None = None
+    stack: str | None = None
+    again: bool = False
+    """Sent before, with an answer that got lost: it may have been carried out already."""
+    has_result: bool = True
+    """Whether the job's result row must be written; False spares a no-op job the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The processor returned `value`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The processor raised `error`."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """The job was taken but must not run: it killed its workers too often."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The worker is leaving; the job did nothing wrong."""
+
+
+Result = Returned | Raised | NotRun | Interrupted
+
+
+def decide(job: Attempt, result: Result, random: Random) -> Verdict:
+    """The move that `result` means for `job`."""
+    match result:
+        case Returned(value):
+            return _completed(job, value, random)
+        case Raised(error):
+            return _failed(job, error, random)
+        case NotRun(reason):
+            return Verdict(job.pk, job.token, states.FAIL, reason=reason)
+        case Interrupted():
+            return Verdict(job.pk, job.token, states.GIVE_BACK)
+
+
+def _completed(job: Attempt, value: Any, random: Random) -> Verdict:
+    if value is None and job.attempts_made == 0:
+        return Verdict(job.pk, job.token, states.COMPLETE, has_result=False)
+    try:
+        return Verdict(
+            job.pk, job.token, states.COMPLETE, value=encode(value, "the returned value")
+        )
+    except UnserializableData as error:
+        return _failed(job, error, random)
+
+
+def _failed(job: Attempt, error: BaseException, random: Random) -> Verdict:
+    reason, stack = storable(str(error) or type(error).__name__), storable(_stack_of(error))
+    attempts_made = job.attempts_made + 1
+    delay: int | None = None
+    if attempts_made < job.attempts and not isinstance(error, UnrecoverableError):
+        delay = delay_after(job.stored_options.get("backoff"), attempts_made, error, random)
+    if delay is None:
+        return Verdict(job.pk, job.token, states.FAIL, reason=reason, stack=stack)
+    move = states.BACK_OFF if delay else states.RETRY
+    return Verdict(job.pk, job.token, move, delay, reason=reason, stack=stack)
+
+
+def _stack_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def storable(text: str) -> str:
+    """`text` as any database can store it: no NUL, no lone surrogate, not endless."""
+    clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if len(clean) <= LONGEST_REASON:
+        return clean
+    half = LONGEST_REASON // 2
+    return f"{clean[:half]}\n[… {len(clean) - 2 * half} characters left out …]\n{clean[-half:]}"

@@ -1,0 +1,64 @@
+"""Sends verdicts to the engine until it is known what became of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .engine.mail import DIRECT, Mailbox
+from .engine.writer import Engine
+from .errors import StoreClosed, StoreReplaced
+from .operations.settling import Settle
+from .outcome import Verdict
+
+log = logging.getLogger("bullite.worker")
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+"""Seconds between tries while the database fails; doubled each time."""
+
+
+class Settler:
+    """What a worker's runs came to, on its way into the database."""
+
+    def __init__(
+        self, engine: Engine, queue: int, settled: Callable[[], None], mailbox: Mailbox = DIRECT
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._mailbox = mailbox
+        self._settled = settled
+        self._lock = threading.Lock()
+        self.unsettled = 0
+        """Verdicts that are not known to be in the database."""
+
+    def send(self, verdicts: Sequence[Verdict]) -> None:
+        with self._lock:
+            self.unsettled += len(verdicts)
+        self._submit(verdicts, FIRST_PAUSE)
+
+    def _submit(self, verdicts: Sequence[Verdict], pause: float) -> None:
+        def answered(answer: Any) -> None:
+            self._answered(verdicts, pause, answer)
+
+        self._engine.submit(Settle(self._queue, verdicts), answered, self._mailbox)
+
+    def _answered(self, verdicts: Sequence[Verdict], pause: float, answer: Any) -> None:
+        if isinstance(answer, Exception) and not isinstance(answer, StoreClosed | StoreReplaced):
+            log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
+            again = [verdict._replace(again=True) for verdict in verdicts]
+            timer = threading.Timer(pause, self._submit, (again, min(2 * pause, LONGEST_PAUSE)))
+            timer.daemon = True
+            timer.start()
+            return
+        if isinstance(answer, Exception):
+            log.error("%d results were not stored: %s", len(verdicts), answer)
+        else:
+            for job in answer:
+                log.warning(
+                    "job %d was no longer held when its run ended; nothing was recorded", job
+                )
+        with self._lock:
+            self.unsettled -= len(verdicts)
+        self._settled()

@@ -1,0 +1,336 @@
+"""The driver: runs the engine's statements on one SQLite file, and speaks for its errors."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ..clock import Clock
+from ..codec import decode
+from ..engine.contract import Params, Result, StatementRefused, Worker
+from ..engine.statements import Statement, load
+from ..errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnwritable,
+)
+from ..operations.moving import ANY_NAME, as_json
+from .checkpoints import CheckpointGauge, checkpoint
+from .files import Identity, Places, refuse_network_file_system
+from .gate import Gate
+from .liveness import Liveness, forget_after_fork, is_alive
+from .opening import connect, prepare, refuse_old_sqlite
+from .wakeups import Wakeups
+
+ROWS_PER_INSERT = 100
+RECORD_SEPARATOR = "\x1e"
+
+STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
+
+_open_drivers: weakref.WeakSet[SQLiteDriver] = weakref.WeakSet()
+
+
+class SQLiteDriver:
+    """One SQLite file, written by one thread of this process."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        random_bits: Callable[[int], int],
+        durable: bool = True,
+        allow_network: bool = False,
+    ) -> None:
+        self.clock = clock
+        self.nonce = random_bits(64) - (1 << 63)
+        self.path = path
+        self._places = Places(path)
+        self._durable = durable
+        self._allow_network = allow_network
+        self._synchronous_full = True
+        self._written_rows = self._written_bytes = 0
+        self._gauge = CheckpointGauge()
+        self._liveness: Liveness | None = None
+        self._wakeups = Wakeups(self._places.socket(self.nonce))
+        self._inserts: dict[tuple[str, int], str] = {}
+        self._writer: sqlite3.Connection | None = None
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    def open(self) -> None:
+        refuse_old_sqlite()
+        if not self._allow_network:
+            refuse_network_file_system(self.path)
+        self._places.make_side_folder()
+        try:
+            self._gate = Gate(self._places.gate)
+        except OSError as error:
+            raise StoreUnwritable(f"cannot open {self._places.gate}: {error.strerror}") from error
+        try:
+            self._writer = prepare(self._places, self._gate)
+            self._checkpointer = connect(self.path)
+        except BaseException:
+            self._gate.close()
+            raise
+        self._identity = Identity(self._places)
+        self._data_version = self._read_data_version()
+        _open_drivers.add(self)
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        _open_drivers.discard(self)
+        self._wakeups.close()
+        if self._liveness is not None:
+            self._liveness.release()
+            self._liveness = None
+        self._checkpointer.close()
+        # The last connection to close checkpoints, under SQLite's own exclusive lock.
+        writer.close()
+        self._gate.close()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: everything here is the parent's; touch nothing of it."""
+        if self._writer is not None:
+            for connection in (self._writer, self._checkpointer):
+                # Closing it would act on the parent's file, so it must not even be collected.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            self._writer = None
+            self._gate.close()
+            self._wakeups.abandon()
+
+    def reader(self) -> SQLiteReader:
+        return SQLiteReader(self.path)
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def begin(self, durable: bool) -> None:
+        writer = self._connection()
+        full = durable and self._durable
+        self._gate.enter()
+        try:
+            if full != self._synchronous_full:
+                writer.execute(f"pragma synchronous = {'full' if full else 'normal'}")
+                self._synchronous_full = full
+            writer.execute("begin immediate")
+        except sqlite3.Error as error:
+            self._gate.leave()
+            raise _store_error(error, self.path) from error
+
+    def execute(self, statement: str, params: Params) -> Result:
+        known = STATEMENTS[statement]
+        try:
+            if known.many:
+                return self._insert(known, params)
+            cursor = self._connection().execute(known.text, params)
+            rows: Sequence[Any] = cursor.fetchall()
+        except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
+            raise StatementRefused(str(error)) from error
+        except (OverflowError, UnicodeError) as error:
+            raise StatementRefused(str(error)) from error
+        except sqlite3.Error as error:
+            raise _store_error(error, self.path) from error
+        changed = cursor.rowcount
+        if changed > 0:
+            self._written_rows += changed
+        return Result(unfold(rows[0]) if known.folded else rows, changed)
+
+    def _insert(self, statement: Statement, rows: Params) -> Result:
+        assert not isinstance(rows, Mapping)
+        writer = self._connection()
+        for start in range(0, len(rows), ROWS_PER_INSERT):
+            chunk = rows[start : start + ROWS_PER_INSERT]
+            values = [value for row in chunk for value in row]
+            writer.execute(self._insert_text(statement, len(chunk)), values)
+            self._written_bytes += sum(len(v) for v in values if type(v) is str)
+        self._written_rows += len(rows)
+        return Result((), len(rows))
+
+    def _insert_text(self, statement: Statement, rows: int) -> str:
+        text = self._inserts.get((statement.name, rows))
+        if text is None:
+            before, values, after = _split_values(statement.text)
+            text = f"{before} values {', '.join([values] * rows)}{after}"
+            self._inserts[statement.name, rows] = text
+        return text
+
+    def commit(self) -> None:
+        try:
+            self._connection().execute("commit")
+        except sqlite3.Error as error:
+            raise _store_error(error, self.path) from error
+        self._gate.leave()
+        self._gauge.wrote(self._written_rows, self._written_bytes)
+        self._written_rows = self._written_bytes = 0
+        self._identity.check()
+
+    def rollback(self) -> None:
+        self._wakeups.forget()
+        self._written_rows = self._written_bytes = 0
+        if self._writer is not None:
+            with contextlib.suppress(sqlite3.Error):
+                if self._writer.in_transaction:
+                    self._writer.execute("rollback")
+            self._gate.leave()
+
+    def housekeep(self, urgent: bool) -> None:
+        if not (urgent or self._gauge.is_due()):
+            return
+        with self._gate:
+            try:
+                frames, _ = checkpoint(self._connection(), self._checkpointer)
+            except sqlite3.Error as error:
+                raise _store_error(error, self.path) from error
+        self._gauge.found(frames)
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            raise StoreClosed(f"{self.path} is closed")
+        return self._writer
+
+    # --- waking ----------------------------------------------------------------------------------
+
+    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+        wanted = None if ANY_NAME in names else as_json(list(names))
+        params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
+        rows = self.execute("addresses_of_hungry", params).rows
+        self._wakeups.note((row[0] for row in rows), queue)
+
+    def wake(self) -> None:
+        self._wakeups.send()
+
+    def hungry(self, worker: int, hungry: bool) -> None:
+        self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
+
+    def listen(self) -> str | None:
+        if self._liveness is None:
+            self._liveness = Liveness(self._places.liveness(self.nonce))
+        return self._wakeups.listen()
+
+    def ears(self) -> Sequence[int]:
+        return self._wakeups.ears()
+
+    def hear(self) -> set[int]:
+        return self._wakeups.hear()
+
+    def changed(self) -> bool:
+        version = self._read_data_version()
+        was, self._data_version = self._data_version, version
+        return version != was
+
+    def _read_data_version(self) -> int:
+        try:
+            version: int = self._connection().execute("pragma data_version").fetchone()[0]
+        except sqlite3.Error:
+            return -1  # cannot tell: count it as a change, whoever looks will meet the error
+        return version
+
+    # --- living and dying ------------------------------------------------------------------------
+
+    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+        alive: dict[int, bool | None] = {}
+        dead = []
+        for worker in workers:
+            if worker.boot != self.clock.boot:
+                dead.append(worker)
+                continue
+            if worker.nonce not in alive:
+                alive[worker.nonce] = is_alive(self._places.liveness(worker.nonce))
+            if alive[worker.nonce] is False:
+                dead.append(worker)
+        return dead
+
+    def frozen_lease(self, worker: Worker) -> bool:
+        # A missing file cannot vouch for anyone: then the lease decides.
+        return bool(worker.registered and is_alive(self._places.liveness(worker.nonce)))
+
+    def bury(self, nonces: Iterable[int]) -> None:
+        for nonce in nonces:
+            for path in (self._places.liveness(nonce), self._places.socket(nonce)):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+
+class SQLiteReader:
+    """A connection that only reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = connect(path)
+        _open_readers.add(self)
+
+    def read(self, statement: str, params: Params) -> Result:
+        known = STATEMENTS[statement]
+        try:
+            cursor = self._connection.execute(known.text, params)
+            rows: Sequence[Any] = cursor.fetchall()
+        except sqlite3.Error as error:
+            raise _store_error(error, self._path) from error
+        except (OverflowError, UnicodeError):
+            return Result((), 0)  # no row has such a value
+        return Result(unfold(rows[0]) if known.folded else rows, 0)
+
+    def close(self) -> None:
+        _open_readers.discard(self)
+        self._connection.close()
+
+    def abandon(self) -> None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+
+_open_readers: weakref.WeakSet[SQLiteReader] = weakref.WeakSet()
+
+
+def unfold(row: Sequence[Any]) -> list[list[Any]]:
+    """The rows behind one folded row; columns of joined texts are appended to each."""
+    rows: list[list[Any]] = decode(row[0])
+    for joined in row[1:]:
+        if rows:
+            for columns, text in zip(rows, joined.split(RECORD_SEPARATOR), strict=True):
+                columns.append(text)
+    return rows
+
+
+def _split_values(text: str) -> tuple[str, str, str]:
+    """An insert of one row as what comes before `values`, the row, and what follows it."""
+    before, _, rest = text.partition(" values ")
+    end = rest.index(")") + 1
+    return before, rest[:end], rest[end:]
+
+
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"no room left for {path}: free some disk space; nothing was written")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(
+            f"{path} was locked by another connection for too long; nothing was written"
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+        return StoreUnwritable(f"cannot write {path}: {error}")
+    return StoreUnavailable(f"{path}: {error}; whether the request was stored is not known")
+
+
+def _abandon_all() -> None:
+    for driver in list(_open_drivers):
+        driver.abandon()
+    for reader in list(_open_readers):
+        reader.abandon()
+    _open_drivers.clear()
+    _open_readers.clear()
+    forget_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,142 @@
+"""The files around a database: where they are, what they stand on, whether they are still the same.
+
+Never opens the database or its logs: closing any descriptor of them would drop the locks that
+SQLite holds in this process. Everything here goes by name and `stat`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import NetworkFileSystem, StoreReplaced, StoreUnwritable
+
+LONGEST_SOCKET_PATH = 100
+"""The kernel's limit is 108 bytes on Linux and 104 on macOS, terminator included."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    (
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "drvfs", "davfs"),
+        *("ceph", "glusterfs", "fuse.glusterfs", "lustre", "gpfs"),
+        *("fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.davfs2"),
+        *("vboxsf", "fuse.vmhgfs-fuse", "prl_fs"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The names of everything that belongs to one database."""
+
+    database: Path
+
+    @property
+    def log(self) -> Path:
+        return self.database.with_name(self.database.name + "-wal")
+
+    @property
+    def side_folder(self) -> Path:
+        """Holds the write gate, and for each process a liveness file and a socket."""
+        return self.database.with_name(self.database.name + ".bullite")
+
+    @property
+    def gate(self) -> Path:
+        return self.side_folder / "gate"
+
+    def liveness(self, nonce: int) -> Path:
+        return self.side_folder / f"{_hex(nonce)}.alive"
+
+    def socket(self, nonce: int) -> Path:
+        path = self.side_folder / f"{_hex(nonce)}.sock"
+        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+            return path
+        place = hashlib.sha256(os.fsencode(self.database)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"bullite-{place}-{_hex(nonce)}.sock"
+
+    def make_side_folder(self) -> None:
+        try:
+            self.side_folder.mkdir(mode=0o700, exist_ok=True)
+        except FileNotFoundError as error:
+            raise StoreUnwritable(
+                f"cannot make {self.database}: the folder {self.database.parent} does not exist; "
+                "make it first"
+            ) from error
+        except OSError as error:
+            raise StoreUnwritable(
+                f"cannot write to the folder of {self.database}: {error.strerror}; the database, "
+                "its log and its side folder need write permission there"
+            ) from error
+
+
+def _hex(nonce: int) -> str:
+    return f"{nonce & (1 << 64) - 1:016x}"
+
+
+def refuse_network_file_system(path: Path, mounts: str | None = None) -> None:
+    """Raise NetworkFileSystem if `path` is on one, as far as the system can tell."""
+    kind = file_system_of(path, _mounts() if mounts is None else mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise NetworkFileSystem(
+            f"{path} is on a network file system ({kind}), where SQLite's locks cannot be trusted; "
+            "put it on a local disk, use PostgreSQL, or add ?network=allow to take the risk"
+        )
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def file_system_of(path: Path, mounts: str) -> str | None:
+    """The type of the file system `path` is on, read from a mountinfo table."""
+    target = os.path.realpath(path)
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields = before.split()
+        if not separator or len(fields) < 5:
+            continue
+        mount = fields[4].encode().decode("unicode_escape")
+        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        # Later lines cover earlier ones mounted at the same place.
+        if inside and len(mount) >= best:
+            best, kind = len(mount), after.split()[0]
+    return kind
+
+
+class Identity:
+    """Remembers which files were opened, to notice when others have taken their names."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._database = _identity(places.database)
+        self._log = _identity(places.log)
+
+    def check(self) -> None:
+        """Raise StoreReplaced if the database or its log is not the one that was opened."""
+        if _identity(self._places.database) != self._database:
+            raise StoreReplaced(self._message("database file"))
+        log = _identity(self._places.log)
+        if self._log is None:
+            self._log = log  # made by the first write
+        elif log != self._log:
+            raise StoreReplaced(self._message("log (-wal)"))
+
+    def _message(self, what: str) -> str:
+        return (
+            f"the {what} of {self._places.database} was deleted or replaced while it was in use; "
+            "what was written since may be lost: stop all processes that use it and reopen it"
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,61 @@
+"""Who is alive: every process with a worker holds a kernel lock on a file of its own.
+
+The kernel frees the lock the moment the process is gone, and never before: a frozen or busy process
+is not taken for dead. It is a POSIX lock, which a forked child does not inherit. Such a lock is
+dropped when *any* descriptor of the file is closed in its process, so nothing here ever opens the
+file of its own process a second time.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - without kernel locks only the lease tells
+    fcntl = None  # type: ignore[assignment]
+
+_held_here: set[Path] = set()
+
+
+class Liveness:
+    """This process's sign of life."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if fcntl is not None:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _held_here.add(path)
+
+    def release(self) -> None:
+        """Give the sign up and clear it away."""
+        _held_here.discard(self._path)
+        self._path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def is_alive(path: Path) -> bool | None:
+    """Whether the process behind a liveness file lives; None if the file cannot tell."""
+    if path in _held_here:
+        return True
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    except AttributeError:  # pragma: no cover - no fcntl, no answer
+        return None
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def forget_after_fork() -> None:
+    """The child of a fork holds none of its parent's locks."""
+    _held_here.clear()

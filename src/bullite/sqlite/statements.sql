@@ -1,0 +1,413 @@
+-- Every statement of the SQLite store.
+--
+-- "-- name: x" opens statement x; its parameters are :names.
+--   (folded): the rows come back as one, a JSON array of arrays, and columns of JSON texts joined
+--             by the record separator, which JSON text cannot contain. The driver unfolds them.
+--             One row means one step, and one step means one hand-over of the interpreter lock.
+--   (many):   a single-row insert that the driver repeats for many rows.
+-- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
+-- in the template, from the table in states.py. "takes" means asked.value is [token, what it takes].
+
+-- template: move
+update bullite_jobs set state = '{target}', updated_at = :now{changes}
+from json_each(:jobs) as asked
+where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
+
+-- template: token_guard
+ and bullite_jobs.token = {token} and bullite_jobs.nonce = :nonce
+
+-- template: delete
+delete from bullite_jobs
+where id in (select value from json_each(:jobs)) and state = '{source}'
+
+-- move: promote takes seq
+seq = asked.value ->> 1, due_at = null, delay = 0
+
+-- move: claim
+token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
+attempts_started = attempts_started + 1, processed_at = :now
+
+-- move: complete
+attempts_made = attempts_made + 1, finished_at = :now, lease_until = null
+
+-- move: fail
+attempts_made = attempts_made + 1, finished_at = :now, lease_until = null
+
+-- move: back_off takes delay
+attempts_made = attempts_made + 1, lease_until = null,
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+
+-- move: retry takes seq
+attempts_made = attempts_made + 1, lease_until = null, seq = asked.value ->> 1
+
+-- move: give_back
+lease_until = null
+
+-- move: stall takes seq
+stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
+deferred_failure = case when stalled_count + 1 > :max_stalled_count then :reason end
+
+-- move: revive takes seq
+finished_at = null, seq = asked.value ->> 1, deferred_failure = null
+
+-- move: remove
+removed_at = :now, removed_from = state
+
+-- move: restore_waiting
+removed_at = null, removed_from = null
+where bullite_jobs.removed_from = 'waiting'
+
+-- move: restore_delayed
+removed_at = null, removed_from = null
+where bullite_jobs.removed_from = 'delayed'
+
+-- move: restore_completed
+removed_at = null, removed_from = null
+where bullite_jobs.removed_from = 'completed'
+
+-- move: restore_failed
+removed_at = null, removed_from = null
+where bullite_jobs.removed_from = 'failed'
+
+-- name: take_numbers
+update bullite_sequence set last = last + :count returning last
+
+-- queues ------------------------------------------------------------------------------------------
+
+-- name: queue_named
+select id, priority_order from bullite_queues where name = :name
+
+-- name: insert_queue
+insert into bullite_queues (name, priority_order, created_at) values (:name, :priority_order, :now)
+returning id
+
+-- name: takes_by_name
+select by_name from bullite_queues where id = :queue
+
+-- name: take_by_name
+update bullite_queues set by_name = 1 where id = :queue and by_name = 0
+
+-- name: change_counts
+update bullite_queues set
+    waiting = waiting + :waiting, prioritized = prioritized + :prioritized,
+    delayed = delayed + :delayed, active = active + :active,
+    waiting_children = waiting_children + :waiting_children,
+    completed = completed + :completed, failed = failed + :failed, events = events + :events
+where id = :queue
+returning events
+
+-- name: counts
+select waiting, prioritized, delayed, active, waiting_children, completed, failed
+from bullite_queues where id = :queue
+
+-- name: queues (folded)
+select json_group_array(json_array(id, name)) from bullite_queues
+
+-- adding ------------------------------------------------------------------------------------------
+
+-- name: insert_jobs (many)
+insert into bullite_jobs (
+    id, queue, name, custom_id, state, lane, rank, seq, priority, lifo, delay, due_at, attempts,
+    created_at, updated_at
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: insert_payloads (many)
+insert into bullite_payloads (job, data, opts) values (?, ?, ?)
+
+-- name: taken_custom_ids (folded)
+select json_group_array(json_array(custom_id, id)) from bullite_jobs
+where queue = :queue and custom_id in (select value from json_each(:custom_ids))
+    and custom_id is not null and state <> 'removed'
+
+-- claiming ----------------------------------------------------------------------------------------
+
+-- name: due (folded)
+select json_group_array(json_array(id, lifo, priority)) from (
+    select id, lifo, priority from bullite_jobs
+    where queue = :queue and state = 'delayed' and due_at <= :now
+    order by due_at, id limit :most
+)
+
+-- name: next_due
+select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'
+
+-- name: due_queues (folded)
+select json_group_array(json_array(id)) from bullite_queues where exists (
+    select 1 from bullite_jobs
+    where queue = bullite_queues.id and state = 'delayed' and due_at <= :now
+)
+
+-- name: outlook
+select exists (select 1 from bullite_jobs where queue = :queue and state = 'waiting'),
+    (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed')
+
+-- name: ready (folded)
+select json_group_array(json_array(
+    id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts
+)), group_concat(data, char(30))
+from (
+    select * from bullite_jobs join bullite_payloads on job = id
+    where queue = :queue and state = 'waiting' and lane = :lane
+    order by rank, seq limit :want
+)
+
+-- name: heads (folded)
+select json_group_array(json_array(rank, seq, id)) from (
+    select rank, seq, id from bullite_jobs
+    where queue = :queue and state = 'waiting' and lane = :lane
+    order by rank, seq limit :want
+)
+
+-- name: ready_among (folded)
+select json_group_array(json_array(
+    id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts
+)), group_concat(data, char(30))
+from (
+    select * from json_each(:jobs) as asked
+        join bullite_jobs on id = asked.value
+        join bullite_payloads on job = id
+    order by rank, seq
+)
+
+-- name: sort_into_lanes
+update bullite_jobs set lane = name where id in (
+    select id from bullite_jobs
+    where queue = :queue and state = 'waiting' and lane = ''
+    order by rank, seq limit :most
+)
+
+-- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds.
+-- name: lanes (folded)
+with recursive lanes (lane) as (
+    select min(lane) from bullite_jobs where queue = :queue and state = 'waiting'
+    union all
+    select (
+        select min(lane) from bullite_jobs
+        where queue = :queue and state = 'waiting' and lane > lanes.lane
+    ) from lanes where lanes.lane is not null
+)
+select json_group_array(json_array(lane)) from lanes where lane is not null
+
+-- settling ----------------------------------------------------------------------------------------
+
+-- name: write_results (many)
+insert into bullite_results (job, return_value, failed_reason, stack) values (?, ?, ?, ?)
+on conflict (job) do update set
+    return_value = excluded.return_value, failed_reason = excluded.failed_reason,
+    stack = excluded.stack
+
+-- name: where_they_are (folded)
+select json_group_array(json_array(id, queue, state, priority, lifo, token, nonce, removed_from))
+from bullite_jobs where id in (select value from json_each(:jobs))
+
+-- name: write_progress
+insert into bullite_results (job, progress)
+select bullite_jobs.id, asked.value ->> 1
+from json_each(:jobs) as asked join bullite_jobs on bullite_jobs.id = cast(asked.key as integer)
+where bullite_jobs.state = 'active' and bullite_jobs.token = asked.value ->> 0
+    and bullite_jobs.nonce = :nonce
+on conflict (job) do update set progress = excluded.progress
+
+-- name: forget_results
+update bullite_results set return_value = null, failed_reason = null, stack = null
+where job in (select value from json_each(:jobs))
+
+-- name: delete_payloads
+delete from bullite_payloads where job in (select value from json_each(:jobs))
+
+-- name: delete_results
+delete from bullite_results where job in (select value from json_each(:jobs))
+
+-- workers -----------------------------------------------------------------------------------------
+
+-- name: insert_worker
+insert into bullite_workers (
+    queue, name, names, nonce, pid, host, boot, lock_duration, lease_until, max_stalled_count,
+    address, started_at
+) values (
+    :queue, :name, :names, :nonce, :pid, :host, :boot, :lock_duration, :lease_until,
+    :max_stalled_count, :address, :now
+) returning id
+
+-- name: set_hunger
+update bullite_workers set hungry = :hungry where id = :worker
+
+-- name: renew_workers
+update bullite_workers set lease_until = :lease_now + lock_duration
+where nonce = :nonce and registered = 1
+
+-- name: workers_of_process (folded)
+select json_group_array(json_array(id)) from bullite_workers
+where nonce = :nonce and registered = 1
+
+-- name: deregister_worker
+update bullite_workers set registered = 0, hungry = 0 where id = :worker
+
+-- name: delete_idle_worker
+delete from bullite_workers where id = :worker and not exists (
+    select 1 from bullite_jobs
+    where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
+)
+
+-- name: workers (folded)
+select json_group_array(json_array(
+    id, queue, nonce, boot, registered, lease_until, max_stalled_count
+)) from bullite_workers
+
+-- name: addresses_of_hungry (folded)
+select json_group_array(json_array(address)) from (
+    select distinct address from bullite_workers
+    where queue = :queue and hungry = 1 and nonce <> :nonce and address is not null and (
+        :names is null or names is null
+        or exists (
+            select 1 from json_each(names) as taken
+            where taken.value in (select value from json_each(:names))
+        )
+    )
+    limit :most
+)
+
+-- name: held_by_worker (folded)
+select json_group_array(json_array(id, token, priority)) from (
+    select id, token, priority from bullite_jobs
+    where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
+    order by seq desc limit :most
+)
+
+-- events ------------------------------------------------------------------------------------------
+
+-- name: insert_events (many)
+insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
+
+-- name: trim_events
+delete from bullite_events where id in (
+    select id from bullite_events
+    where queue = :queue and total <= (select events from bullite_queues where id = :queue) - :keep
+    order by total limit :most
+)
+
+-- sweeping ----------------------------------------------------------------------------------------
+
+-- name: old_completed (folded)
+select json_group_array(json_array(id)) from (
+    select id from bullite_jobs
+    where queue = :queue and state = 'completed' and finished_at < :before
+    order by finished_at limit :most
+)
+
+-- name: old_removed (folded)
+select json_group_array(json_array(id)) from (
+    select id from bullite_jobs
+    where queue = :queue and state = 'removed' and removed_at < :before
+    order by removed_at limit :most
+)
+
+-- reading -----------------------------------------------------------------------------------------
+
+-- name: job
+select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
+    attempts_started, stalled_count, created_at, deferred_failure, opts, data, state, lifo, delay,
+    due_at, updated_at, processed_at, finished_at, return_value, failed_reason, stack, progress,
+    bullite_workers.name, bullite_jobs.lease_until, bullite_workers.lease_until
+from bullite_jobs
+    join bullite_payloads on bullite_payloads.job = bullite_jobs.id
+    left join bullite_results on bullite_results.job = bullite_jobs.id
+    left join bullite_workers on bullite_workers.id = bullite_jobs.worker
+where bullite_jobs.queue = :queue and state <> 'removed' and bullite_jobs.id = :job
+
+-- name: job_with_custom_id
+select id from bullite_jobs
+where queue = :queue and custom_id = :custom_id and custom_id is not null and state <> 'removed'
+
+-- name: finished_among (folded)
+select json_group_array(json_array(id, state, return_value, failed_reason)) from (
+    select id, state, return_value, failed_reason
+    from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
+    where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
+)
+
+-- name: existing_among (folded)
+select json_group_array(json_array(id)) from bullite_jobs
+where id in (select value from json_each(:jobs)) and state <> 'removed'
+
+-- verifying ---------------------------------------------------------------------------------------
+-- Each gives one line per broken promise.
+
+-- name: verify_counts
+select 'queue ' || name || ': ' || kept.state || ' is kept as ' || kept.kept || ' but counts ' || kept.counted
+from bullite_queues join (
+    select id as queue, 'waiting' as state, waiting as kept, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'waiting' and priority = 0) as counted from bullite_queues
+    union all
+    select id, 'prioritized', prioritized, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'waiting' and priority <> 0) from bullite_queues
+    union all
+    select id, 'delayed', delayed, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'delayed') from bullite_queues
+    union all
+    select id, 'active', active, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'active') from bullite_queues
+    union all
+    select id, 'waiting-children', waiting_children, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'waiting-children') from bullite_queues
+    union all
+    select id, 'completed', completed, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'completed') from bullite_queues
+    union all
+    select id, 'failed', failed, (select count(*) from bullite_jobs
+        where queue = bullite_queues.id and state = 'failed') from bullite_queues
+) as kept on kept.queue = id
+where kept.kept <> kept.counted
+
+-- name: verify_active
+select 'job ' || bullite_jobs.id || ' is active without a worker' from bullite_jobs
+where state = 'active' and not exists (select 1 from bullite_workers where id = bullite_jobs.worker)
+union all
+select 'job ' || id || ' is active without a lease' from bullite_jobs
+where state = 'active' and lease_until is null
+
+-- name: verify_tokens
+select 'job ' || id || ' is active without a token' from bullite_jobs
+where state = 'active' and (token is null or nonce is null)
+union all
+select 'job ' || bullite_jobs.id || ' is held with a token that is not its worker''s'
+from bullite_jobs join bullite_workers on bullite_workers.id = bullite_jobs.worker
+where state = 'active' and bullite_jobs.nonce <> bullite_workers.nonce
+
+-- name: verify_payloads
+select 'job ' || id || ' has no payload' from bullite_jobs
+where not exists (select 1 from bullite_payloads where job = bullite_jobs.id)
+union all
+select 'payload of job ' || job || ', which does not exist' from bullite_payloads
+where not exists (select 1 from bullite_jobs where id = bullite_payloads.job)
+union all
+select 'result of job ' || job || ', which does not exist' from bullite_results
+where not exists (select 1 from bullite_jobs where id = bullite_results.job)
+
+-- name: verify_times
+select 'job ' || id || ' is delayed without a due time' from bullite_jobs
+where state = 'delayed' and due_at is null
+union all
+select 'job ' || id || ' is ' || state || ' without a finish time' from bullite_jobs
+where state in ('completed', 'failed') and finished_at is null
+union all
+select 'job ' || id || ' is removed without a trace of where from' from bullite_jobs
+where state = 'removed' and (removed_at is null or removed_from is null)
+
+-- name: verify_queues
+select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist' from bullite_jobs
+where not exists (select 1 from bullite_queues where id = bullite_jobs.queue)
+
+-- name: verify_custom_ids
+select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
+from bullite_jobs where custom_id is not null and state <> 'removed'
+group by queue, custom_id having count(*) > 1
+
+-- name: verify_numbers
+select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
+having max(id) > (select last from bullite_sequence)
+
+-- name: verify_file
+select 'the file: ' || integrity_check from pragma_integrity_check where integrity_check <> 'ok'

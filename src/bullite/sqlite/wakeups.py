@@ -1,0 +1,91 @@
+"""Wake-ups between the processes of one machine: a datagram on a Unix socket after the commit.
+
+A datagram is only a hint: it carries the number of a queue, may get lost and may come late. Who
+hears it looks into the database. Where there are no Unix sockets, nobody is woken and all poll.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+HAS_UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
+
+
+class Wakeups:
+    """The ear of this process, once it listens, and its voice."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ear: socket.socket | None = None
+        self._voice: socket.socket | None = None
+        self._calls: list[tuple[str, bytes]] = []
+
+    def listen(self) -> str | None:
+        """Open the ear; the address others reach it at, or None if there can be none."""
+        if self._ear is None and HAS_UNIX_SOCKETS:
+            ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                self._path.unlink(missing_ok=True)
+                ear.bind(os.fspath(self._path))
+                os.chmod(self._path, 0o600)
+            except OSError:
+                ear.close()
+                return None
+            ear.setblocking(False)
+            self._ear = ear
+        return os.fspath(self._path) if self._ear is not None else None
+
+    def ears(self) -> Sequence[int]:
+        return () if self._ear is None else (self._ear.fileno(),)
+
+    def hear(self) -> set[int]:
+        """The queues this process was woken for since it last asked."""
+        queues: set[int] = set()
+        while self._ear is not None:
+            try:
+                message = self._ear.recv(32)
+            except OSError:
+                break
+            if message.isdigit():
+                queues.add(int(message))
+        return queues
+
+    def note(self, addresses: Iterable[str], queue: int) -> None:
+        """Remember whom to wake once the transaction is committed."""
+        self._calls += [(address, b"%d" % queue) for address in addresses]
+
+    def forget(self) -> None:
+        """The transaction was rolled back: wake nobody."""
+        self._calls.clear()
+
+    def send(self) -> None:
+        """Wake those remembered. One that is gone, or does not listen, is not worth an error."""
+        if not self._calls:
+            return
+        if self._voice is None:
+            self._voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._voice.setblocking(False)
+        for address, message in self._calls:
+            try:
+                self._voice.sendto(message, address)
+            except OSError:
+                pass
+        self._calls.clear()
+
+    def close(self) -> None:
+        if self._voice is not None:
+            self._voice.close()
+        if self._ear is not None:
+            self._ear.close()
+            self._path.unlink(missing_ok=True)
+        self._ear = self._voice = None
+
+    def abandon(self) -> None:
+        """After a fork: let go of the parent's sockets, and leave its file alone."""
+        for end in (self._ear, self._voice):
+            if end is not None:
+                end.close()
+        self._ear = self._voice = None
