@@ -15,7 +15,7 @@ encode_plain = msgspec.json.Encoder().encode
 """For values the package itself made: known to be plain and finite."""
 
 
-def encode(value: Any, what: str) -> str:
+def encode(value: Any, what: str, name: str = "") -> str:
     """`value` as JSON text; raises UnserializableData, naming `what`, if it would be changed."""
     try:
         encoded = _encode(value)
@@ -26,7 +26,7 @@ def encode(value: Any, what: str) -> str:
         return encoded.decode()
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise UnserializableData(
-            f"{what} cannot be stored as JSON: {error}; pass plain dicts, lists, strings, "
+            f"{what}{name} cannot be stored as JSON: {error}; pass plain dicts, lists, strings, "
             "numbers, booleans and None"
         ) from error
 

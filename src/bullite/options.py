@@ -136,7 +136,7 @@ def check_name(what: str, value: Any) -> str:
         raise InvalidOptionType(f"{what} must be text, not {value!r}")
     if not 1 <= len(value) <= LONGEST_NAME:
         raise InvalidOption(f"{what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
-    if _CONTROL_CHARACTER.search(value):
+    if not value.isprintable() and _CONTROL_CHARACTER.search(value):
         raise InvalidOption(f"{what} must not contain control characters: {value!r}")
     return value
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from . import states
@@ -52,29 +51,25 @@ class Verdict(NamedTuple):
     """Whether the job's result row must be written; False spares a no-op job the write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """The processor returned `value`."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """The processor raised `error`."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class NotRun:
+class NotRun(NamedTuple):
     """The job was taken but must not run: it killed its workers too often."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(NamedTuple):
     """The worker is leaving; the job did nothing wrong."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypedDict, Unpack
 
 from . import loop
@@ -37,6 +37,10 @@ class BulkJob(TypedDict, total=False):
     name: str
     data: Any
     opts: JobOptions
+
+
+_BULK_KEYS = frozenset(BulkJob.__annotations__)
+_WAITING, _DELAYED = State.WAITING.value, State.DELAYED.value
 
 
 class Queue:
@@ -110,8 +114,9 @@ class Queue:
         checked = check_options(options)
         await self._be_ready()
         new = self._new_job(name, data, checked)
-        [added] = await loop.ask(self.store, AddJobs(self.key, (new,)))
-        return await self._as_job(new, added)
+        added = await loop.ask(self.store, AddJobs(self.key, (new,)))
+        [job] = await self._as_jobs((new,), added)
+        return job
 
     async def add_bulk(
         self,
@@ -141,8 +146,7 @@ class Queue:
             some = new[start : start + chunk]
             await loop.room(self.store)
             added = await loop.ask(self.store, AddJobs(self.key, some))
-            for job, place in zip(some, added, strict=True):
-                stored.append(await self._as_job(job, place))
+            stored += await self._as_jobs(some, added)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
@@ -158,39 +162,41 @@ class Queue:
             raise InvalidOptionType(
                 f"jobs[{index}] must be a mapping with name, data and opts, not {job!r}"
             )
-        unknown = job.keys() - BulkJob.__annotations__
+        unknown = [key for key in job if key not in _BULK_KEYS]
         if unknown or "name" not in job:
-            problem = f"has an unknown key {sorted(unknown)[0]!r}" if unknown else "has no name"
+            problem = f"has an unknown key {unknown[0]!r}" if unknown else "has no name"
             raise InvalidOption(f"jobs[{index}] {problem}; give name, data and opts")
         return self._new_job(job["name"], job.get("data"), check_options(job.get("opts") or {}))
 
     def _new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
         return NewJob(
             check_name("the job's name", name),
-            encode(data, f"the data of job {name!r}"),
-            options.stored,
             options.job_id,
-            options.priority,
+            _DELAYED if options.delay else _WAITING,
             self._rank_sign * options.priority,
-            options.lifo,
+            options.priority,
+            int(options.lifo),
             options.delay,
             options.attempts,
+            encode(data, "the data of job ", name),
+            options.stored,
         )
 
-    async def _as_job(self, new: NewJob, added: Added) -> Job:
-        if not added.new:
-            existing = await self._job_numbered(added.id)
-            if existing is not None:
-                return existing
-        due_at = added.created_at + new.delay if new.delay else None
-        facts = Facts(
-            added.id, new.name, new.custom_id, new.priority, new.attempts, 0, 0, 0,
-            added.created_at, None, new.opts, new.data,
-        )  # fmt: skip
-        state = State.DELAYED if new.delay else State.WAITING
-        return Job(
-            self, facts, Fate(state.value, int(new.lifo), new.delay, due_at, added.created_at)
-        )
+    async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
+        now = added.created_at
+        at_once = Fate(_WAITING, updated_at=now)
+        jobs = []
+        for job, id in zip(new, added.ids, strict=True):
+            if id in added.existing:
+                existing = await self._job_numbered(id)
+                if existing is not None:
+                    jobs.append(existing)
+                    continue
+            facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, now, None,
+                     job.opts, job.data)  # fmt: skip
+            plain = not (job.delay or job.lifo)
+            jobs.append(Job(self, facts, at_once if plain else _fate_of_new(job, now)))
+        return jobs
 
     # --- looking ---
 
@@ -220,6 +226,11 @@ class Queue:
         rows = await loop.read(self.store, "counts", {"queue": self.key})
         counts = dict(zip(_COUNTED, rows[0], strict=True)) if rows else dict.fromkeys(_COUNTED, 0)
         return {name: counts[name] for name in wanted}
+
+
+def _fate_of_new(job: NewJob, now: int) -> Fate:
+    due_at = now + job.delay if job.delay else None
+    return Fate(job.state, job.lifo, job.delay, due_at, updated_at=now)
 
 
 def _counted_name(word: str) -> str:

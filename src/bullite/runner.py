@@ -67,6 +67,7 @@ class LoopRunner:
         self._taken = 0
         self._stopped = False
         self._interrupted = False
+        self._fatal: BaseException | None = None
         self._consumers: set[asyncio.Task[None]] = set()
         self._concurrency = concurrency
         self._context = contextvars.copy_context()
@@ -94,7 +95,7 @@ class LoopRunner:
         return unstarted
 
     def _wake_one(self) -> None:
-        """Wake a consumer, or make one. Each that finds more than it takes wakes the next."""
+        """Wake a consumer, or make one."""
         while self._sleeping:
             sleeper = self._sleeping.popleft()
             if not sleeper.done():
@@ -111,25 +112,37 @@ class LoopRunner:
 
     async def _consume(self) -> None:
         clean = contextvars.copy_context()
-        slice_ends = time.perf_counter() + TIME_SLICE
         while not self._stopped:
             if not self._ready:
                 await self._sleep()
-                slice_ends = time.perf_counter() + TIME_SLICE
-                continue
-            job = self._ready.popleft()
-            if self._ready:
-                self._wake_one()
-            result = await self._run(job)
-            self._taken -= 1
-            self._done(decide(job, result, self._random))
-            if contextvars.copy_context() != clean:
-                break
-            if time.perf_counter() > slice_ends:
-                await asyncio.sleep(0)
-                slice_ends = time.perf_counter() + TIME_SLICE
-        if not self._stopped:
-            asyncio.get_running_loop().call_soon(self._replace_consumer)
+            self._wake_helpers()
+            slice_ends = time.perf_counter() + TIME_SLICE
+            while self._ready and time.perf_counter() < slice_ends:
+                job = self._ready.popleft()
+                try:
+                    if job.deferred_failure is None:
+                        result: Result = Returned(await self._processor_of(job)(job))
+                    else:
+                        result = NotRun(job.deferred_failure)
+                except BaseException as error:
+                    result = self._meaning_of(error)
+                self._taken -= 1
+                self._done(decide(job, result, self._random))
+                if self._fatal is not None:
+                    raise self._fatal
+                if contextvars.copy_context() != clean:
+                    asyncio.get_running_loop().call_soon(self._replace_consumer)
+                    return
+            await asyncio.sleep(0)
+
+    def _wake_helpers(self) -> None:
+        """Wake two more if there is work for them.
+
+        They wake two each in turn: a full house within a few turns of the loop, and hardly anybody
+        woken for nothing when the first consumer's handlers never suspend.
+        """
+        for _ in range(min(2, len(self._ready) - 1)):
+            self._wake_one()
 
     def _replace_consumer(self) -> None:
         if not self._stopped and len(self._consumers) < self._concurrency:
@@ -140,22 +153,13 @@ class LoopRunner:
         self._sleeping.append(sleeper)
         await sleeper
 
-    async def _run(self, job: Job) -> Result:
-        if job.deferred_failure is not None:
-            return NotRun(job.deferred_failure)
-        try:
-            return Returned(await self._processor_of(job)(job))
-        except asyncio.CancelledError as error:
-            if self._interrupted:
-                return Interrupted()
-            return Raised(error)
-        except Exception as error:
-            return Raised(error)
-        except BaseException as error:
-            # SystemExit and KeyboardInterrupt: the job did not do its work, and the loop must hear.
-            self._taken -= 1
-            self._done(decide(job, Raised(error), self._random))
-            raise
+    def _meaning_of(self, error: BaseException) -> Result:
+        if self._interrupted and isinstance(error, asyncio.CancelledError):
+            return Interrupted()
+        if not isinstance(error, Exception | asyncio.CancelledError):
+            # SystemExit, KeyboardInterrupt: the job did not do its work, and the loop must hear.
+            self._fatal = error
+        return Raised(error)
 
 
 class ThreadRunner:

@@ -44,9 +44,9 @@ def state_named(word: str) -> State | None:
     return visible.get(plain)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """One step a job can make."""
+    """One step a job can make. Each is unique: moves are compared by identity."""
 
     name: str
     sources: tuple[State, ...]

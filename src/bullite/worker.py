@@ -118,8 +118,8 @@ class Worker:
     def _equip(self, engine: Engine) -> None:
         """The parts of a working worker: who runs, who settles, and the standing order for jobs."""
         self._engine = engine
-        in_loop = {is_async(processor) for processor in self._processors.values()}
-        self._fed_directly = in_loop == {False}
+        self._in_loop = {name: is_async(processor) for name, processor in self._processors.items()}
+        self._fed_directly = not any(self._in_loop.values())
         mailbox = DIRECT if self._fed_directly else loop.mailbox()
         self._settler = Settler(engine, self.queue.key, self._something_settled, mailbox)
         self._loop_runner = LoopRunner(
@@ -147,8 +147,7 @@ class Worker:
         self._appetite = Appetite(registration, self._receive, mailbox, self._renew_every)
 
     def _processor_of(self, job: Job) -> Processor:
-        processor = self._processors.get(job.name)
-        return processor if processor is not None else self._processors[ANY]
+        return self._processors.get(job.name) or self._processors[ANY]
 
     # --- jobs in, verdicts out ---
 
@@ -163,12 +162,12 @@ class Worker:
             self._give_back(jobs)
         elif self._fed_directly:
             self._thread_runner.take(jobs)
+        elif all(self._in_loop.values()):
+            self._loop_runner.take(jobs)
         else:
-            for_loop = [job for job in jobs if is_async(self._processor_of(job))]
-            if for_loop:
-                self._loop_runner.take(for_loop)
-            if len(for_loop) < len(jobs):
-                self._thread_runner.take([job for job in jobs if job not in for_loop])
+            for job in jobs:
+                in_loop = self._in_loop[job.name]
+                (self._loop_runner if in_loop else self._thread_runner).take((job,))
 
     def _done_in_thread(self, verdict: Verdict) -> None:
         if not self._closing:

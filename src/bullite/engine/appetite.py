@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..operations.claiming import Claim
 from ..operations.tending import Register
@@ -26,7 +27,7 @@ class Appetite:
     """Its id in the database; 0 until it is registered."""
     stirred: bool = True
     """There may be something to take: nobody has looked since it last changed."""
-    told_hungry: bool = field(default=False)
+    told_hungry: bool = False
     """What other processes believe."""
 
     @property
@@ -37,7 +38,15 @@ class Appetite:
     def is_hungry(self) -> bool:
         return self.want > 0 and self.worker > 0
 
-    def takes(self, names: dict[str, int]) -> bool:
+    def grow(self, more: int, _: object = None) -> None:
+        """So many more slots are free."""
+        self.want += more
+
+    def starve(self) -> None:
+        """It takes nothing more, whatever slots become free."""
+        self.want = -(1 << 62)
+
+    def takes(self, names: Mapping[str, int]) -> bool:
         """Whether jobs of these names, of which "" means any, could be for this worker."""
         mine = self.registration.names
         return mine is None or "" in names or any(name in names for name in mine)

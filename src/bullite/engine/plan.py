@@ -22,6 +22,8 @@ class Request(Protocol):
 
 def group(requests: Sequence[Any]) -> list[list[int]]:
     """The indexes of `requests`, in groups of one kind, in the order the groups must run."""
+    if len(requests) == 1:
+        return [[0]]
     groups: list[list[int]] = []
     open_group: dict[type, int] = {}
     last_group_of_job: dict[int, int] = {}

@@ -93,7 +93,7 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
         yield from back_in_line(tx, PROMOTE, State.DELAYED, jobs)
         tx.count(queue, "delayed", -len(jobs))
         tx.count_waiting(queue, [row[2] for row in due.rows], +1)
-        tx.log(queue, PROMOTE.name, [(job, None) for job, _ in jobs])
+        tx.log(queue, PROMOTE.name, [job for job, _ in jobs])
         tx.made_ready(queue, ANY_NAME, len(jobs))
     return len(due.rows)
 
@@ -113,7 +113,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
     tx.count(request.queue, "waiting", prioritized - len(rows))
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
-    tx.log(request.queue, CLAIM.name, [(job, None) for job in jobs])
+    tx.log(request.queue, CLAIM.name, list(jobs))
 
 
 def _next_in_line(request: Claim) -> Operation[Sequence[Any]]:

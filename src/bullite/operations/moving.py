@@ -108,7 +108,7 @@ def _move_from(tx: Transaction, move: Move, source: State, places: list[Place]) 
         here = [place for place in places if place.queue == queue]
         count_out(tx, queue, source, [place.priority for place in here])
         count_in(tx, queue, move.target, [place.priority for place in here])
-        tx.log(queue, move.name, [(place.job, None) for place in here])
+        tx.log(queue, move.name, [place.job for place in here])
 
 
 def back_in_line(

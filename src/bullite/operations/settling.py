@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,6 @@ from .transaction import Event, Operation, Transaction
 
 LONGEST_COPIED_RESULT = 4 * 1024
 """Longer results are not copied into the event log; readers fetch them from the job."""
-
-_NO_RESULT = msgspec.Raw(b"null")
 
 
 @dataclass(slots=True)
@@ -35,10 +34,7 @@ class Settle:
 
 
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[int]]]:
-    groups: dict[tuple[int, Move], list[Verdict]] = {}
-    for request in requests:
-        for verdict in request.verdicts:
-            groups.setdefault((request.queue, verdict.move), []).append(verdict)
+    groups = _group_by_queue_and_move(requests)
     lost: set[int] = set()
     results: list[tuple[int, str | None, str | None, str | None]] = []
     for (queue, move), verdicts in groups.items():
@@ -49,7 +45,20 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[i
             results += [(v.job, v.value, v.reason, v.stack) for v in verdicts if v.has_result]
     if results:
         yield "write_results", results
+    if not lost:
+        return [[] for _ in requests]
     return [[v.job for v in request.verdicts if v.job in lost] for request in requests]
+
+
+def _group_by_queue_and_move(
+    requests: Sequence[Settle],
+) -> dict[tuple[int, Move], list[Verdict]]:
+    queues: dict[int, dict[Move, list[Verdict]]] = {}
+    for request in requests:
+        moves = queues.setdefault(request.queue, defaultdict(list))
+        for verdict in request.verdicts:
+            moves[verdict.move].append(verdict)
+    return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
 
 
 def _those_held(
@@ -85,7 +94,7 @@ def _settle_group(
     yield from swap_all(tx, move, State.ACTIVE, asked)
     tx.count(queue, "active", -len(verdicts))
     yield from _arrive(tx, queue, move, verdicts)
-    tx.log(queue, move.name, [_event(tx, verdict) for verdict in verdicts])
+    tx.log(queue, move.name, _events(tx, move, verdicts))
 
 
 def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
@@ -110,23 +119,16 @@ def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) ->
         tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
 
 
-def _event(tx: Transaction, verdict: Verdict) -> Event:
-    move = verdict.move
+def _events(tx: Transaction, move: Move, verdicts: list[Verdict]) -> list[Event]:
     if move is COMPLETE:
-        return verdict.job, _copied(verdict.value)
-    if move is FAIL:
-        return verdict.job, [verdict.reason]
+        return [v.job if v.value is None else (v.job, _copied(v.value)) for v in verdicts]
     if move is BACK_OFF:
-        return verdict.job, [verdict.reason, tx.now + verdict.delay]
-    if move is RETRY:
-        return verdict.job, [verdict.reason]
-    return verdict.job, None
+        return [(v.job, [v.reason, tx.now + v.delay]) for v in verdicts]
+    return [v.job if v.reason is None else (v.job, [v.reason]) for v in verdicts]
 
 
-def _copied(value: str | None) -> Any:
-    if value is None or len(value) > LONGEST_COPIED_RESULT:
-        return _NO_RESULT
-    return msgspec.Raw(value.encode())
+def _copied(value: str) -> msgspec.Raw | None:
+    return msgspec.Raw(value.encode()) if len(value) <= LONGEST_COPIED_RESULT else None
 
 
 @dataclass(slots=True)

@@ -175,7 +175,7 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
         )
         tx.count(worker.queue, "active", -len(asked))
         tx.count_waiting(worker.queue, [row[2] for row in held.rows], +1)
-        tx.log(worker.queue, STALL.name, [(job, None) for job in asked])
+        tx.log(worker.queue, STALL.name, list(asked))
         tx.made_ready(worker.queue, ANY_NAME, len(asked))
     if request.dead or not worker.registered:
         yield "delete_idle_worker", {"worker": worker.id}

@@ -28,8 +28,8 @@ _COUNTED = (
 )
 _UNCHANGED = dict.fromkeys(_COUNTED, 0)
 
-Event = tuple[int, Any]
-"""A job and a detail."""
+Event = int | tuple[int, Any]
+"""A job, with a detail if there is one to tell."""
 
 
 class Transaction:

@@ -107,8 +107,8 @@ select json_group_array(json_array(id, name)) from bullite_queues
 
 -- name: insert_jobs (many)
 insert into bullite_jobs (
-    id, queue, name, custom_id, state, lane, rank, seq, priority, lifo, delay, due_at, attempts,
-    created_at, updated_at
+    id, seq, queue, lane, created_at, updated_at, due_at,
+    name, custom_id, state, rank, priority, lifo, delay, attempts
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_payloads (many)

@@ -128,8 +128,8 @@ create table bullite_workers (
 create index bullite_workers_nonce on bullite_workers (nonce);
 create index bullite_workers_hungry on bullite_workers (queue) where hungry = 1;
 
--- One row per transaction and kind: jobs is a JSON array of [job, detail]. The kind is the name of
--- a move, or of an event that is no move. total counts the queue's events up to this row.
+-- One row per transaction and kind: jobs is a JSON array of jobs, or of [job, detail] where there
+-- is one to tell. The kind is the name of a move, or of an event that is no move. total counts the queue's events up to this row.
 create table bullite_events (
     id integer primary key autoincrement,
     queue integer not null,

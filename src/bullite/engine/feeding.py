@@ -1,0 +1,198 @@
+"""Keeps the workers of this process fed: who is hungry, what may be there for them, and when."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ..operations.claiming import Claimed, claim
+from ..operations.moving import ANY_NAME
+from ..operations.transaction import Operation, Transaction
+from .appetite import Appetite
+from .contract import Driver
+from .mail import Ask
+
+log = logging.getLogger("bullite.engine")
+
+T = TypeVar("T")
+Drive = Callable[[Operation[Any]], Any]
+Served = Sequence[tuple[Appetite, Claimed]]
+
+MOST_CLAIMED = 1_000
+"""Jobs one worker may claim in one transaction."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1_000, 15_000
+"""Ms without claiming after the database failed; doubled each time."""
+
+_ANYTHING = {ANY_NAME: 1}
+
+
+class Feeding:
+    """The standing orders of this process's workers."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._clock = driver.clock
+        self._appetites: list[Appetite] = []
+        self._due: dict[int, int] = {}
+        self._last_token = 0
+        self._paused_until = 0
+        self._pause = FIRST_PAUSE
+
+    # --- who there is ---
+
+    def __bool__(self) -> bool:
+        return bool(self._appetites)
+
+    def add(self, appetite: Appetite) -> None:
+        self._appetites.append(appetite)
+
+    def remove(self, appetite: Appetite) -> None:
+        if appetite in self._appetites:
+            self._appetites.remove(appetite)
+        if not any(a.queue == appetite.queue for a in self._appetites):
+            self._due.pop(appetite.queue, None)
+
+    def shortest_renewal(self) -> int:
+        return min(appetite.renew_every for appetite in self._appetites)
+
+    def unregistered(self) -> list[Appetite]:
+        """Workers that the database does not know (any more)."""
+        if self._is_paused():
+            return []
+        return [appetite for appetite in self._appetites if not appetite.worker]
+
+    def abandoned(self) -> list[Appetite]:
+        """Workers whose event loop is gone: they can finish nothing."""
+        return [appetite for appetite in self._appetites if not appetite.mailbox.alive()]
+
+    def check_registered(self, registered: set[int]) -> None:
+        """Others gave up on a worker whose lease ran out: it starts anew."""
+        for appetite in self._appetites:
+            if appetite.worker and appetite.worker not in registered:
+                log.error(
+                    "worker %d lost its registration; its jobs were given to others",
+                    appetite.worker,
+                )
+                appetite.worker = 0
+                appetite.told_hungry = False
+
+    # --- what may be there for them ---
+
+    def is_hungry(self) -> bool:
+        return any(appetite.is_hungry for appetite in self._appetites)
+
+    def wants_to_claim(self) -> bool:
+        """Whether some worker has free slots and nobody has looked since something changed."""
+        return not self._is_paused() and any(
+            appetite.stirred and appetite.is_hungry for appetite in self._appetites
+        )
+
+    def stir(self, queue: int, names: Mapping[str, int] = _ANYTHING) -> None:
+        """Something in this queue became ready."""
+        for appetite in self._appetites:
+            if appetite.queue == queue and appetite.takes(names):
+                appetite.stirred = True
+
+    def expect(self, queue: int, due: int) -> None:
+        """A delayed job of this queue is due then: arm the timer, if a worker of it lives here."""
+        if any(appetite.queue == queue for appetite in self._appetites):
+            self._due[queue] = min(due, self._due.get(queue, due))
+
+    def look_around(self) -> None:
+        """Somebody else committed: see whether there is something to take."""
+        for queue in {a.queue for a in self._appetites if a.is_hungry and not a.stirred}:
+            self.look_into(queue)
+
+    def look_into(self, queue: int) -> None:
+        """See, without the write lock, whether a queue has something to take, now or later."""
+        ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
+        if ready:
+            self.stir(queue)
+        if due is not None:
+            self.expect(queue, due)
+
+    def stir_due(self) -> None:
+        """The time of delayed jobs has come."""
+        if self._due:
+            now = self._clock.now()
+            for queue in [queue for queue, due in self._due.items() if due <= now]:
+                del self._due[queue]
+                self.stir(queue)
+
+    def next_at(self) -> int | None:
+        """Ms until a delayed job is due or a pause ends."""
+        times = []
+        if self._due:
+            times.append(min(self._due.values()) - self._clock.now())
+        if self._is_paused():
+            times.append(self._paused_until - self._clock.lease_now())
+        return min(times, default=None)
+
+    # --- feeding, inside a transaction ---
+
+    def serve(self, tx: Transaction, drive: Drive) -> Served:
+        """Claim for every worker that has free slots and may find something."""
+        served: list[tuple[Appetite, Claimed]] = []
+        if self._is_paused():
+            return served
+        for appetite in self._appetites:
+            names = tx.ready.get(appetite.queue)
+            if names and appetite.takes(names):
+                appetite.stirred = True
+            if appetite.stirred and appetite.is_hungry:
+                self._last_token += 1
+                [claimed] = drive(claim(tx, [appetite.claim(self._last_token, MOST_CLAIMED)]))
+                served.append((appetite, claimed))
+                hungry = claimed.drained and appetite.want > len(claimed.rows)
+                if hungry != appetite.told_hungry:
+                    self._driver.hungry(appetite.worker, hungry)
+        return served
+
+    def announce(self, tx: Transaction, served: Served) -> None:
+        """Have as many idle workers elsewhere woken as there are jobs left for them."""
+        left = {queue: (sum(names.values()), names) for queue, names in tx.ready.items()}
+        for appetite, claimed in served:
+            number, names = left.get(appetite.queue, (0, {}))
+            number -= len(claimed.rows)
+            if not claimed.drained:
+                number, names = max(1, number), _ANYTHING
+            left[appetite.queue] = number, names
+        for queue in tx.delayed:
+            left.setdefault(queue, (1, _ANYTHING))
+        for queue, (number, names) in left.items():
+            if number > 0:
+                self._driver.announce(queue, names, number)
+
+    # --- and after it ---
+
+    def committed(self, tx: Transaction, served: Served) -> list[tuple[Ask, Any]]:
+        """What the committed transaction means for appetites and timers; the jobs to hand over."""
+        self._pause = FIRST_PAUSE
+        for queue, names in tx.ready.items():
+            self.stir(queue, names)
+        for queue, due in tx.delayed.items():
+            self.expect(queue, due)
+        for appetite, claimed in served:
+            appetite.want -= len(claimed.rows)
+            appetite.stirred = not claimed.drained
+            appetite.told_hungry = claimed.drained and appetite.want > 0
+            if claimed.next_due is not None:
+                self.expect(appetite.queue, claimed.next_due)
+        if len(self._appetites) > 1 and served:
+            # Whoever was served first is served last next time.
+            self._appetites.append(self._appetites.pop(0))
+        return [(Ask(None, a.reply, a.mailbox), claimed) for a, claimed in served if claimed.rows]
+
+    def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
+        """The database failed: leave it alone for a while, and tell those who were to be fed."""
+        hungry = [a for a in self._appetites if (a.stirred and a.is_hungry) or not a.worker]
+        if not hungry or self._is_paused():
+            return []
+        self._paused_until = self._clock.lease_now() + self._pause
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return [(Ask(None, appetite.reply, appetite.mailbox), error) for appetite in hungry]
+
+    def _is_paused(self) -> bool:
+        return self._paused_until > 0 and self._paused_until > self._clock.lease_now()

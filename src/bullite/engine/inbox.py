@@ -1,0 +1,109 @@
+"""Where requests wait for the engine: any thread puts in, the engine's thread takes out.
+
+No lock on the way in but for jobs, which are counted so that producers can be made to wait.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from ..operations.adding import AddJobs
+from .mail import Ask, Mailbox, Reply
+
+BATCH_ROWS = 2_000
+"""A batch is closed once it holds so many jobs: a transaction is one lock for everybody."""
+
+INBOX_ROWS = 20_000
+"""Above so many jobs in the inbox, producers are made to wait."""
+
+
+class Inbox:
+    """Requests that wait, and the bell that wakes the engine for them."""
+
+    def __init__(self) -> None:
+        self._asks: deque[Ask] = deque()
+        self._rows_in = self._rows_out = 0
+        self._counting = threading.Lock()
+        self._waiting_for_room: deque[tuple[Reply, Mailbox]] = deque()
+        self._asleep = False
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+
+    # --- from any thread ---
+
+    def put(self, ask: Ask) -> None:
+        rows = _jobs_in(ask.request)
+        if rows:
+            with self._counting:
+                self._rows_in += rows
+        self._asks.append(ask)
+        self.ring()
+
+    def has_room(self) -> bool:
+        return self._rows_in - self._rows_out < INBOX_ROWS
+
+    def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
+        self._waiting_for_room.append((reply, mailbox))
+        self.ring()
+
+    def ring(self) -> None:
+        # The engine says that it is asleep before its last look, so whatever is put in is either
+        # seen by that look or rings.
+        if self._asleep:
+            self._asleep = False
+            try:
+                self._rope.send(b"!")
+            except OSError:
+                pass  # full: it rings already; closed: nobody is there
+
+    # --- from the engine's thread ---
+
+    def __bool__(self) -> bool:
+        return bool(self._asks)
+
+    def take(self) -> list[Ask]:
+        """What waits, up to a batch."""
+        asks: list[Ask] = []
+        rows = 0
+        while self._asks and rows < BATCH_ROWS:
+            ask = self._asks.popleft()
+            jobs = _jobs_in(ask.request)
+            self._rows_out += jobs
+            rows += jobs or 1
+            asks.append(ask)
+        return asks
+
+    def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
+        """Wait until something is put in or an ear hears; whether an ear did."""
+        self._asleep = True
+        if self._asks or self._waiting_for_room:
+            self._asleep = False
+            return False
+        bell = self._bell.fileno()
+        ready, _, _ = select.select([bell, *ears], [], [], timeout)
+        self._asleep = False
+        if bell in ready:
+            self._bell.recv(4096)
+            return len(ready) > 1
+        return bool(ready)
+
+    def make_room(self) -> list[tuple[Ask, None]]:
+        """Who may go on producing now."""
+        if not self._waiting_for_room or self._rows_in - self._rows_out > INBOX_ROWS // 2:
+            return []
+        waiting = [self._waiting_for_room.popleft() for _ in range(len(self._waiting_for_room))]
+        return [(Ask(None, reply, mailbox), None) for reply, mailbox in waiting]
+
+    def close(self) -> None:
+        self._bell.close()
+        self._rope.close()
+
+
+def _jobs_in(request: Any) -> int:
+    return len(request.jobs) if type(request) is AddJobs else 0

@@ -1,0 +1,55 @@
+"""Those who wait for a job to finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import JobNotFound
+from ..operations.moving import as_json
+from ..operations.settling import Settle
+from .contract import Driver
+from .mail import Ask
+
+
+class Watchers:
+    """Who waits for which job; answers are [state, return value, failed reason]."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._asks: dict[int, list[Ask]] = {}
+        self.since = 0
+        """The lease time at which somebody last began to wait."""
+
+    def __bool__(self) -> bool:
+        return bool(self._asks)
+
+    def add(self, job: int, ask: Ask) -> None:
+        self.since = self._driver.clock.lease_now()
+        self._asks.setdefault(job, []).append(ask)
+
+    def everyone(self) -> list[Ask]:
+        return [ask for asks in self._asks.values() for ask in asks]
+
+    def settled(self, requests: Sequence[Any]) -> list[tuple[Ask, Any]]:
+        """The answers for those who wait for a job that these requests, now committed, finished."""
+        if not self._asks:
+            return []
+        settles = [request for request in requests if isinstance(request, Settle)]
+        return self.check(v.job for settle in settles for v in settle.verdicts)
+
+    def check(self, jobs: Iterable[int] | None = None) -> list[tuple[Ask, Any]]:
+        """Look at the watched jobs, or at those of them that are named; the answers there are."""
+        watched = [job for job in (self._asks if jobs is None else jobs) if job in self._asks]
+        if not watched:
+            return []
+        params = {"jobs": as_json(watched)}
+        finished = self._driver.execute("finished_among", params).rows
+        existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
+        answers: list[tuple[Ask, Any]] = []
+        for job, *result in finished:
+            answers += [(ask, result) for ask in self._asks.pop(job, ())]
+        for job in set(watched) - existing:
+            gone = JobNotFound(f"job {job} does not exist any more")
+            answers += [(ask, gone) for ask in self._asks.pop(job, ())]
+        return answers
