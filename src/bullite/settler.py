@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from .engine.appetite import Appetite
 from .engine.mail import DIRECT, Mailbox
 from .engine.writer import Engine
 from .errors import StoreClosed, StoreReplaced
@@ -33,22 +35,28 @@ class Settler:
         self.unsettled = 0
         """Verdicts that are not known to be in the database."""
 
-    def send(self, verdicts: Sequence[Verdict]) -> None:
+    def send(self, verdicts: Sequence[Verdict], freed: Appetite | None = None) -> None:
+        """Send verdicts; `freed` is the worker that has as many free slots now."""
         with self._lock:
             self.unsettled += len(verdicts)
-        self._submit(verdicts, FIRST_PAUSE)
+        settle, answered = (
+            Settle(self._queue, verdicts),
+            partial(self._answered, verdicts, FIRST_PAUSE),
+        )
+        if freed is None:
+            self._engine.submit(settle, answered, self._mailbox)
+        else:
+            self._engine.settle(settle, answered, self._mailbox, freed)
 
-    def _submit(self, verdicts: Sequence[Verdict], pause: float) -> None:
-        def answered(answer: Any) -> None:
-            self._answered(verdicts, pause, answer)
-
+    def _send_again(self, verdicts: Sequence[Verdict], pause: float) -> None:
+        answered = partial(self._answered, verdicts, pause)
         self._engine.submit(Settle(self._queue, verdicts), answered, self._mailbox)
 
     def _answered(self, verdicts: Sequence[Verdict], pause: float, answer: Any) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, StoreClosed | StoreReplaced):
             log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
             again = [verdict._replace(again=True) for verdict in verdicts]
-            timer = threading.Timer(pause, self._submit, (again, min(2 * pause, LONGEST_PAUSE)))
+            timer = threading.Timer(pause, self._send_again, (again, min(2 * pause, LONGEST_PAUSE)))
             timer.daemon = True
             timer.start()
             return

@@ -14,7 +14,7 @@ from . import loop
 from .engine.appetite import Appetite
 from .engine.mail import DIRECT
 from .engine.writer import Engine
-from .errors import InvalidOption, InvalidOptionType, WrongProcess
+from .errors import InvalidOption, InvalidOptionType, StoreClosed, WrongProcess
 from .job import Fate, Job
 from .operations.claiming import Claimed
 from .operations.tending import Register
@@ -170,9 +170,7 @@ class Worker:
                 (self._loop_runner if in_loop else self._thread_runner).take((job,))
 
     def _done_in_thread(self, verdict: Verdict) -> None:
-        if not self._closing:
-            self._engine.want(self._appetite, 1)
-        self._settler.send((verdict,))
+        self._settler.send((verdict,), None if self._closing else self._appetite)
 
     def _done_in_loop(self, verdict: Verdict) -> None:
         if not self._verdicts:
@@ -182,9 +180,7 @@ class Worker:
     def _flush(self) -> None:
         """Everything that ended in this turn of the loop goes to the engine together."""
         verdicts, self._verdicts = self._verdicts, []
-        if not self._closing:
-            self._engine.want(self._appetite, len(verdicts))
-        self._settler.send(verdicts)
+        self._settler.send(verdicts, None if self._closing else self._appetite)
 
     def _something_settled(self) -> None:
         if self._closing:
@@ -217,8 +213,12 @@ class Worker:
             return
         if not self._closing:
             self._closing = True
-            await self._leave(force, limit)
-            self._ended.set()
+            try:
+                await self._leave(force, limit)
+            except StoreClosed:
+                log.warning("worker %s: its store was closed before it", self.name)
+            finally:
+                self._ended.set()
         await self._running
 
     async def _leave(self, force: bool, limit: float | None) -> None:

@@ -83,5 +83,12 @@ class Chores:
         return (Promote(row[0]) for row in rows)
 
     def _sweeps(self) -> Iterator[Sweep]:
-        rows = self.driver.execute("queues", {}).rows
+        self.driver.tidy(row[2] for row in self.driver.execute("workers", {}).rows)
+        now = self.driver.clock.now()
+        params = {
+            "completed_before": now - KEEP_COMPLETED,
+            "removed_before": now - KEEP_REMOVED,
+            "keep_events": KEEP_EVENTS,
+        }
+        rows = self.driver.execute("dusty_queues", params).rows
         return (Sweep(row[0], KEEP_COMPLETED, KEEP_REMOVED, KEEP_EVENTS) for row in rows)

@@ -114,8 +114,8 @@ class Driver(Protocol):
     def frozen_lease(self, worker: Worker) -> bool:
         """Whether `worker` is known to live, so that an expired lease means nothing."""
 
-    def bury(self, nonces: Iterable[int]) -> None:
-        """Clear away what dead processes left beside the database."""
+    def tidy(self, known: Iterable[int]) -> None:
+        """Clear away what dead processes, except those with these nonces, left lying about."""
 
     def housekeep(self, urgent: bool) -> None:
         """Between transactions: checkpoint if there is enough to do."""

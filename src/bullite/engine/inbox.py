@@ -37,12 +37,13 @@ class Inbox:
 
     # --- from any thread ---
 
-    def put(self, ask: Ask) -> None:
-        rows = _jobs_in(ask.request)
-        if rows:
-            with self._counting:
-                self._rows_in += rows
-        self._asks.append(ask)
+    def put(self, *asks: Ask) -> None:
+        """Put requests in; those put in together are taken together."""
+        for ask in asks:
+            if jobs := _jobs_in(ask.request):
+                with self._counting:
+                    self._rows_in += jobs
+        self._asks.extend(asks)
         self.ring()
 
     def has_room(self) -> bool:

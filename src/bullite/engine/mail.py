@@ -6,8 +6,11 @@ batch for one place are handed over together.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+log = logging.getLogger("bullite.engine")
 
 Reply = Callable[[Any], None]
 """Takes the answer, or the exception in its place; must not block and must not raise."""
@@ -28,7 +31,10 @@ class Direct:
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
         for reply, answer in answers:
-            reply(answer)
+            try:
+                reply(answer)
+            except Exception:
+                log.exception("an answer could not be delivered")
 
     def alive(self) -> bool:
         return True

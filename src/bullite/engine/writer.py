@@ -90,6 +90,16 @@ class Engine:
         else:
             self._inbox.put(Ask(request, reply, mailbox))
 
+    def settle(
+        self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, freed: Appetite
+    ) -> None:
+        """Settle runs of a worker and, in the same transaction, fill the slots they leave."""
+        if self._stopping:
+            self.submit(settle, reply, mailbox)
+        else:
+            order = _Order(partial(freed.grow, len(settle.verdicts)))
+            self._inbox.put(Ask(order, _ignore), Ask(settle, reply, mailbox))
+
     def attach(self, appetite: Appetite) -> None:
         """Register a worker and feed it from now on."""
         self.submit(_Order(partial(self._attach, appetite)), _ignore)
@@ -139,6 +149,9 @@ class Engine:
             while not self._stopping or (self._inbox and self._broken is None):
                 self._sleep()
                 self.turn()
+        except BaseException as error:
+            log.exception("the engine failed")
+            self._broken = StoreError(f"the engine failed: {error!r}; reopen the store")
         finally:
             self._leave()
 
@@ -285,8 +298,6 @@ class Engine:
             self._feeding.check_registered(answer)
         elif self._chores.again(chore, answer):
             self._inbox.put(Ask(chore, partial(self._done, chore)))
-        elif isinstance(chore, tending.Recover) and chore.dead:
-            self.driver.bury([chore.worker.nonce])
 
     def _transact(self, asks: list[Ask]) -> None:
         """Run a batch. One bad request must not fail its neighbours."""

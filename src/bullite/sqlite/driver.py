@@ -257,11 +257,13 @@ class SQLiteDriver:
         # A missing file cannot vouch for anyone: then the lease decides.
         return bool(worker.registered and is_alive(self._places.liveness(worker.nonce)))
 
-    def bury(self, nonces: Iterable[int]) -> None:
-        for nonce in nonces:
-            for path in (self._places.liveness(nonce), self._places.socket(nonce)):
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+    def tidy(self, known: Iterable[int]) -> None:
+        for nonce in set(self._places.nonces()) - {*known, self.nonce}:
+            liveness = self._places.liveness(nonce)
+            if is_alive(liveness) is False:
+                for path in (liveness, self._places.socket(nonce)):
+                    with contextlib.suppress(OSError):
+                        path.unlink(missing_ok=True)
 
 
 class SQLiteReader:

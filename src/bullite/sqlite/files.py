@@ -56,6 +56,11 @@ class Places:
         place = hashlib.sha256(os.fsencode(self.database)).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"bullite-{place}-{_hex(nonce)}.sock"
 
+    def nonces(self) -> list[int]:
+        """Of all processes that left a liveness file."""
+        names = [path.stem for path in self.side_folder.glob("*.alive")]
+        return [int(name, 16) - ((int(name, 16) >> 63) << 64) for name in names if len(name) == 16]
+
     def make_side_folder(self) -> None:
         try:
             self.side_folder.mkdir(mode=0o700, exist_ok=True)

@@ -24,9 +24,11 @@ class Liveness:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if fcntl is not None:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._fd = _open_and_lock(path)
+        while not _is_named(self._fd, path):
+            # Somebody tidied it away between its making and its locking.
+            os.close(self._fd)
+            self._fd = _open_and_lock(path)
         _held_here.add(path)
 
     def release(self) -> None:
@@ -34,6 +36,20 @@ class Liveness:
         _held_here.discard(self._path)
         self._path.unlink(missing_ok=True)
         os.close(self._fd)
+
+
+def _open_and_lock(path: Path) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if fcntl is not None:
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def _is_named(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def is_alive(path: Path) -> bool | None:

@@ -100,9 +100,6 @@ returning events
 select waiting, prioritized, delayed, active, waiting_children, completed, failed
 from bullite_queues where id = :queue
 
--- name: queues (folded)
-select json_group_array(json_array(id, name)) from bullite_queues
-
 -- adding ------------------------------------------------------------------------------------------
 
 -- name: insert_jobs (many)
@@ -289,6 +286,19 @@ delete from bullite_events where id in (
 )
 
 -- sweeping ----------------------------------------------------------------------------------------
+
+-- name: dusty_queues (folded)
+select json_group_array(json_array(id)) from bullite_queues
+where exists (
+    select 1 from bullite_jobs where queue = bullite_queues.id and state = 'completed'
+        and finished_at < :completed_before
+) or exists (
+    select 1 from bullite_jobs where queue = bullite_queues.id and state = 'removed'
+        and removed_at < :removed_before
+) or exists (
+    select 1 from bullite_events where queue = bullite_queues.id
+        and total <= bullite_queues.events - :keep_events
+)
 
 -- name: old_completed (folded)
 select json_group_array(json_array(id)) from (

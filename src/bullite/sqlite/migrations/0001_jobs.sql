@@ -131,7 +131,8 @@ create index bullite_workers_hungry on bullite_workers (queue) where hungry = 1;
 -- One row per transaction and kind: jobs is a JSON array of jobs, or of [job, detail] where there
 -- is one to tell. The kind is the name of a move, or of an event that is no move. total counts the queue's events up to this row.
 create table bullite_events (
-    id integer primary key autoincrement,
+    -- Trimming always leaves the newest row, so an id is never handed out twice.
+    id integer primary key,
     queue integer not null,
     kind text not null,
     jobs text not null,
