@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..errors import StoreError
 from ..operations.claiming import Claimed, claim
 from ..operations.moving import ANY_NAME
 from ..operations.transaction import Operation, Transaction
@@ -107,7 +108,11 @@ class Feeding:
 
     def look_into(self, queue: int) -> None:
         """See, without the write lock, whether a queue has something to take, now or later."""
-        ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
+        try:
+            ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
+        except StoreError as error:
+            log.warning("could not look for jobs: %s", error)
+            return
         if ready:
             self.stir(queue)
         if due is not None:

@@ -5,7 +5,7 @@ No lock on the way in but for jobs, which are counted so that producers can be m
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 from collections import deque
@@ -34,6 +34,8 @@ class Inbox:
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ)
 
     # --- from any thread ---
 
@@ -86,10 +88,12 @@ class Inbox:
         if self._asks or self._waiting_for_room:
             self._asleep = False
             return False
-        bell = self._bell.fileno()
-        ready, _, _ = select.select([bell, *ears], [], [], timeout)
+        for ear in ears:
+            if ear not in self._selector.get_map():
+                self._selector.register(ear, selectors.EVENT_READ)
+        ready = [key.fileobj for key, _ in self._selector.select(timeout)]
         self._asleep = False
-        if bell in ready:
+        if self._bell in ready:
             self._bell.recv(4096)
             return len(ready) > 1
         return bool(ready)
@@ -102,6 +106,7 @@ class Inbox:
         return [(Ask(None, reply, mailbox), None) for reply, mailbox in waiting]
 
     def close(self) -> None:
+        self._selector.close()
         self._bell.close()
         self._rope.close()
 

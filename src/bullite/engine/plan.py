@@ -1,7 +1,7 @@
 """Groups the requests of a batch so that those of one kind share their statements.
 
 Requests for one job keep the order in which they arrived: a request that touches a job which a
-later group, or its own, touches already opens a new group.
+later group, or its own, touches already opens a new group. Nothing passes a barrier.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ class Request(Protocol):
 
     durable: bool
     """Whether its answer may be given only when it is on the disk."""
+    barrier: bool
+    """Whether nothing that came after it may be carried out before it."""
 
     def keys(self) -> Sequence[int]:
         """The jobs it touches."""
@@ -36,4 +38,6 @@ def group(requests: Sequence[Any]) -> list[list[int]]:
             groups.append([])
         groups[place].append(index)
         last_group_of_job.update(dict.fromkeys(keys, place))
+        if request.barrier:
+            open_group.clear()
     return groups

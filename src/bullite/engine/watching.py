@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import JobNotFound
+from ..errors import JobNotFound, StoreError
 from ..operations.moving import as_json
 from ..operations.settling import Settle
 from .contract import Driver
 from .mail import Ask
+
+log = logging.getLogger("bullite.engine")
 
 
 class Watchers:
@@ -44,8 +47,12 @@ class Watchers:
         if not watched:
             return []
         params = {"jobs": as_json(watched)}
-        finished = self._driver.execute("finished_among", params).rows
-        existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
+        try:
+            finished = self._driver.execute("finished_among", params).rows
+            existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
+        except StoreError as error:
+            log.warning("could not look for results: %s", error)
+            return []
         answers: list[tuple[Ask, Any]] = []
         for job, *result in finished:
             answers += [(ask, result) for ask in self._asks.pop(job, ())]

@@ -177,14 +177,10 @@ class Engine:
         """Wait for a request, a wake-up or the time of the next thing to do."""
         if self._inbox or self._stopping or self._feeding.wants_to_claim():
             return
-        heard = self._inbox.sleep(self.driver.ears(), self._timeout())
-        try:
-            if heard:
-                for queue in self.driver.hear():
-                    self._feeding.look_into(queue)
-            self._check_for_others()
-        except StoreError as error:
-            log.warning("could not look into the database: %s", error)
+        if self._inbox.sleep(self.driver.ears(), self._timeout()):
+            for queue in self.driver.hear():
+                self._feeding.look_into(queue)
+        self._check_for_others()
 
     def _timeout(self) -> float | None:
         """Seconds until there is something to do; None if nothing will be."""
@@ -262,10 +258,7 @@ class Engine:
     def _watch(self, job: int, ask: Ask) -> None:
         self._watchers.add(job, ask)
         self._check_at = 0
-        try:
-            self._deliver(self._watchers.check([job]))
-        except StoreError as error:
-            log.warning("could not look for results: %s", error)
+        self._deliver(self._watchers.check([job]))
 
     def _registrations(self) -> list[Ask]:
         appetites = self._feeding.unregistered() if self._feeding else []
@@ -311,6 +304,8 @@ class Engine:
                 self._fail(asks, error)
             for ask in asks:
                 self._attempt_alone(ask)
+            if asks and self._feeding.wants_to_claim():
+                self._transact([])
 
     def _attempt_alone(self, ask: Ask) -> None:
         try:

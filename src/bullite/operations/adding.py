@@ -48,6 +48,7 @@ class AddJobs:
     queue: int
     jobs: Sequence[NewJob]
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()

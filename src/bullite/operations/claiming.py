@@ -34,6 +34,7 @@ class Claim:
     token: int
     """Made by the claiming process, never used before."""
     durable = False
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -73,10 +74,11 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
     answers = []
     for request in requests:
         promoted = yield from promote_due(tx, request.queue)
-        rows = yield from _next_in_line(request)
+        lanes = yield from _lanes(request)
+        rows = (yield from _next_in_line(request, lanes)) if lanes else ()
         if rows:
             yield from _hold(tx, request, rows)
-        drained = len(rows) < request.want and promoted < MOST_PROMOTED
+        drained = bool(lanes) and len(rows) < request.want and promoted < MOST_PROMOTED
         next_due = None
         if drained:
             result = yield "next_due", {"queue": request.queue}
@@ -116,8 +118,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
     tx.log(request.queue, CLAIM.name, list(jobs))
 
 
-def _next_in_line(request: Claim) -> Operation[Sequence[Any]]:
-    lanes = yield from _lanes(request)
+def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[Any]]:
     if len(lanes) == 1:
         lane = {"queue": request.queue, "lane": lanes[0], "want": request.want}
         result = yield "ready", lane
@@ -134,14 +135,16 @@ def _next_in_line(request: Claim) -> Operation[Sequence[Any]]:
 
 
 def _lanes(request: Claim) -> Operation[Sequence[str]]:
-    """The lanes this worker takes from.
+    """The lanes this worker takes from; none while there is more to sort than one go can.
 
     Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
-    other names, so in its queue every name has a lane, and what is not sorted yet is sorted first.
+    other names, so in its queue every name has a lane. What is not sorted yet is sorted first:
+    taking from the lanes before that would let new jobs overtake old ones.
     """
     if request.names is not None:
-        yield "sort_into_lanes", {"queue": request.queue, "most": MOST_SORTED}
-        return request.names
+        params = {"queue": request.queue, "most": MOST_SORTED}
+        sorted_now = yield "sort_into_lanes", params
+        return request.names if sorted_now.changed < MOST_SORTED else ()
     by_name = yield "takes_by_name", {"queue": request.queue}
     if not (by_name.rows and by_name.rows[0][0]):
         return (UNSORTED,)

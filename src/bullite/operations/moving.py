@@ -67,6 +67,7 @@ class MoveByHand:
     move: Move
     jobs: Sequence[int]
     durable = True
+    barrier = True
 
     def keys(self) -> Sequence[int]:
         return self.jobs

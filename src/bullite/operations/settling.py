@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ..engine.contract import Conflict
 from ..outcome import Verdict
 from ..states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
 from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
@@ -28,6 +29,7 @@ class Settle:
     queue: int
     verdicts: Sequence[Verdict]
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return [verdict.job for verdict in self.verdicts]
@@ -35,7 +37,7 @@ class Settle:
 
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[int]]]:
     groups = _group_by_queue_and_move(requests)
-    lost: set[int] = set()
+    lost: set[tuple[int, int]] = set()
     results: list[tuple[int, str | None, str | None, str | None]] = []
     for (queue, move), verdicts in groups.items():
         if tx.careful or any(verdict.again for verdict in verdicts):
@@ -47,7 +49,7 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[i
         yield "write_results", results
     if not lost:
         return [[] for _ in requests]
-    return [[v.job for v in request.verdicts if v.job in lost] for request in requests]
+    return [[v.job for v in request.verdicts if (v.job, v.token) in lost] for request in requests]
 
 
 def _group_by_queue_and_move(
@@ -62,24 +64,24 @@ def _group_by_queue_and_move(
 
 
 def _those_held(
-    tx: Transaction, verdicts: list[Verdict], lost: set[int]
+    tx: Transaction, verdicts: list[Verdict], lost: set[tuple[int, int]]
 ) -> Operation[list[Verdict]]:
-    """The verdicts that can be carried out; `lost` gets the jobs of those that must be refused.
+    """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
 
     A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
     finished row still carries its token.
     """
     places = yield from where_they_are([verdict.job for verdict in verdicts])
-    held = []
+    held: dict[int, Verdict] = {}
     for verdict in verdicts:
         place = places.get(verdict.job)
         if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
-            lost.add(verdict.job)
+            lost.add((verdict.job, verdict.token))
         elif place.state == State.ACTIVE:
-            held.append(verdict)
+            held.setdefault(verdict.job, verdict)
         elif not (verdict.again and place.state == verdict.move.target):
-            lost.add(verdict.job)
-    return held
+            lost.add((verdict.job, verdict.token))
+    return list(held.values())
 
 
 def _settle_group(
@@ -91,6 +93,8 @@ def _settle_group(
     again with care, so the common case never has to look first.
     """
     asked = yield from _asked(move, verdicts)
+    if len(asked) != len(verdicts):
+        raise Conflict("two verdicts for one job")
     yield from swap_all(tx, move, State.ACTIVE, asked)
     tx.count(queue, "active", -len(verdicts))
     yield from _arrive(tx, queue, move, verdicts)
@@ -140,6 +144,7 @@ class Progress:
     token: int
     progress: str
     durable = False
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return (self.job,)

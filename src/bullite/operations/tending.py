@@ -28,6 +28,7 @@ class OpenQueue:
     name: str
     priority_order: str | None
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -63,6 +64,7 @@ class Register:
     boot: str
     address: str | None
     durable = False
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -100,6 +102,7 @@ class Deregister:
 
     worker: int
     durable = False
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -108,7 +111,7 @@ class Deregister:
 def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[None]]:
     for request in requests:
         yield "deregister_worker", {"worker": request.worker}
-        yield "delete_idle_worker", {"worker": request.worker}
+        yield "delete_idle_worker", {"worker": request.worker, "expired_before": FOR_EVER}
     return [None] * len(requests)
 
 
@@ -117,6 +120,7 @@ class Renew:
     """The workers of this process live on. Answers the ids of those still registered."""
 
     durable = False
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -135,6 +139,7 @@ class Recover:
     worker: Worker
     dead: bool
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -149,12 +154,13 @@ def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[int]
 
 def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
     worker = request.worker
+    expired_before = FOR_EVER if request.dead else tx.lease_now
     held = yield (
         "held_by_worker",
         {
             "queue": worker.queue,
             "worker": worker.id,
-            "expired_before": FOR_EVER if request.dead else tx.lease_now,
+            "expired_before": expired_before,
             "most": MOST_RECOVERED,
         },
     )
@@ -177,8 +183,7 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
         tx.count_waiting(worker.queue, [row[2] for row in held.rows], +1)
         tx.log(worker.queue, STALL.name, list(asked))
         tx.made_ready(worker.queue, ANY_NAME, len(asked))
-    if request.dead or not worker.registered:
-        yield "delete_idle_worker", {"worker": worker.id}
+    yield "delete_idle_worker", {"worker": worker.id, "expired_before": expired_before}
     return len(held.rows)
 
 
@@ -188,6 +193,7 @@ class Promote:
 
     queue: int
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()
@@ -209,6 +215,7 @@ class Sweep:
     keep_removed: int
     keep_events: int
     durable = True
+    barrier = False
 
     def keys(self) -> Sequence[int]:
         return ()

@@ -30,7 +30,7 @@ from .checkpoints import CheckpointGauge, checkpoint
 from .files import Identity, Places, refuse_network_file_system
 from .gate import Gate
 from .liveness import Liveness, forget_after_fork, is_alive
-from .opening import connect, prepare, refuse_old_sqlite
+from .opening import connect, enter, prepare, refuse_old_sqlite
 from .wakeups import Wakeups
 
 ROWS_PER_INSERT = 100
@@ -108,7 +108,7 @@ class SQLiteDriver:
                 # Closing it would act on the parent's file, so it must not even be collected.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
             self._writer = None
-            self._gate.close()
+            self._gate.abandon()
             self._wakeups.abandon()
 
     def reader(self) -> SQLiteReader:
@@ -119,7 +119,7 @@ class SQLiteDriver:
     def begin(self, durable: bool) -> None:
         writer = self._connection()
         full = durable and self._durable
-        self._gate.enter()
+        enter(self._gate, self.path)
         try:
             if full != self._synchronous_full:
                 writer.execute(f"pragma synchronous = {'full' if full else 'normal'}")
@@ -189,11 +189,13 @@ class SQLiteDriver:
     def housekeep(self, urgent: bool) -> None:
         if not (urgent or self._gauge.is_due()):
             return
-        with self._gate:
-            try:
-                frames, _ = checkpoint(self._connection(), self._checkpointer)
-            except sqlite3.Error as error:
-                raise _store_error(error, self.path) from error
+        enter(self._gate, self.path)
+        try:
+            frames, _ = checkpoint(self._connection(), self._checkpointer)
+        except sqlite3.Error as error:
+            raise _store_error(error, self.path) from error
+        finally:
+            self._gate.leave()
         self._gauge.found(frames)
 
     def _connection(self) -> sqlite3.Connection:

@@ -7,35 +7,88 @@ Foreign writers do not know the gate; SQLite's lock and its timeout stay underne
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from pathlib import Path
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # pragma: no cover - Windows has no flock; SQLite's own lock decides there
-    fcntl = None  # type: ignore[assignment]
 
 
 class Gate:
-    """Held while this process writes."""
+    """Held while this process writes; entered by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._porter: _Porter | None = None
 
-    def enter(self) -> None:
-        """Wait until no other process is inside; lets other threads run meanwhile."""
-        if fcntl is not None:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+    def enter(self, timeout: float) -> bool:
+        """Wait until no other process is inside; False if that takes longer than `timeout` s."""
+        if sys.platform == "win32":
+            return True  # no flock there: SQLite's own lock decides
+        if self._porter is None or not self._porter.is_waiting():
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._porter = self._porter or _Porter(self._fd)
+            else:
+                return True
+        return self._porter.wait(timeout)
 
     def leave(self) -> None:
-        if fcntl is not None:
+        if sys.platform != "win32":
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
+        if self._porter is not None:
+            self._porter.dismiss()
         os.close(self._fd)
 
-    def __enter__(self) -> Gate:
-        self.enter()
-        return self
+    def abandon(self) -> None:
+        """After a fork, in the child: the parent, if it is inside, stays inside."""
+        os.close(self._fd)
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.leave()
+
+class _Porter:
+    """A thread that queues in the kernel on behalf of another, which may give up waiting.
+
+    The kernel's queue is fair but knows no time limit, and a process frozen while inside would hold
+    all others for ever.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._changed = threading.Condition()
+        self._queueing = self._wanted = self._dismissed = False
+        threading.Thread(target=self._work, name="bullite-gate", daemon=True).start()
+
+    def is_waiting(self) -> bool:
+        """Whether it still queues for somebody who gave up."""
+        return self._queueing
+
+    def wait(self, timeout: float) -> bool:
+        with self._changed:
+            self._wanted = self._queueing = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._queueing, timeout)
+            self._wanted = False
+            return not self._queueing
+
+    def dismiss(self) -> None:
+        with self._changed:
+            self._dismissed = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queueing or self._dismissed)
+                if self._dismissed:
+                    return
+            if sys.platform != "win32":
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            with self._changed:
+                if not self._wanted and sys.platform != "win32":
+                    fcntl.flock(self._fd, fcntl.LOCK_UN)
+                self._queueing = False
+                self._changed.notify_all()

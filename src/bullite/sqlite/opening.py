@@ -10,7 +10,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from ..errors import NotABulliteDatabase, SchemaTooNew, SQLiteTooOld, StoreUnwritable
+from ..errors import NotABulliteDatabase, SchemaTooNew, SQLiteTooOld, StoreBusy, StoreUnwritable
 from .files import Places
 from .gate import Gate
 
@@ -18,7 +18,7 @@ log = logging.getLogger("bullite.sqlite")
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_TIMEOUT = 30.0
-"""Seconds to wait for a foreign writer that does not know the gate."""
+"""Seconds to wait for the gate, and for a foreign writer that does not know it."""
 
 _SETTINGS = (
     "pragma synchronous = full",
@@ -64,25 +64,37 @@ def refuse_old_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
 
 def prepare(places: Places, gate: Gate) -> sqlite3.Connection:
     """Open the file, making it if need be, and migrate it. Any number of processes may race."""
-    with gate:
-        is_new = not places.database.exists()
-        try:
-            connection = connect(places.database)
-        except sqlite3.Error as error:
-            raise _cannot_open(places.database, error) from error
-        try:
-            if is_new:
-                # By name, not by a descriptor of our own; and the file is still empty.
-                os.chmod(places.database, 0o600)
-            _switch_to_wal(connection, places.database, is_new)
-            _migrate(connection, places.database)
-        except sqlite3.Error as error:
-            connection.close()
-            raise _cannot_open(places.database, error) from error
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    enter(gate, places.database)
+    try:
+        return _open_and_migrate(places.database)
+    except sqlite3.Error as error:
+        raise _cannot_open(places.database, error) from error
+    finally:
+        gate.leave()
+
+
+def enter(gate: Gate, path: Path) -> None:
+    """Pass the gate, or say that somebody holds it."""
+    if not gate.enter(BUSY_TIMEOUT):
+        raise StoreBusy(
+            f"another process has been writing to {path} for {BUSY_TIMEOUT:.0f} s; nothing was "
+            "written: if it is stopped, continue or end it"
+        )
+
+
+def _open_and_migrate(path: Path) -> sqlite3.Connection:
+    is_new = not path.exists()
+    connection = connect(path)
+    try:
+        if is_new:
+            # By name, not by a descriptor of our own; and the file is still empty.
+            os.chmod(path, 0o600)
+        _switch_to_wal(connection, path, is_new)
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _cannot_open(path: Path, error: sqlite3.Error) -> Exception:

@@ -162,9 +162,9 @@ select json_group_array(json_array(
     created_at, deferred_failure, opts
 )), group_concat(data, char(30))
 from (
-    select * from json_each(:jobs) as asked
-        join bullite_jobs on id = asked.value
-        join bullite_payloads on job = id
+    select bullite_jobs.*, data, opts from json_each(:jobs) as asked
+        join bullite_jobs on bullite_jobs.id = asked.value
+        join bullite_payloads on job = bullite_jobs.id
     order by rank, seq
 )
 
@@ -243,7 +243,7 @@ where nonce = :nonce and registered = 1
 update bullite_workers set registered = 0, hungry = 0 where id = :worker
 
 -- name: delete_idle_worker
-delete from bullite_workers where id = :worker and not exists (
+delete from bullite_workers where id = :worker and lease_until < :expired_before and not exists (
     select 1 from bullite_jobs
     where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
 )
@@ -270,6 +270,9 @@ select json_group_array(json_array(address)) from (
 select json_group_array(json_array(id, token, priority)) from (
     select id, token, priority from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
+        and not exists (
+            select 1 from bullite_workers where id = :worker and lease_until >= :expired_before
+        )
     order by seq desc limit :most
 )
 
