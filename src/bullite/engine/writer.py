@@ -310,13 +310,13 @@ class Engine:
     def _attempt_alone(self, ask: Ask) -> None:
         try:
             self._attempt([ask], careful=True)
-        except StatementRefused as error:
-            self._fail([ask], StoreError(f"the database refused the request: {error}"))
         except StoreError as error:
             self._fail([ask], error)
+        except StatementRefused as error:
+            self._deliver([(ask, StoreError(f"the database refused the request: {error}"))])
         except Exception as error:
             log.exception("a request failed")
-            self._fail([ask], error)
+            self._deliver([(ask, error)])
 
     def _fail(self, asks: list[Ask], error: Exception) -> None:
         if isinstance(error, StoreReplaced):
