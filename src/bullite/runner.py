@@ -66,8 +66,6 @@ class LoopRunner:
         self._sleeping: deque[asyncio.Future[None]] = deque()
         self._taken = 0
         self._stopped = False
-        self._interrupted = False
-        self._fatal: BaseException | None = None
         self._consumers: set[asyncio.Task[None]] = set()
         self._concurrency = concurrency
         self._context = contextvars.copy_context()
@@ -86,7 +84,6 @@ class LoopRunner:
         self._ready.clear()
         self._taken -= len(unstarted)
         if interrupt:
-            self._interrupted = True
             for consumer in self._consumers:
                 consumer.cancel()
         for sleeper in self._sleeping:
@@ -124,16 +121,22 @@ class LoopRunner:
                         result: Result = Returned(await self._processor_of(job)(job))
                     else:
                         result = NotRun(job.deferred_failure)
+                except Exception as error:
+                    result = Raised(error)
                 except BaseException as error:
-                    result = self._meaning_of(error)
-                self._taken -= 1
-                self._done(decide(job, result, self._random))
-                if self._fatal is not None:
-                    raise self._fatal
+                    self._end(job, _meaning_of(error))
+                    if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
+                        raise  # this consumer, or the whole loop, is told to end
+                    continue
+                self._end(job, result)
                 if contextvars.copy_context() != clean:
                     asyncio.get_running_loop().call_soon(self._replace_consumer)
                     return
             await asyncio.sleep(0)
+
+    def _end(self, job: Job, result: Result) -> None:
+        self._taken -= 1
+        self._done(decide(job, result, self._random))
 
     def _wake_helpers(self) -> None:
         """Wake two more if there is work for them.
@@ -153,13 +156,15 @@ class LoopRunner:
         self._sleeping.append(sleeper)
         await sleeper
 
-    def _meaning_of(self, error: BaseException) -> Result:
-        if self._interrupted and isinstance(error, asyncio.CancelledError):
-            return Interrupted()
-        if not isinstance(error, Exception | asyncio.CancelledError):
-            # SystemExit, KeyboardInterrupt: the job did not do its work, and the loop must hear.
-            self._fatal = error
-        return Raised(error)
+
+def _meaning_of(error: BaseException) -> Result:
+    """A job whose consumer is cancelled did nothing wrong; one that cancels itself failed."""
+    return Interrupted() if _is_cancelled() else Raised(error)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class ThreadRunner:

@@ -113,7 +113,14 @@ class Worker:
         engine.attach(self._appetite)
         engine.want(self._appetite, self.concurrency)
         self._started.set()
-        await self._ended.wait()
+        try:
+            await self._ended.wait()
+        except asyncio.CancelledError:
+            # The loop is ending without close(): claim nothing that nobody will run.
+            self._closing = True
+            engine.starve(self._appetite, _ignore)
+            self._stop_runners(interrupt=True)
+            raise
 
     def _equip(self, engine: Engine) -> None:
         """The parts of a working worker: who runs, who settles, and the standing order for jobs."""
@@ -272,6 +279,10 @@ class Worker:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+def _ignore(answer: object) -> None:
+    pass
 
 
 ANY = ""

@@ -15,7 +15,7 @@ from .contract import Driver, Worker
 
 log = logging.getLogger("bullite.scheduler")
 
-RECOVER_EVERY = 500
+RECOVER_EVERY = 250
 """Ms between looks for dead workers; their jobs are promised back within a second."""
 
 SWEEP_EVERY = 10_000

@@ -140,7 +140,11 @@ class Engine:
 
     def start(self) -> None:
         """Open the database and start writing; raises what opening raises."""
-        self.driver.open()
+        try:
+            self.driver.open()
+        except BaseException:
+            self._inbox.close()
+            raise
         self._spawn(self.run, "bullite-engine")
 
     def run(self) -> None:

@@ -54,8 +54,9 @@ class SQLiteDriver:
     ) -> None:
         self.clock = clock
         self.nonce = random_bits(64) - (1 << 63)
-        self.path = path
-        self._places = Places(path)
+        # Through whatever links: all processes must meet at the same side folder.
+        self.path = path.resolve()
+        self._places = Places(self.path)
         self._durable = durable
         self._allow_network = allow_network
         self._synchronous_full = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +107,7 @@ def file_system_of(path: Path, mounts: str) -> str | None:
         fields = before.split()
         if not separator or len(fields) < 5:
             continue
-        mount = fields[4].encode().decode("unicode_escape")
+        mount = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
         inside = target == mount or target.startswith(mount.rstrip("/") + "/")
         # Later lines cover earlier ones mounted at the same place.
         if inside and len(mount) >= best:

@@ -89,6 +89,7 @@ def _open_and_migrate(path: Path) -> sqlite3.Connection:
         if is_new:
             # By name, not by a descriptor of our own; and the file is still empty.
             os.chmod(path, 0o600)
+        _schema_version(connection, path)  # a file that is not ours is left as it is
         _switch_to_wal(connection, path, is_new)
         _migrate(connection, path)
     except BaseException:
