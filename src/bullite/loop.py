@@ -9,19 +9,41 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .engine.contract import Params
-from .engine.mail import Reply
+from .engine.mail import Ask, Reply
+from .engine.writer import Engine
 from .store import Store
 
 T = TypeVar("T")
 
 
 class LoopMailbox:
-    """Delivers into one event loop."""
+    """Delivers into one event loop, and collects what many coroutines of it ask for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._is_crowded = False
+        self._outgoing: dict[Engine, list[Ask]] = {}
+
+    def send(self, engine: Engine, ask: Ask) -> None:
+        """Put a request to the engine.
+
+        When several coroutines ask at a time, those of one turn of the loop go together: the first
+        would wake the engine for itself alone.
+        """
+        if not self._is_crowded:
+            engine.submit(ask.request, ask.reply, self)
+            return
+        if not self._outgoing:
+            self._loop.call_soon(self._send_all)
+        self._outgoing.setdefault(engine, []).append(ask)
+
+    def _send_all(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for engine, asks in outgoing.items():
+            engine.submit_all(asks)
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
+        self._is_crowded = len(answers) > 1
         try:
             self._loop.call_soon_threadsafe(_hand_out, answers)
         except RuntimeError:
@@ -70,7 +92,8 @@ class Resolver:
 def ask(store: Store, request: Any) -> asyncio.Future[Any]:
     """Put a request to the engine; await the answer. Cancelling does not undo the commit."""
     future = asyncio.get_running_loop().create_future()
-    store.open().submit(request, Resolver(future), mailbox())
+    box = mailbox()
+    box.send(store.open(), Ask(request, Resolver(future), box))
     return future
 
 

@@ -39,7 +39,7 @@ class Inbox:
 
     # --- from any thread ---
 
-    def put(self, *asks: Ask) -> None:
+    def put(self, asks: Sequence[Ask]) -> None:
         """Put requests in; those put in together are taken together."""
         for ask in asks:
             if jobs := _jobs_in(ask.request):

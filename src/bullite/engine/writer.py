@@ -84,21 +84,22 @@ class Engine:
 
     def submit(self, request: Any, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
         """Put a request in; `reply` gets its answer, or the exception, after the commit."""
+        self.submit_all([Ask(request, reply, mailbox)])
+
+    def submit_all(self, asks: Sequence[Ask]) -> None:
+        """Put requests in together: they will be carried out in one transaction."""
         if self._stopping:
             error = self._broken or StoreClosed("the store is closed")
-            mailbox.deliver([(reply, error)])
+            self._deliver([(ask, error) for ask in asks])
         else:
-            self._inbox.put(Ask(request, reply, mailbox))
+            self._inbox.put(asks)
 
     def settle(
         self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, freed: Appetite
     ) -> None:
         """Settle runs of a worker and, in the same transaction, fill the slots they leave."""
-        if self._stopping:
-            self.submit(settle, reply, mailbox)
-        else:
-            order = _Order(partial(freed.grow, len(settle.verdicts)))
-            self._inbox.put(Ask(order, _ignore), Ask(settle, reply, mailbox))
+        order = _Order(partial(freed.grow, len(settle.verdicts)))
+        self.submit_all([Ask(order, _accept), Ask(settle, reply, mailbox)])
 
     def attach(self, appetite: Appetite) -> None:
         """Register a worker and feed it from now on."""
@@ -162,7 +163,7 @@ class Engine:
     def close(self, timeout: float | None = None) -> None:
         """Finish what was accepted, then stop; waits for that."""
         self._stopping = True
-        self._inbox.put(Ask(_Order(_nothing), _ignore))  # to wake it up
+        self._inbox.put([Ask(_Order(_nothing), _ignore)])  # to wake it up
         self._stopped.wait(timeout)
 
     def _leave(self) -> None:
@@ -294,7 +295,7 @@ class Engine:
         elif isinstance(chore, tending.Renew):
             self._feeding.check_registered(answer)
         elif self._chores.again(chore, answer):
-            self._inbox.put(Ask(chore, partial(self._done, chore)))
+            self._inbox.put([Ask(chore, partial(self._done, chore))])
 
     def _transact(self, asks: list[Ask]) -> None:
         """Run a batch. One bad request must not fail its neighbours."""
@@ -399,6 +400,10 @@ class _Order:
 
     def __init__(self, carry_out: Callable[[Ask], Sequence[Ask] | None]) -> None:
         self.carry_out = carry_out
+
+
+def _accept(answer: Any) -> None:
+    """Whatever becomes of it is told elsewhere."""
 
 
 def _nothing(ask: Ask) -> None:

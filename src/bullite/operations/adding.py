@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,7 +37,7 @@ class Added(NamedTuple):
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
-    """The ids of jobs that were there already, found by a custom id; nothing was added for them."""
+    """The ids of jobs that were found by their custom id; nothing was added for those."""
 
 
 @dataclass(slots=True)
@@ -56,58 +55,57 @@ class AddJobs:
 
 def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added]]:
     answers: list[Added] = []
-    rows: list[Row] = []
-    payloads: list[Row] = []
+    new: dict[int, dict[int, NewJob]] = {request.queue: {} for request in requests}
     number = yield from take_numbers(sum(len(request.jobs) for request in requests))
     for request in requests:
-        by_name = yield "takes_by_name", {"queue": request.queue}
-        ids, new = yield from _number(request, number, answers, requests)
-        number += len(new)
-        existing = frozenset(ids) - new.keys() if len(new) < len(ids) else frozenset()
-        answers.append(Added(ids, tx.now, existing))
-        rows += _job_rows(tx, request.queue, new, bool(by_name.rows[0][0]))
-        payloads += [(id, job.data, job.opts) for id, job in new.items()]
-        _enter_in_books(tx, request.queue, new)
-    if rows:
-        yield "insert_jobs", rows
-        yield "insert_payloads", payloads
+        if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
+            added = yield from _number_by_custom_id(tx, request, number, new[request.queue])
+        else:
+            ids = range(number, number + len(request.jobs))
+            new[request.queue].update(zip(ids, request.jobs, strict=True))
+            added = Added(ids, tx.now, _NONE)
+        answers.append(added)
+        number += len(request.jobs)
+    yield from _insert(tx, new)
     return answers
 
 
-def _number(
-    request: AddJobs, number: int, answers: list[Added], requests: Sequence[AddJobs]
-) -> Operation[tuple[Sequence[int], dict[int, NewJob]]]:
-    """The id of each job, and the new ones among them by id."""
-    if not any(job.custom_id for job in request.jobs):
-        ids = range(number, number + len(request.jobs))
-        return ids, dict(zip(ids, request.jobs, strict=True))
-    taken = yield from _taken_ids(request, answers, requests)
-    found: list[int] = []
-    new: dict[int, NewJob] = {}
-    for job in request.jobs:
-        id = taken.get(job.custom_id) if job.custom_id else None
-        if id is None:
-            id = number + len(new)
-            new[id] = job
-            if job.custom_id:
-                taken[job.custom_id] = id
-        found.append(id)
-    return found, new
+_NONE: frozenset[int] = frozenset()
 
 
-def _taken_ids(
-    request: AddJobs, answers: list[Added], requests: Sequence[AddJobs]
-) -> Operation[dict[str, int]]:
-    """The custom ids of this request that stand for a job already, stored or just being added."""
+def _insert(tx: Transaction, new: dict[int, dict[int, NewJob]]) -> Operation[None]:
+    rows: list[Row] = []
+    payloads: list[Row] = []
+    for queue, jobs in new.items():
+        by_name = yield "takes_by_name", {"queue": queue}
+        rows += _job_rows(tx, queue, jobs, bool(by_name.rows[0][0]))
+        payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
+        _enter_in_books(tx, queue, jobs)
+    if rows:
+        yield "insert_jobs", rows
+        yield "insert_payloads", payloads
+
+
+def _number_by_custom_id(
+    tx: Transaction, request: AddJobs, number: int, new: dict[int, NewJob]
+) -> Operation[Added]:
+    """Number the jobs whose custom id is free, put them with the `new`, and find the others."""
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
     taken: dict[str, int] = {row[0]: row[1] for row in result.rows}
-    for earlier, added in zip(requests, answers, strict=False):
-        if earlier.queue == request.queue:
-            for job, id in zip(earlier.jobs, added.ids, strict=True):
-                if job.custom_id:
-                    taken.setdefault(job.custom_id, id)
-    return taken
+    taken |= {job.custom_id: id for id, job in new.items() if job.custom_id}
+    ids: list[int] = []
+    existing: set[int] = set()
+    for id, job in enumerate(request.jobs, start=number):
+        found = taken.get(job.custom_id) if job.custom_id else None
+        if found is None:
+            new[id] = job
+            if job.custom_id:
+                taken[job.custom_id] = id
+        else:
+            existing.add(found)
+        ids.append(id if found is None else found)
+    return Added(ids, tx.now, frozenset(existing))
 
 
 def _job_rows(tx: Transaction, queue: int, new: dict[int, NewJob], by_name: bool) -> list[Row]:
@@ -138,8 +136,8 @@ def _enter_in_books(tx: Transaction, queue: int, new: dict[int, NewJob]) -> None
         tx.count(queue, "waiting", len(waiting) - prioritized)
         tx.count(queue, "prioritized", prioritized)
         tx.log(queue, ADD.name, [(id, job.name) for id, job in waiting.items()])
-        for name, number in Counter([job.name for job in waiting.values()]).items():
-            tx.made_ready(queue, name, number)
+        for job in waiting.values():
+            tx.made_ready(queue, job.name)
     if delayed:
         events: list[Event] = [(id, [job.name, tx.now + job.delay]) for id, job in delayed.items()]
         tx.count(queue, "delayed", len(delayed))
