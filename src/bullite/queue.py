@@ -12,7 +12,7 @@ from .errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
 from .job import Facts, Fate, Job
 from .operations.adding import Added, AddJobs, NewJob
 from .operations.tending import OpenQueue
-from .options import CheckedOptions, JobOptions, check_int, check_name, check_options
+from .options import PLAIN, CheckedOptions, JobOptions, check_int, check_name, check_options
 from .states import VISIBLE_STATES, State, state_named
 from .store import Store
 
@@ -158,15 +158,18 @@ class Queue:
             await loop.room(self.store)
 
     def _bulk_job(self, index: int, job: Any) -> NewJob:
-        if not isinstance(job, Mapping):
+        if type(job) is not dict and not isinstance(job, Mapping):
             raise InvalidOptionType(
                 f"jobs[{index}] must be a mapping with name, data and opts, not {job!r}"
             )
-        unknown = [key for key in job if key not in _BULK_KEYS]
-        if unknown or "name" not in job:
+        if not (job.keys() <= _BULK_KEYS and "name" in job):
+            unknown = [key for key in job if key not in _BULK_KEYS]
             problem = f"has an unknown key {unknown[0]!r}" if unknown else "has no name"
             raise InvalidOption(f"jobs[{index}] {problem}; give name, data and opts")
-        return self._new_job(job["name"], job.get("data"), check_options(job.get("opts") or {}))
+        options = job.get("opts")
+        return self._new_job(
+            job["name"], job.get("data"), check_options(options) if options else PLAIN
+        )
 
     def _new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
         return NewJob(
