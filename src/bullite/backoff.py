@@ -19,7 +19,8 @@ def delay_after(
     random: Random,
 ) -> int | None:
     """The ms to wait after failed attempt number `attempts_made`; None means do not try again."""
-    rule = _matching_rule(backoff, error) if isinstance(backoff, Sequence) else backoff
+    rules = () if backoff is None else [backoff] if isinstance(backoff, Mapping) else backoff
+    rule = _matching_rule(rules, error)
     if rule is None:
         return 0
     if rule.get("retry") is False:

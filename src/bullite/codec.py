@@ -16,7 +16,7 @@ encode_plain = msgspec.json.Encoder().encode
 
 
 def encode(value: Any, what: str, name: str = "") -> str:
-    """`value` as JSON text; raises UnserializableData, naming `what`, if it would be changed."""
+    """`value` as JSON text; raises UnserializableData, naming `what`, if JSON cannot say it."""
     try:
         encoded = _encode(value)
         if b"null" in encoded:
@@ -32,8 +32,4 @@ def encode(value: Any, what: str, name: str = "") -> str:
 
 
 def _refuse_non_finite(value: Any) -> None:
-    json.dumps(value, allow_nan=False, default=_as_encoded)
-
-
-def _as_encoded(value: Any) -> Any:
-    return decode(_encode(value))
+    json.dumps(msgspec.to_builtins(value), allow_nan=False)

@@ -249,8 +249,13 @@ class Job:
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._store.open().watch(self.pk, loop.Resolver(future), loop.mailbox())
-        state, value, reason = await asyncio.wait_for(future, limit)
+        engine, resolve = self._store.open(), loop.Resolver(future)
+        engine.watch(self.pk, resolve, loop.mailbox())
+        try:
+            state, value, reason = await asyncio.wait_for(future, limit)
+        except (TimeoutError, asyncio.CancelledError):
+            engine.unwatch(self.pk, resolve)
+            raise
         self._fate = self._fate._replace(state=state, return_value=value, failed_reason=reason)
         if state == State.FAILED:
             raise JobFailed(reason)

@@ -91,8 +91,16 @@ def check_int(option: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidOptionType(f"{option} must be a whole number, not {value!r}")
     if not least <= value <= most:
-        raise InvalidOption(f"{option} must be between {least} and {most}, not {value}")
+        raise InvalidOption(f"{option} must be between {least} and {most}, not {_shown(value)}")
     return value
+
+
+def _shown(number: float) -> str:
+    """A number as text; Python refuses to write out very long ones."""
+    try:
+        return str(number)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def check_bool(option: str, value: Any) -> bool:
@@ -116,7 +124,8 @@ def check_duration(option: str, value: Any, least: int = 0) -> int:
         )
     if not least <= milliseconds <= backoffs.LONGEST_DELAY:
         raise InvalidOption(
-            f"{option} must be between {least} and {backoffs.LONGEST_DELAY} ms, not {milliseconds}"
+            f"{option} must be between {least} and {backoffs.LONGEST_DELAY} ms, "
+            f"not {_shown(milliseconds)}"
         )
     return milliseconds
 
@@ -127,7 +136,8 @@ def _text_duration(option: str, text: str) -> int:
         raise InvalidOption(
             f'{option} must look like "500ms", "30s", "5m", "2h" or "7d", not {text!r}'
         )
-    return round(float(match[1]) * _UNITS[match[2]])
+    milliseconds = float(match[1]) * _UNITS[match[2]]
+    return round(min(milliseconds, 2.0**62))
 
 
 def check_name(what: str, value: Any) -> str:

@@ -101,7 +101,7 @@ def _completed(job: Attempt, value: Any, random: Random) -> Verdict:
 
 
 def _failed(job: Attempt, error: BaseException, random: Random) -> Verdict:
-    reason, stack = storable(str(error) or type(error).__name__), storable(_stack_of(error))
+    reason, stack = storable(_text_of(error)), storable(_stack_of(error))
     attempts_made = job.attempts_made + 1
     delay: int | None = None
     if attempts_made < job.attempts and not isinstance(error, UnrecoverableError):
@@ -112,8 +112,18 @@ def _failed(job: Attempt, error: BaseException, random: Random) -> Verdict:
     return Verdict(job.pk, job.token, move, delay, reason=reason, stack=stack)
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
 def _stack_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return type(error).__name__
 
 
 def storable(text: str) -> str:

@@ -52,6 +52,8 @@ class Pending(Generic[T]):
 
 def _resolver(future: concurrent.futures.Future[Any]) -> Callable[[Any], None]:
     def resolve(answer: Any) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         if isinstance(answer, BaseException):
             future.set_exception(answer)
         else:

@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from . import loop
 from .codec import encode
-from .errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
+from .errors import BulliteError, InvalidOption, InvalidOptionType, QueueOptionMismatch
 from .job import Facts, Fate, Job
 from .operations.adding import Added, AddJobs, NewJob
 from .operations.tending import OpenQueue
@@ -167,9 +167,11 @@ class Queue:
             problem = f"has an unknown key {unknown[0]!r}" if unknown else "has no name"
             raise InvalidOption(f"jobs[{index}] {problem}; give name, data and opts")
         options = job.get("opts")
-        return self._new_job(
-            job["name"], job.get("data"), check_options(options) if options else PLAIN
-        )
+        try:
+            checked = check_options(options) if options else PLAIN
+            return self._new_job(job["name"], job.get("data"), checked)
+        except BulliteError as error:
+            raise type(error)(f"jobs[{index}]: {error}") from error
 
     def _new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
         return NewJob(
@@ -209,7 +211,8 @@ class Queue:
             raise InvalidOptionType(f"job_id must be text, not {job_id!r}")
         await self._be_ready()
         if job_id.isdecimal():
-            return await self._job_numbered(int(job_id))
+            is_number = len(job_id) < 20 and str(int(job_id)) == job_id
+            return await self._job_numbered(int(job_id)) if is_number else None
         params = {"queue": self.key, "custom_id": job_id}
         rows = await loop.read(self.store, "job_with_custom_id", params)
         return await self._job_numbered(rows[0][0]) if rows else None
@@ -236,7 +239,9 @@ def _fate_of_new(job: NewJob, now: int) -> Fate:
     return Fate(job.state, job.lifo, job.delay, due_at, updated_at=now)
 
 
-def _counted_name(word: str) -> str:
+def _counted_name(word: Any) -> str:
+    if not isinstance(word, str):
+        raise InvalidOptionType(f"a state must be text, not {word!r}")
     state = state_named(word)
     if state is not None:
         return state.value

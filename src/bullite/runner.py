@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import queue
 import threading
@@ -22,11 +23,13 @@ from .outcome import Interrupted, NotRun, Raised, Result, Returned, Verdict, dec
 Processor = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
 
 TIME_SLICE = 0.002
-"""Seconds a consumer may run handlers that never suspend before others get the loop."""
+"""Seconds that handlers which never suspend may run before others get the loop."""
 
 
 def is_async(processor: Processor) -> bool:
     """Whether a processor is a coroutine function, however it is wrapped."""
+    while isinstance(processor, functools.partial):
+        processor = processor.func
     return inspect.iscoroutinefunction(processor) or inspect.iscoroutinefunction(
         getattr(processor, "__call__", None)  # noqa: B004 - its kind is wanted, not its existence
     )
@@ -69,6 +72,7 @@ class LoopRunner:
         self._consumers: set[asyncio.Task[None]] = set()
         self._concurrency = concurrency
         self._context = contextvars.copy_context()
+        self._turn_ends: float | None = None
 
     def take(self, jobs: Sequence[Job]) -> None:
         self._ready.extend(jobs)
@@ -113,8 +117,7 @@ class LoopRunner:
             if not self._ready:
                 await self._sleep()
             self._wake_helpers()
-            slice_ends = time.perf_counter() + TIME_SLICE
-            while self._ready and time.perf_counter() < slice_ends:
+            while self._ready and self._has_time():
                 job = self._ready.popleft()
                 try:
                     if job.deferred_failure is None:
@@ -123,6 +126,8 @@ class LoopRunner:
                         result = NotRun(job.deferred_failure)
                 except Exception as error:
                     result = Raised(error)
+                except GeneratorExit:
+                    raise  # the loop is gone already, and this consumer is thrown away
                 except BaseException as error:
                     self._end(job, _meaning_of(error))
                     if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
@@ -133,6 +138,16 @@ class LoopRunner:
                     asyncio.get_running_loop().call_soon(self._replace_consumer)
                     return
             await asyncio.sleep(0)
+
+    def _has_time(self) -> bool:
+        """Whether this turn of the loop may start another job; all consumers share its time."""
+        if self._turn_ends is None:
+            self._turn_ends = time.perf_counter() + TIME_SLICE
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        return time.perf_counter() < self._turn_ends
+
+    def _next_turn(self) -> None:
+        self._turn_ends = None
 
     def _end(self, job: Job, result: Result) -> None:
         self._taken -= 1

@@ -159,7 +159,9 @@ def parse_location(location: str | os.PathLike[str]) -> tuple[Path, bool, bool]:
             f"unknown store {url.scheme}://; use a path or sqlite:///path/to/file.db"
         )
     if url.netloc:
-        raise InvalidOption(f"write sqlite:/// with three slashes, then the path: {text!r}")
+        raise InvalidOption(
+            f"write sqlite:/// with three slashes, then the path: {_without_password(text)!r}"
+        )
     options = parse_qs(url.query, keep_blank_values=True)
     durability = _choice(options, "durability", ("full", "relaxed"))
     network = _choice(options, "network", ("refuse", "allow"))
@@ -173,6 +175,8 @@ def parse_location(location: str | os.PathLike[str]) -> tuple[Path, bool, bool]:
 def _checked_path(text: str) -> Path:
     if not text or "\x00" in text:
         raise InvalidOption(f"a store needs the path of a file, not {text!r}")
+    if text == ":memory:":
+        raise InvalidOption("a store cannot be in memory: it is shared by processes; name a file")
     return Path(text).absolute()
 
 
@@ -222,6 +226,9 @@ def _url_in(file: Path) -> str | None:
         return None
     if not isinstance(url, str) or not url:
         raise InvalidOption(f"url in {file} must be text")
+    if url.startswith("sqlite:///"):
+        path, separator, options = url.removeprefix("sqlite:///").partition("?")
+        return f"sqlite:///{file.parent / path}{separator}{options}"
     return url if "://" in url else str(file.parent / url)
 
 

@@ -68,11 +68,10 @@ class Worker:
         self._max_stalled_count = check_int("max_stalled_count", max_stalled_count, 0, 2**31 - 1)
         self._random = random
         self._pid = os.getpid()
-        self._closing = False
+        self._closed = self._closing = False
         self._verdicts: list[Verdict] = []
         self._running: asyncio.Task[None] | None = None
-        self._started: asyncio.Event | None = None
-        self._idle: asyncio.Event | None = None
+        self._leaving: asyncio.Task[None] | None = None
         if check_bool("autorun", autorun):
             try:
                 asyncio.get_running_loop()
@@ -89,14 +88,15 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `close`; on a worker that runs already, wait until it ends."""
-        await asyncio.shield(self._start())
+        if self._running is not None or not self._closed:
+            await asyncio.shield(self._start())
 
     def _start(self) -> asyncio.Task[None]:
         if self._pid != os.getpid():
             raise WrongProcess("this worker was made before a fork; make a new one in this process")
         if self._running is None:
-            self._started = asyncio.Event()
-            self._idle = asyncio.Event()
+            self._started, self._ended = asyncio.Event(), asyncio.Event()
+            self._idle, self._hurry = asyncio.Event(), asyncio.Event()
             self._loop = asyncio.get_running_loop()
             self._running = self._loop.create_task(
                 self._life(), name=f"worker of {self.queue.name}"
@@ -105,10 +105,12 @@ class Worker:
 
     async def _life(self) -> None:
         """Register, be fed until closed, settle everything, leave."""
-        assert self._started is not None
-        await self.queue.wait_until_ready()
-        engine = self.queue.store.open()
-        self._ended = asyncio.Event()
+        try:
+            await self.queue.wait_until_ready()
+            engine = self.queue.store.open()
+        except Exception as error:
+            log.error("worker %s cannot start: %s", self.name, error)
+            raise
         self._equip(engine)
         engine.attach(self._appetite)
         engine.want(self._appetite, self.concurrency)
@@ -190,7 +192,7 @@ class Worker:
         self._settler.send(verdicts, None if self._closing else self._appetite)
 
     def _something_settled(self) -> None:
-        if self._closing:
+        if self._closing and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._check_idle)
 
     def _give_back(self, jobs: list[Job]) -> None:
@@ -202,39 +204,45 @@ class Worker:
     async def close(self, force: bool = False, timeout: Duration | None = None) -> None:
         """Take no more jobs and end.
 
-        Waits for the running jobs, at most `timeout`, then or with `force` interrupts coroutines
-        and gives their jobs back at no cost. A thread cannot be interrupted: its job stays with it
-        until its lease runs out.
+        Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
+        coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
+        stays with it until its lease runs out.
         """
-        if self._running is None:
-            self._closing = True
-            return
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
-        assert self._started is not None
-        starting = asyncio.ensure_future(self._started.wait())
-        await asyncio.wait({starting, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()
-        if not self._started.is_set():
-            self._closing = True
-            await self._running  # raises what kept it from starting
+        self._closed = True
+        if self._running is None:
             return
-        if not self._closing:
-            self._closing = True
-            try:
-                await self._leave(force, limit)
-            except StoreClosed:
-                log.warning("worker %s: its store was closed before it", self.name)
-            finally:
-                self._ended.set()
+        if await self._has_started():
+            if self._leaving is None:
+                self._leaving = asyncio.create_task(self._leave())
+            done, _ = await asyncio.wait({self._leaving}, timeout=0 if force else limit)
+            if not done:
+                self._hurry.set()
+            await asyncio.shield(self._leaving)
         await self._running
 
-    async def _leave(self, force: bool, limit: float | None) -> None:
-        await self._stop_feeding()
-        self._stop_runners(interrupt=force)
-        if not await self._becomes_idle(CANCEL_GRACE if force else limit):
-            self._stop_runners(interrupt=True)
-            await self._becomes_idle(CANCEL_GRACE)
-        await self._deregister()
+    async def _has_started(self) -> bool:
+        """Wait until the worker works; False if it failed to."""
+        assert self._running is not None
+        starting = asyncio.create_task(self._started.wait())
+        await asyncio.wait({starting, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        return self._started.is_set()
+
+    async def _leave(self) -> None:
+        self._closing = True
+        try:
+            await self._stop_feeding()
+            self._stop_runners(interrupt=False)
+            if not await self._becomes_idle(self._hurry):
+                self._stop_runners(interrupt=True)
+                if not await self._becomes_idle(None):
+                    log.warning("worker %s: %d of its jobs still run", self.name, self._busy())
+            await self._deregister()
+        except StoreClosed:
+            log.warning("worker %s: its store was closed before it", self.name)
+        finally:
+            self._ended.set()
 
     async def _stop_feeding(self) -> None:
         """After this no claim of the worker is under way."""
@@ -246,19 +254,19 @@ class Worker:
         for runner in self._runners():
             self._give_back(runner.stop(interrupt))
 
-    async def _becomes_idle(self, limit: float | None) -> bool:
-        assert self._idle is not None
+    async def _becomes_idle(self, unless: asyncio.Event | None) -> bool:
+        """Wait until everything is settled, or until `unless`, or else for a short grace."""
         self._idle.clear()
         self._check_idle()
-        try:
-            await asyncio.wait_for(self._idle.wait(), limit)
-        except TimeoutError:
-            log.warning("worker %s: %d jobs still run", self.name, self._busy())
-            return False
-        return True
+        waits = [asyncio.create_task(e.wait()) for e in (self._idle, unless) if e is not None]
+        limit = CANCEL_GRACE if unless is None else None
+        await asyncio.wait(waits, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        return self._idle.is_set()
 
     def _check_idle(self) -> None:
-        if self._idle is not None and self._busy() == 0:
+        if self._busy() == 0:
             self._idle.set()
 
     def _busy(self) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from ..errors import JobNotFound, StoreError
-from ..operations.moving import as_json
+from ..operations.moving import MoveByHand, as_json
 from ..operations.settling import Settle
 from .contract import Driver
-from .mail import Ask
+from .mail import Ask, Reply
 
 log = logging.getLogger("bullite.engine")
 
@@ -31,15 +32,21 @@ class Watchers:
         self.since = self._driver.clock.lease_now()
         self._asks.setdefault(job, []).append(ask)
 
+    def remove(self, job: int, reply: Reply) -> None:
+        """Somebody waits no more."""
+        left = [ask for ask in self._asks.pop(job, ()) if ask.reply is not reply]
+        if left:
+            self._asks[job] = left
+
     def everyone(self) -> list[Ask]:
         return [ask for asks in self._asks.values() for ask in asks]
 
     def settled(self, requests: Sequence[Any]) -> list[tuple[Ask, Any]]:
-        """The answers for those who wait for a job that these requests, now committed, finished."""
+        """The answers for those who wait for a job that these requests, now committed, ended."""
         if not self._asks:
             return []
-        settles = [request for request in requests if isinstance(request, Settle)]
-        return self.check(v.job for settle in settles for v in settle.verdicts)
+        ending = [request for request in requests if isinstance(request, Settle | MoveByHand)]
+        return self.check(chain.from_iterable(request.keys() for request in ending))
 
     def check(self, jobs: Iterable[int] | None = None) -> list[tuple[Ask, Any]]:
         """Look at the watched jobs, or at those of them that are named; the answers there are."""

@@ -121,6 +121,10 @@ class Engine:
         """`reply` gets [state, return value, failed reason] once the job is finished."""
         self.submit(_Order(partial(self._watch, job)), reply, mailbox)
 
+    def unwatch(self, job: int, reply: Reply) -> None:
+        """Who watched with this reply waits no more."""
+        self.submit(_Order(partial(self._unwatch, job, reply)), _accept)
+
     def poke(self) -> None:
         """Make the engine look around now, as if somebody else had committed."""
         self.submit(_Order(self._look_around), _ignore)
@@ -259,6 +263,9 @@ class Engine:
     def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:
         self._feeding.remove(appetite)
         return [Ask(tending.Deregister(appetite.worker), ask.reply, ask.mailbox)]
+
+    def _unwatch(self, job: int, reply: Reply, ask: Ask) -> None:
+        self._watchers.remove(job, reply)
 
     def _watch(self, job: int, ask: Ask) -> None:
         self._watchers.add(job, ask)

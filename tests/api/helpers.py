@@ -1,0 +1,65 @@
+"""What several tests of the public interface need."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bullite import Job, Queue, loop
+from bullite.engine.contract import Worker as Registered
+from bullite.operations.moving import MoveByHand
+from bullite.operations.tending import Recover
+from bullite.states import Move
+
+
+async def until(condition: Callable[[], Any | Awaitable[Any]], limit: float = 15.0) -> None:
+    """Wait until the condition holds; an error if it never does."""
+    ends = time.monotonic() + limit
+    while True:
+        holds = condition()
+        if inspect.isawaitable(holds):
+            holds = await holds
+        if holds:
+            return
+        assert time.monotonic() < ends, f"not within {limit} s: {inspect.getsource(condition)}"
+        await asyncio.sleep(0.005)
+
+
+async def again(queue: Queue, job: Job) -> Job:
+    """The job as it is now."""
+    found = await queue.get_job(job.id)
+    assert found is not None
+    return found
+
+
+async def state_of(queue: Queue, job: Job) -> str:
+    return (await again(queue, job)).state
+
+
+async def move_by_hand(queue: Queue, job: Job, move: Move) -> None:
+    """What somebody with a tool for it does to a job."""
+    assert await loop.ask(queue.store, MoveByHand(move, [job.pk])) == [job.pk]
+
+
+async def take_away(queue: Queue) -> None:
+    """Give the running jobs of all workers back, as others do with the jobs of dead ones."""
+    for row in await loop.read(queue.store, "workers", {}):
+        await loop.ask(queue.store, Recover(Registered(*row), dead=True))
+
+
+def python(program: str, *arguments: object, timeout: float = 20) -> str:
+    """What a program says that runs in a process of its own; an error unless it ends well."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

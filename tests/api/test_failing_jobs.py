@@ -1,0 +1,255 @@
+"""Jobs that fail: retries, back-off, and failing for good."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
+
+from .helpers import again, until
+
+
+async def test_what_a_processor_raises_is_the_reason(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise ValueError("no such customer")
+
+    async with Worker(queue, work):
+        job = await queue.add("a")
+        with pytest.raises(JobFailed, match=r"^no such customer$"):
+            await job.result()
+    failed = await again(queue, job)
+    assert (failed.state, failed.failed_reason) == ("failed", "no such customer")
+    assert (failed.attempts_made, failed.return_value) == (1, None)
+    assert failed.stack is not None
+    assert failed.stack.startswith("Traceback")
+    assert failed.stack.rstrip().endswith("ValueError: no such customer")
+
+
+async def test_an_error_without_words_is_named_by_its_class(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise KeyError
+
+    async with Worker(queue, work):
+        with pytest.raises(JobFailed, match=r"^KeyError$"):
+            await (await queue.add("a")).result()
+
+
+async def test_a_failed_try_is_followed_by_another_until_one_succeeds(queue: Queue) -> None:
+    async def work(job: Job) -> int:
+        if job.attempts_made < 2:
+            raise ValueError("not yet")
+        return job.attempts_made
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=5)
+        assert await job.result() == 2
+    done = await again(queue, job)
+    assert (done.attempts_started, done.attempts_made, done.failed_reason) == (3, 3, None)
+
+
+async def test_the_reason_of_the_last_try_is_kept_while_it_waits_for_the_next(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise ValueError("not yet")
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=2, backoff="1h")
+        await until(lambda: has_failed_once(queue, job))
+    waiting = await again(queue, job)
+    assert (waiting.state, waiting.failed_reason) == ("delayed", "not yet")
+    assert waiting.stack is not None
+    assert waiting.process_at is not None
+    assert 3590 < (waiting.process_at - waiting.updated_at).total_seconds() <= 3600
+
+
+async def has_failed_once(queue: Queue, job: Job) -> bool:
+    return (await again(queue, job)).attempts_made == 1
+
+
+async def test_tries_are_as_far_apart_as_the_backoff_says(queue: Queue) -> None:
+    began: list[float] = []
+
+    async def work(job: Job) -> None:
+        began.append(time.time())
+        if len(began) < 4:
+            raise ValueError("not yet")
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=9, backoff={"type": "exponential", "delay": 40})
+        await job.result()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(began)]
+    for gap, wanted in zip(gaps, (0.040, 0.080, 0.160), strict=True):
+        assert wanted - 0.002 < gap < wanted + 0.5
+
+
+async def test_jitter_comes_from_the_workers_random(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise ValueError("not yet")
+
+    async with Worker(queue, work, random=lambda: 0.5):
+        backoff: Any = {"type": "fixed", "delay": 60_000, "jitter": 0.5}
+        job = await queue.add("a", attempts=2, backoff=backoff)
+        await until(lambda: has_failed_once(queue, job))
+    assert (await again(queue, job)).delay == 45_000
+
+
+async def test_without_tries_left_it_fails_for_good(queue: Queue) -> None:
+    ran = []
+
+    async def work(job: Job) -> None:
+        ran.append(job.attempts_made)
+        raise ValueError(f"try {len(ran)}")
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=3)
+        with pytest.raises(JobFailed, match="try 3"):
+            await job.result()
+    assert ran == [0, 1, 2]
+
+
+async def test_an_unrecoverable_error_ends_it_at_once(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise UnrecoverableError("card stolen")
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=10)
+        with pytest.raises(JobFailed, match="card stolen"):
+            await job.result()
+    assert (await again(queue, job)).attempts_made == 1
+
+
+async def test_rules_by_error_decide_whether_to_try_again(queue: Queue) -> None:
+    async def work(job: Job) -> str:
+        if job.attempts_made:
+            return "worked"
+        raise ConnectionResetError if job.name == "net" else KeyError("bug")
+
+    rules: Any = [{"on": "ConnectionError", "delay": 10}, {"retry": False}]
+    async with Worker(queue, work):
+        net = await queue.add("net", attempts=5, backoff=rules)
+        bug = await queue.add("bug", attempts=5, backoff=rules)
+        assert await net.result() == "worked"
+        with pytest.raises(JobFailed, match="bug"):
+            await bug.result()
+    assert (await again(queue, bug)).attempts_made == 1
+
+
+async def test_a_value_that_cannot_be_stored_fails_the_job(queue: Queue) -> None:
+    async def work(job: Job) -> object:
+        return {"when": object()}
+
+    async with Worker(queue, work):
+        with pytest.raises(JobFailed, match="the returned value cannot be stored as JSON"):
+            await (await queue.add("a")).result()
+
+
+# --- unusual errors ------------------------------------------------------------------------------
+
+
+class Unspeakable(Exception):
+    """Fails when it is asked for its text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+async def raise_in_loop(job: Job) -> None:
+    raise Unspeakable
+
+
+def raise_in_thread(job: Job) -> None:
+    raise Unspeakable
+
+
+@pytest.mark.parametrize("processor", [raise_in_loop, raise_in_thread])
+async def test_an_error_that_cannot_be_told_fails_the_job_all_the_same(
+    queue: Queue, processor: Any
+) -> None:
+    worker = Worker(queue, processor)
+    try:
+        job = await queue.add("a")
+        with pytest.raises(JobFailed, match="Unspeakable"):
+            await job.result(timeout="5s")
+    finally:
+        await worker.close(force=True)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+async def test_whatever_is_raised_in_a_thread_fails_the_job_and_not_the_worker(
+    queue: Queue, error: BaseException
+) -> None:
+    def work(job: Job) -> str:
+        if job.name == "bad":
+            raise error
+        return "fine"
+
+    async with Worker(queue, work):
+        bad, good = await queue.add("bad"), await queue.add("good")
+        with pytest.raises(JobFailed, match=str(error) or type(error).__name__):
+            await bad.result()
+        assert await good.result() == "fine"
+
+
+async def test_a_sys_exit_in_a_thread_tells_its_message(queue: Queue) -> None:
+    def work(job: Job) -> None:
+        sys.exit("giving up")
+
+    async with Worker(queue, work):
+        with pytest.raises(JobFailed, match="giving up"):
+            await (await queue.add("a")).result()
+
+
+async def test_a_coroutine_that_raises_cancelled_fails_its_job_only(queue: Queue) -> None:
+    async def work(job: Job) -> str:
+        if job.name == "bad":
+            raise asyncio.CancelledError
+        return "fine"
+
+    async with Worker(queue, work):
+        bad, good = await queue.add("bad"), await queue.add("good")
+        with pytest.raises(JobFailed, match="CancelledError"):
+            await bad.result()
+        assert await good.result() == "fine"
+
+
+async def test_a_coroutine_may_time_itself_out(queue: Queue) -> None:
+    async def work(job: Job) -> str:
+        if job.name == "slow":
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+        return "fine"
+
+    async with Worker(queue, work):
+        slow, good = await queue.add("slow"), await queue.add("good")
+        with pytest.raises(JobFailed, match="TimeoutError"):
+            await slow.result()
+        assert await good.result() == "fine"
+
+
+def test_a_sys_exit_in_a_coroutine_ends_the_program_and_counts_as_a_failed_try(
+    queue: Queue,
+) -> None:
+    async def exits() -> None:
+        async def work(job: Job) -> None:
+            sys.exit(3)
+
+        Worker(queue, work)
+        await (await queue.add("a", job_id="x")).result()
+
+    with pytest.raises(SystemExit):
+        asyncio.run(asyncio.wait_for(exits(), 10))
+
+    async def look() -> None:
+        job = await queue.get_job("x")
+        assert job is not None
+        with pytest.raises(JobFailed, match=r"^3$"):
+            await job.result(timeout="5s")
+
+    asyncio.run(look())
+    gc.collect()  # the loop tells of its end, in the log, before this test ends

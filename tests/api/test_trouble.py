@@ -1,0 +1,108 @@
+"""When the database makes trouble, or more comes in than it can take."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullite import Job, Queue, Worker
+from bullite.engine import inbox
+from bullite.errors import StoreBusy
+from bullite.operations.adding import AddJobs
+from bullite.sqlite import opening
+
+from .helpers import again, until
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Somebody else's connection holds the write lock."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
+        stranger.execute("begin immediate")
+        yield
+        stranger.execute("rollback")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up on a locked database after 50 ms."""
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.05)
+
+
+async def test_an_add_waits_while_somebody_else_writes(queue: Queue, path: Path) -> None:
+    await queue.wait_until_ready()
+    with locked(path):
+        adding = asyncio.create_task(queue.add("a", 1))
+        _, pending = await asyncio.wait({adding}, timeout=0.1)
+        assert pending
+    assert (await again(queue, await adding)).data == 1
+
+
+async def test_reading_does_not_wait_for_who_writes(queue: Queue, path: Path) -> None:
+    job = await queue.add("a", 1)
+    with locked(path):
+        assert (await again(queue, job)).data == 1
+        assert (await queue.get_job_counts())["waiting"] == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_add_that_waits_for_too_long_is_refused_and_not_stored(
+    queue: Queue, path: Path
+) -> None:
+    await queue.wait_until_ready()
+    with locked(path), pytest.raises(StoreBusy, match="locked by another connection"):
+        await queue.add("a")
+    assert (await queue.get_job_counts())["waiting"] == 0
+    await queue.add("b")  # and life goes on
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_worker_survives_a_database_that_is_locked(
+    queue: Queue, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(job: Job) -> str:
+        begun.set()
+        await go_on.wait()
+        return "stored at last"
+
+    async with Worker(queue, work):
+        job = await queue.add("a")
+        await begun.wait()
+        with locked(path):
+            go_on.set()
+            await until(lambda: "results could not be stored, trying again" in caplog.text)
+        assert await job.result(timeout="10s") == "stored at last"
+        assert await (await queue.add("b")).result(timeout="10s") == "stored at last"
+    assert (await again(queue, job)).attempts_made == 1
+
+
+async def test_producers_wait_while_the_inbox_is_full(
+    queue: Queue, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "INBOX_ROWS", 50)
+    await queue.wait_until_ready()
+    engine = queue.store.open()
+    submitted: list[Any] = []
+    submit = engine.submit
+
+    def counting(request: Any, *rest: Any) -> None:
+        if isinstance(request, AddJobs):
+            submitted.append(request)
+        submit(request, *rest)
+
+    monkeypatch.setattr(engine, "submit", counting)
+    with locked(path):
+        adding = [asyncio.create_task(queue.add("a", n)) for n in range(300)]
+        await asyncio.wait(adding, timeout=0.1)
+        assert 50 <= len(submitted) <= 101  # what waits, and what the engine tries to write
+    jobs = await asyncio.gather(*adding)
+    assert sorted(job.data for job in jobs) == list(range(300))
+    assert (await queue.get_job_counts())["waiting"] == 300

@@ -1,0 +1,193 @@
+"""Real processes for tests: start them, hear what they say, end them by their id.
+
+`Child(function, ...)` runs a function of any test module in a fresh interpreter; arguments travel
+as JSON. A child speaks in lines on its standard output, and its parent waits for those lines. What
+cannot be said is waited for with `wait_until`, which gives up at a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bullite import Job, Queue, Store, verify
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 20.0
+"""Seconds after which something awaited counts as never going to happen."""
+
+
+# --- in the parent -------------------------------------------------------------------------------
+
+
+class Child:
+    """A process of ours."""
+
+    def __init__(
+        self, function: Callable[..., Any], *args: Any, under: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        file = inspect.getsourcefile(function)
+        arguments = json.dumps([args, kwargs], default=os.fspath)
+        self._process = subprocess.Popen(
+            [*under, sys.executable, "-m", __name__, file, function.__name__, arguments],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        self._heard = b""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def line(self, timeout: float = PATIENCE) -> str:
+        """The next line it says."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._heard:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, left))
+            assert ready, f"process {self.pid} said nothing for {timeout} s"
+            some = os.read(self._process.stdout.fileno(), 65536)
+            assert some, f"process {self.pid} ended with {self._process.wait()}, saying nothing"
+            self._heard += some
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line.decode()
+
+    def said(self, wanted: str) -> None:
+        """Wait until it has said exactly this."""
+        while self.line() != wanted:
+            pass
+
+    def rest(self) -> list[str]:
+        """Everything it still says until its end."""
+        assert self._process.stdout is not None
+        text, self._heard = self._heard + self._process.stdout.read(), b""
+        self.ended()
+        return text.decode().splitlines()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> float:
+        """kill -9, and wait until it is dead; when that was, in ms since the epoch."""
+        at = time.time() * 1000
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+        return at
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def ended(self) -> int:
+        """Its exit code, once it has one; minus the signal that ended it."""
+        return self._process.wait(PATIENCE)
+
+    def end(self) -> None:
+        """Make sure that it is gone and nothing of it is left."""
+        if self._process.poll() is None:
+            self.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def wait_until(condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+    """Ask again and again until the answer is true; the answer."""
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"still not so after {timeout} s"
+        time.sleep(0.003)
+    return answer
+
+
+# --- in the child --------------------------------------------------------------------------------
+
+
+def say(*words: Any) -> None:
+    """Tell the parent."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def hang() -> None:
+    """Do nothing until killed."""
+    while True:
+        signal.pause()
+
+
+def main(file: str, name: str, arguments: str) -> None:
+    sys.path.insert(0, str(Path(file).parent))
+    args, kwargs = json.loads(arguments)
+    result = getattr(importlib.import_module(Path(file).stem), name)(*args, **kwargs)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+# --- on either side: a look at the database from outside -----------------------------------------
+
+
+def rows(database: Path, query: str, *params: Any) -> list[tuple[Any, ...]]:
+    """What a reader who knows nothing of Bullite finds."""
+    with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection:
+        return connection.execute(query, params).fetchall()
+
+
+def write(database: Path, statement: str, *params: Any) -> None:
+    """What somebody does who knows nothing of Bullite."""
+    with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection, connection:
+        connection.execute(statement, params)
+
+
+def states(database: Path) -> dict[int, str]:
+    return dict(rows(database, "select id, state from bullite_jobs"))
+
+
+def events(database: Path, kind: str) -> list[tuple[int, int]]:
+    """(job, time in ms) of every logged event of one kind."""
+    logged = rows(database, "select jobs, at from bullite_events where kind = ?", kind)
+    return [(job, at) for jobs, at in logged for job in jobs_of(jobs)]
+
+
+def jobs_of(event: str) -> list[int]:
+    """The jobs of one row of the event log, whatever detail stands beside each."""
+    return [entry if isinstance(entry, int) else entry[0] for entry in json.loads(event)]
+
+
+def registered(database: Path, child: Child) -> bool:
+    """Whether a process has a worker on the register."""
+    return bool(rows(database, "select 1 from bullite_workers where pid = ?", child.pid))
+
+
+def add(database: Path, *names: str, data: Any = None, **options: Any) -> list[int]:
+    """Add jobs, one for each name; their numbers."""
+
+    async def adding() -> list[Job]:
+        async with Queue("work", database) as queue:
+            return [await queue.add(name, data, **options) for name in names]
+
+    return [job.pk for job in asyncio.run(adding())]
+
+
+def problems(database: Path) -> tuple[str, ...]:
+    """What `verify` finds wrong."""
+    store = Store(database)
+    try:
+        return verify(store).problems
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,309 @@
+"""A storm of kill -9: workers die at random moments while they hold jobs, and others take over.
+
+    python -m tests.crash.storm --workers 4 --jobs 3000 --kills 60 --seed 1
+
+Workers write `job,attempt,token,START|DONE` into a ledger that the queue never reads; the ledger,
+the event log and the tables are compared at the end. Exits with 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bullite import Job, Queue, Worker
+from bullite.outcome import STALLED_TOO_OFTEN
+from tests.crash.processes import Child, jobs_of, problems, rows
+
+BACK_WITHIN = 1000
+"""Ms in which the jobs of a killed process must be back in the queue."""
+
+PAUSE = 0.1
+"""Seconds between two kills, on average."""
+
+LIMIT = 55.0
+"""Seconds after which the storm counts as stuck."""
+
+
+# --- a worker process ----------------------------------------------------------------------------
+
+
+async def worker(database: str, ledger: str, kind: str, max_stalled_count: int) -> None:
+    """Run jobs that take a few ms each, in the loop or in threads, until killed."""
+    book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def note(job: Job, what: str) -> None:
+        os.write(book, f"{job.pk},{job.attempts_started},{job.token},{what}\n".encode())
+
+    async def in_loop(job: Job) -> list[int]:
+        note(job, "START")
+        await asyncio.sleep(job.data)
+        note(job, "DONE")
+        return [job.attempts_started, job.token]
+
+    def in_thread(job: Job) -> list[int]:
+        note(job, "START")
+        time.sleep(job.data)
+        note(job, "DONE")
+        return [job.attempts_started, job.token]
+
+    await Worker(
+        Queue("work", database),
+        in_loop if kind == "async" else in_thread,
+        concurrency=10,
+        max_stalled_count=max_stalled_count,
+    ).run()
+
+
+# --- the storm -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Settings:
+    workers: int
+    jobs: int
+    kills: int
+    seed: int
+    max_stalled_count: int
+
+
+@dataclass
+class Kill:
+    """One kill: when it was, and which jobs the process held."""
+
+    at: float
+    held: list[int]
+
+
+@dataclass
+class Storm:
+    """Adds jobs, kills workers while they hold some, replaces them, waits until all is done."""
+
+    settings: Settings
+    folder: Path
+    kills: list[Kill] = field(default_factory=list)
+    events: list[tuple[str, int, int]] = field(default_factory=list)
+    _last_event: int = 0
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.database = self.folder / "jobs.db"
+        self.ledger = self.folder / "ledger"
+        self.random = random.Random(self.settings.seed)
+        self.deadline = time.monotonic() + LIMIT
+        self.children: dict[int, Child] = {}
+
+    async def rage(self) -> None:
+        try:
+            async with Queue("work", self.database) as queue:
+                for _ in range(self.settings.workers):
+                    self._start_worker()
+                await self._kill_while_adding(queue)
+                await self._until(lambda: self._unfinished() == 0)
+        finally:
+            for child in self.children.values():
+                child.end()
+        self._read_events()
+
+    async def _kill_while_adding(self, queue: Queue) -> None:
+        left, kills = self.settings.jobs, self.settings.kills
+        for round_ in range(kills):
+            portion = left // (kills - round_)
+            left -= portion
+            await queue.add_bulk(
+                {"name": "nap", "data": self.random.uniform(0.002, 0.008)} for _ in range(portion)
+            )
+            await asyncio.sleep(self.random.uniform(0, 0.008))
+            self._kill(await self._until(self._a_holder))
+            self._read_events()
+            await asyncio.sleep(self.random.uniform(0, 2 * PAUSE))
+
+    def _start_worker(self) -> None:
+        kind = "async" if self._made % 2 else "threads"
+        self._made += 1
+        child = Child(worker, self.database, self.ledger, kind, self.settings.max_stalled_count)
+        self.children[child.pid] = child
+
+    def _a_holder(self) -> Child | None:
+        """A process that runs jobs at this moment."""
+        holders = self._held_by()
+        alive = [pid for pid in sorted(holders) if pid in self.children]
+        return self.children[self.random.choice(alive)] if alive else None
+
+    def _held_by(self) -> dict[int, list[int]]:
+        held = collections.defaultdict(list)
+        for pid, job in rows(
+            self.database,
+            "select pid, bullite_jobs.id from bullite_jobs join bullite_workers "
+            "on bullite_workers.id = worker where state = 'active'",
+        ):
+            held[pid].append(job)
+        return held
+
+    def _kill(self, victim: Child) -> None:
+        at = victim.kill()
+        # Nothing but recovery can move these any more, and that says so in the event log.
+        self.kills.append(Kill(at, self._held_by()[victim.pid]))
+        del self.children[victim.pid]
+        victim.end()
+        self._start_worker()
+
+    def _unfinished(self) -> int:
+        [(number,)] = rows(
+            self.database,
+            "select count(*) from bullite_jobs where state not in ('completed', 'failed')",
+        )
+        return number
+
+    def _read_events(self) -> None:
+        """As it happens: the log keeps only the last 10,000."""
+        for number, kind, jobs, at in rows(
+            self.database,
+            "select id, kind, jobs, at from bullite_events where id > ? order by id",
+            self._last_event,
+        ):
+            self._last_event = number
+            self.events += [(kind, job, at) for job in jobs_of(jobs)]
+
+    async def _until(self, condition: Any) -> Any:
+        while not (answer := condition()):
+            if time.monotonic() > self.deadline:
+                return self._give_up()
+            await asyncio.sleep(0.002)
+        return answer
+
+    def _give_up(self) -> None:
+        raise SystemExit(f"stuck after {LIMIT:.0f} s with {self._unfinished()} unfinished jobs")
+
+
+# --- the judgement -------------------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    jobs: int
+    kills: int
+    kills_that_hit_jobs: int
+    stalled: int
+    runs: int
+    completed: int
+    failed: int
+    failed_without_reason: int
+    lost: int
+    recorded_twice: int
+    wrong_results: int
+    started_twice_under_one_claim: int
+    never_came_back: int
+    back_in_queue_p99_ms: int
+    back_in_queue_max_ms: int
+    verify: str
+    seconds: float
+
+    @property
+    def promises_kept(self) -> bool:
+        broken = (
+            self.lost,
+            self.recorded_twice,
+            self.wrong_results,
+            self.started_twice_under_one_claim,
+            self.failed_without_reason,
+            self.never_came_back,
+        )
+        return not any(broken) and self.back_in_queue_max_ms < BACK_WITHIN and self.verify == "ok"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name.replace('_', ' ') + ':':32} {value}" for name, value in vars(self).items()
+        )
+
+
+def judge(storm: Storm, seconds: float) -> Report:
+    jobs = rows(storm.database, "select id, state, stalled_count from bullite_jobs")
+    results = rows(storm.database, "select job, return_value, failed_reason from bullite_results")
+    values = {job: value for job, value, _ in results}
+    reasons = {job: reason for job, _, reason in results}
+    completed = [job for job, state, _ in jobs if state == "completed"]
+    failed = [(job, stalls) for job, state, stalls in jobs if state == "failed"]
+    lines = [line.split(",") for line in storm.ledger.read_text().splitlines()]
+    starts = collections.Counter(
+        (job, attempt) for job, attempt, _, what in lines if what == "START"
+    )
+    done = {(int(job), int(run), int(token)) for job, run, token, what in lines if what == "DONE"}
+    completions = collections.Counter(job for kind, job, _ in storm.events if kind == "complete")
+    came_back = sorted(times_to_come_back(storm))
+    broken = problems(storm.database)
+    return Report(
+        jobs=storm.settings.jobs,
+        kills=len(storm.kills),
+        kills_that_hit_jobs=sum(1 for kill in storm.kills if kill.held),
+        stalled=sum(1 for kind, _, _ in storm.events if kind == "stall"),
+        runs=sum(starts.values()),
+        completed=len(completed),
+        failed=len(failed),
+        failed_without_reason=sum(
+            1
+            for job, stalls in failed
+            if reasons.get(job) != STALLED_TOO_OFTEN or stalls <= storm.settings.max_stalled_count
+        ),
+        lost=storm.settings.jobs - len(completed) - len(failed),
+        recorded_twice=sum(1 for number in completions.values() if number > 1),
+        wrong_results=sum(1 for job in completed if not is_of_a_run(job, values.get(job), done))
+        + sum(1 for job in completed if completions[job] == 0),
+        started_twice_under_one_claim=sum(1 for number in starts.values() if number > 1),
+        never_came_back=sum(1 for time in came_back if time == float("inf")),
+        back_in_queue_p99_ms=round(came_back[int(len(came_back) * 0.99)]),
+        back_in_queue_max_ms=round(came_back[-1]),
+        verify="; ".join(broken) or "ok",
+        seconds=round(seconds, 1),
+    )
+
+
+def is_of_a_run(job: int, value: str | None, done: set[tuple[int, int, int]]) -> bool:
+    """Whether a recorded result is what one finished run of that job returned."""
+    return value is not None and (job, *json.loads(value)) in done
+
+
+def times_to_come_back(storm: Storm) -> list[float]:
+    """For each job that a killed process held: ms until it was back in the queue."""
+    stalls = collections.defaultdict(list)
+    for kind, job, at in storm.events:
+        if kind == "stall":
+            stalls[job].append(at)
+    return [
+        min((at - kill.at for at in stalls[job] if at >= int(kill.at)), default=float("inf"))
+        for kill in storm.kills
+        for job in kill.held
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=3000)
+    parser.add_argument("--kills", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
+    parser.add_argument("--max-stalled-count", type=int, default=1000)
+    settings = Settings(**vars(parser.parse_args()))
+    with tempfile.TemporaryDirectory(prefix="bullite-storm-") as folder:
+        storm = Storm(settings, Path(folder))
+        began = time.monotonic()
+        asyncio.run(storm.rage())
+        report = judge(storm, time.monotonic() - began)
+    sys.stdout.write(f"{'seed:':32} {settings.seed}\n{report}\n")
+    sys.exit(not report.promises_kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""4 workers, 3,000 jobs, 60 times kill -9: nothing lost, nothing recorded twice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.crash.processes import ROOT
+
+
+def storm(*more: str) -> dict[str, str]:
+    """What the storm's summary says."""
+    numbers = ["--workers", "4", "--jobs", "3000", "--kills", "60", "--seed", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.storm", *numbers, *more],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    sys.stdout.write(done.stdout)
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in done.stdout.splitlines())
+    }
+
+
+def assert_promises_kept(summary: dict[str, str]) -> None:
+    assert summary["kills"] == summary["kills that hit jobs"] == "60"
+    assert summary["lost"] == "0"
+    assert summary["recorded twice"] == "0"
+    assert summary["wrong results"] == "0"
+    assert summary["started twice under one claim"] == "0"
+    assert summary["failed without reason"] == "0"
+    assert summary["never came back"] == "0"
+    assert int(summary["back in queue max ms"]) < 1000
+    assert summary["verify"] == "ok"
+
+
+def test_in_a_storm_of_kills_every_job_is_completed_and_recorded_once():
+    summary = storm()
+
+    assert_promises_kept(summary)
+    assert summary["completed"] == "3000"
+
+
+def test_with_the_default_limit_the_unlucky_fail_and_none_is_lost():
+    summary = storm("--max-stalled-count", "1")
+
+    assert_promises_kept(summary)
+    assert int(summary["completed"]) + int(summary["failed"]) == 3000
+    assert int(summary["failed"]) < int(summary["stalled"])

@@ -1,0 +1,558 @@
+"""A store to test against: a real database, time passed in, the engine's turns taken by hand.
+
+Tests speak to a `Store`, to its `Process`es (each a driver and an engine without a thread) and to
+their `Worker`s. Which database is underneath is known to the end of this file only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+from bullite.engine import contract
+from bullite.engine.appetite import Appetite
+from bullite.engine.chores import Chores
+from bullite.engine.contract import Driver, Params, Result
+from bullite.engine.mail import DIRECT
+from bullite.engine.writer import Engine
+from bullite.operations.adding import Added, AddJobs, NewJob
+from bullite.operations.claiming import Claimed, ClaimedRow
+from bullite.operations.moving import MoveByHand
+from bullite.operations.settling import Progress, Settle
+from bullite.operations.tending import OpenQueue, Promote, Recover, Register, Renew, Sweep
+from bullite.operations.transaction import Operation, Transaction
+from bullite.outcome import Verdict
+from bullite.sqlite.driver import SQLiteDriver
+from bullite.sqlite.files import Places
+from bullite.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move
+from bullite.verify import CHECKS
+
+LOCK_DURATION = 30_000
+QUEUE = "work"
+
+COUNTED = (
+    *("waiting", "prioritized", "delayed", "active"),
+    *("waiting-children", "completed", "failed"),
+)
+
+
+class FakeClock:
+    """Time that passes only when told to."""
+
+    def __init__(self) -> None:
+        self.boot = "this boot"
+        self._passed = 0
+
+    def now(self) -> int:
+        return 1_700_000_000_000 + self._passed
+
+    def lease_now(self) -> int:
+        return 5_000_000 + self._passed
+
+    def advance(self, ms: int) -> None:
+        self._passed += ms
+
+
+def new_job(
+    name: str = "job",
+    *,
+    data: str = "null",
+    custom_id: str | None = None,
+    priority: int = 0,
+    rank: int | None = None,
+    lifo: bool = False,
+    delay: int = 0,
+    attempts: int = 3,
+) -> NewJob:
+    return NewJob(
+        name=name,
+        custom_id=custom_id,
+        state="delayed" if delay else "waiting",
+        rank=priority if rank is None else rank,
+        priority=priority,
+        lifo=int(lifo),
+        delay=delay,
+        attempts=attempts,
+        data=data,
+        opts=None,
+    )
+
+
+class Held(NamedTuple):
+    """A job in a worker's hands."""
+
+    id: int
+    token: int
+    row: ClaimedRow
+
+
+class Event(NamedTuple):
+    """One entry of the event log."""
+
+    kind: str
+    job: int
+    detail: Any
+
+
+class Recorder:
+    """A driver that remembers what was asked of it, and fails where it is told to."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.begun: list[bool] = []
+        """For each transaction, whether it had to be durable."""
+        self.fail_at: dict[str, Exception] = {}
+        """The next statement of that name, or the next "commit", raises this instead."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def begin(self, durable: bool) -> None:
+        self._driver.begin(durable)
+        self.begun.append(durable)
+
+    def execute(self, statement: str, params: Params) -> Result:
+        if statement in self.fail_at:
+            raise self.fail_at.pop(statement)
+        return self._driver.execute(statement, params)
+
+    def commit(self) -> None:
+        if "commit" in self.fail_at:
+            raise self.fail_at.pop("commit")
+        self._driver.commit()
+
+
+class Resting(Chores):
+    """The scheduler service of an engine, at work only when a test calls for a chore."""
+
+    def next_at(self) -> int:
+        return 2**62
+
+
+class Steps:
+    """An operation driven by hand, so that something can happen in its middle."""
+
+    def __init__(self, operation: Operation[Any], execute: Callable[..., Result]) -> None:
+        self._operation = operation
+        self._execute = execute
+        self._result: Result | None = None
+
+    def until(self, statement: str) -> Steps:
+        """Run everything up to and including `statement`."""
+        step: Any = None
+        while step is None or step[0] != statement:
+            step = self._operation.send(self._result)  # type: ignore[arg-type]
+            self._result = self._execute(*step)
+        return self
+
+    def finish(self) -> Any:
+        """Run the rest; what the operation returns."""
+        try:
+            while True:
+                step = self._operation.send(self._result)  # type: ignore[arg-type]
+                self._result = self._execute(*step)
+        except StopIteration as stop:
+            return stop.value
+
+
+class OpenTransaction:
+    """A transaction under way: operations run in it one after the other, or interleaved."""
+
+    def __init__(self, process: Process, careful: bool) -> None:
+        self._process = process
+        self._books: list[Transaction] = []
+        self.tx = self.tx_of(process, careful)
+
+    def tx_of(self, process: Process, careful: bool = False) -> Transaction:
+        """What an operation of `process` sees."""
+        clock = process.clock
+        tx = Transaction(clock.now(), clock.lease_now(), process.nonce, careful)
+        self._books.append(tx)
+        return tx
+
+    def start(self, operation: Operation[Any]) -> Steps:
+        return Steps(operation, self._process.driver.execute)
+
+    def run(self, operation: Operation[Any]) -> Any:
+        return self.start(operation).finish()
+
+    def close_books(self) -> None:
+        for tx in self._books:
+            self.run(tx.close_books())
+
+
+class Process:
+    """One process that uses the database."""
+
+    def __init__(self, driver: Driver, clock: FakeClock) -> None:
+        self.clock = clock
+        self.nonce = driver.nonce
+        self.driver = Recorder(driver)
+        self.driver.open()
+        self.engine = Engine(self.driver)
+        assert isinstance(self.engine._chores, Chores)
+        self.engine._chores = Resting(self.driver)
+        self.queue = self.open_queue(QUEUE)
+
+    def close(self) -> None:
+        self.engine.close(timeout=0)
+        self.engine.run()
+
+    # --- asking the engine ---
+
+    def ask(self, request: Any) -> Any:
+        """The answer to one request; raises what it is refused with."""
+        [answer] = self.ask_together(request)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def ask_together(self, *requests: Any) -> list[Any]:
+        """The answers, or exceptions, to requests that arrive in this order in one batch."""
+        answers: dict[int, Any] = {}
+        for index, request in enumerate(requests):
+            self.engine.submit(request, lambda answer, i=index: answers.update({i: answer}))
+        self.engine.turn()
+        return [answers[index] for index in range(len(requests))]
+
+    def open_queue(self, name: str, order: str | None = None) -> int:
+        number: int = self.ask(OpenQueue(name, order))[0]
+        return number
+
+    def add_all(self, *jobs: NewJob, queue: int | None = None) -> list[int]:
+        added: Added = self.ask(AddJobs(queue or self.queue, jobs))
+        return list(added.ids)
+
+    def add(self, name: str = "job", *, queue: int | None = None, **options: Any) -> int:
+        [job] = self.add_all(new_job(name, **options), queue=queue)
+        return job
+
+    def settle(self, *verdicts: Verdict) -> list[int]:
+        """The jobs that were lost."""
+        lost: list[int] = self.ask(Settle(self.queue, verdicts))
+        return lost
+
+    def move(self, move: Move, *jobs: int) -> list[int]:
+        """The jobs that moved."""
+        moved: list[int] = self.ask(MoveByHand(move, jobs))
+        return moved
+
+    def worker(
+        self,
+        *,
+        queue: int | None = None,
+        names: Sequence[str] | None = None,
+        lock_duration: int = LOCK_DURATION,
+        max_stalled_count: int = 1,
+    ) -> Worker:
+        """A new worker, registered."""
+        registration = Register(
+            queue=queue or self.queue,
+            name="a worker",
+            names=None if names is None else tuple(names),
+            lock_duration=lock_duration,
+            max_stalled_count=max_stalled_count,
+            pid=1,
+            host="here",
+            boot=self.clock.boot,
+            address=None,
+        )
+        worker = Worker(self, registration)
+        self.engine.turn()
+        return worker
+
+    # --- the scheduler service ---
+
+    def chores(self, kind: type) -> list[Any]:
+        """What the scheduler service would do now."""
+        everything = Chores(self.driver).due(self.clock.lease_now())
+        return [chore for chore in everything if isinstance(chore, kind)]
+
+    def do_chores(self, kind: type) -> int:
+        return sum(self.ask(chore) for chore in self.chores(kind))
+
+    def recover(self) -> int:
+        """Take back the jobs of dead workers and lapsed leases, once; how many."""
+        return self.do_chores(Recover)
+
+    def promote_due(self) -> int:
+        return self.do_chores(Promote)
+
+    def sweep(self, **keep: int) -> int:
+        """One small piece of a sweep; how much it deleted."""
+        kept = {"keep_completed": 2**50, "keep_removed": 2**50, "keep_events": 2**50, **keep}
+        swept: int = self.ask(Sweep(self.queue, **kept))
+        return swept
+
+    def renew(self) -> set[int]:
+        registered: set[int] = self.ask(Renew())
+        return registered
+
+    # --- transactions by hand ---
+
+    @contextlib.contextmanager
+    def transaction(self, careful: bool = False) -> Iterator[OpenTransaction]:
+        """Committed at the end of the block, rolled back when it raises."""
+        self.driver.begin(durable=True)
+        try:
+            opened = OpenTransaction(self, careful)
+            yield opened
+            opened.close_books()
+            self.driver.commit()
+        except BaseException:
+            self.driver.rollback()
+            raise
+
+
+class Worker:
+    """A worker of a process, fed by its engine."""
+
+    def __init__(self, process: Process, registration: Register) -> None:
+        self.process = process
+        self.received: list[Held] = []
+        self.errors: list[Exception] = []
+        self.appetite = Appetite(registration, self._take, DIRECT, renew_every=15_000)
+        process.engine.attach(self.appetite)
+
+    @property
+    def id(self) -> int:
+        return self.appetite.worker
+
+    def _take(self, claimed: Claimed | Exception) -> None:
+        if isinstance(claimed, Exception):
+            self.errors.append(claimed)
+            return
+        for row in claimed.rows:
+            self.received.append(Held(row[0], claimed.token, ClaimedRow(*row)))
+
+    def wants(self, more: int) -> None:
+        """Slots became free; the engine fills them when it next turns."""
+        self.process.engine.want(self.appetite, more)
+
+    def claim(self, want: int = 1) -> list[Held]:
+        """Look for up to `want` jobs now, and take them."""
+        before = len(self.received)
+        self.wants(want)
+        self.process.engine.poke()
+        self.process.engine.turn()
+        self.appetite.want = 0
+        if self.errors:
+            raise self.errors.pop()
+        return self.received[before:]
+
+    def claim_one(self) -> Held:
+        [held] = self.claim(1)
+        return held
+
+    def settle(self, move: Move, *held: Held, **details: Any) -> list[int]:
+        return self.process.settle(*(Verdict(h.id, h.token, move, **details) for h in held))
+
+    def complete(self, *held: Held, **details: Any) -> list[int]:
+        return self.settle(COMPLETE, *held, **details)
+
+    def fail(self, *held: Held, reason: str = "it broke") -> list[int]:
+        return self.settle(FAIL, *held, reason=reason, stack="where it broke")
+
+    def back_off(self, *held: Held, delay: int = 1_000) -> list[int]:
+        return self.settle(BACK_OFF, *held, delay=delay, reason="it broke", stack="where it broke")
+
+    def retry(self, *held: Held) -> list[int]:
+        return self.settle(RETRY, *held, reason="it broke", stack="where it broke")
+
+    def give_back(self, *held: Held) -> list[int]:
+        return self.settle(GIVE_BACK, *held, has_result=False)
+
+    def progress(self, held: Held, progress: str = "1") -> bool:
+        """Whether it was stored."""
+        stored: bool = self.process.ask(Progress(self.process.queue, held.id, held.token, progress))
+        return stored
+
+    def leave(self) -> None:
+        """Go off the register, whatever is still held."""
+        self.process.engine.detach(self.appetite, lambda answer: None)
+        self.process.engine.turn()
+
+    def as_seen(self) -> contract.Worker:
+        """Its row in the database, as a recovery sees it."""
+        rows = self.process.driver.execute("workers", {}).rows
+        [row] = [row for row in rows if row[0] == self.id]
+        return contract.Worker(*row)
+
+
+class Store:
+    """A database, its first process, and a look at everything in it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.clock = FakeClock()
+        self._seeds = itertools.count(1)
+        self._processes: list[Process] = []
+        self.home = self.process()
+        self.queue = self.home.queue
+        self._reader = self.home.driver.reader()
+
+    def process(self) -> Process:
+        """Another process, with a nonce of its own."""
+        random_bits = random.Random(next(self._seeds)).getrandbits
+        process = Process(self.database.driver(self.clock, random_bits), self.clock)
+        self._processes.append(process)
+        return process
+
+    def kill(self, process: Process) -> None:
+        """Let a process die without a word: what it held, it still holds."""
+        self.vanish(process)
+        self.database.leave_corpse(process.nonce)
+
+    def vanish(self, process: Process) -> None:
+        """The same, and nothing is left to tell from that it is dead."""
+        self._processes.remove(process)
+        process.close()
+
+    def close(self) -> None:
+        self._reader.close()
+        for process in self._processes:
+            process.close()
+        self.database.close()
+
+    # --- shorthands for the first process ---
+
+    def ask(self, request: Any) -> Any:
+        return self.home.ask(request)
+
+    def ask_together(self, *requests: Any) -> list[Any]:
+        return self.home.ask_together(*requests)
+
+    def add(self, name: str = "job", **options: Any) -> int:
+        return self.home.add(name, **options)
+
+    def add_all(self, *jobs: NewJob, queue: int | None = None) -> list[int]:
+        return self.home.add_all(*jobs, queue=queue)
+
+    def move(self, move: Move, *jobs: int) -> list[int]:
+        return self.home.move(move, *jobs)
+
+    def worker(self, **options: Any) -> Worker:
+        return self.home.worker(**options)
+
+    # --- looking ---
+
+    def state(self, job: int) -> str | None:
+        """Where a job is; None if it does not exist."""
+        row = self.row(job)
+        return None if row is None else row.state
+
+    def states(self, *jobs: int) -> list[str | None]:
+        return [self.state(job) for job in jobs]
+
+    def row(self, job: int, table: str = "jobs", key: str = "id") -> Any:
+        """Everything stored about a job in one table; None if there is nothing."""
+        found = self.database.rows(table, f"{key} = {job}")
+        return SimpleNamespace(**found[0]) if found else None
+
+    def result(self, job: int) -> Any:
+        return self.row(job, "results", key="job")
+
+    def counts(self, queue: int | None = None) -> dict[str, int]:
+        """The kept counts, those that are not zero."""
+        rows = self._reader.read("counts", {"queue": queue or self.queue}).rows
+        return {name: count for name, count in zip(COUNTED, rows[0], strict=True) if count}
+
+    def event_rows(self, queue: int | None = None) -> list[Any]:
+        rows = self.database.rows("events", f"queue = {queue or self.queue}")
+        return [SimpleNamespace(**row) for row in rows]
+
+    def events(self, queue: int | None = None) -> list[Event]:
+        return [
+            Event(row.kind, *(told if isinstance(told, list) else (told, None)))
+            for row in self.event_rows(queue)
+            for told in json.loads(row.jobs)
+        ]
+
+    def history(self, job: int) -> list[str]:
+        """The moves a job made, as the event log tells them."""
+        return [event.kind for event in self.events() if event.job == job]
+
+    def workers(self) -> list[int]:
+        return [row["id"] for row in self.database.rows("workers")]
+
+    def everything(self) -> dict[str, list[dict[str, Any]]]:
+        """All that is stored about jobs."""
+        tables = ("queues", "jobs", "payloads", "results", "events", "sequence")
+        return {table: self.database.rows(table) for table in tables}
+
+    def problems(self) -> list[str]:
+        return [row[0] for check in CHECKS for row in self._reader.read(check, {}).rows]
+
+
+# --- the databases -------------------------------------------------------------------------------
+
+
+class Database(Protocol):
+    """What the suite must know of a kind of database."""
+
+    def driver(self, clock: FakeClock, random_bits: Callable[[int], int]) -> Driver:
+        """A driver as another process would open it."""
+
+    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
+        """The committed rows of one of our tables, in the order of their first column."""
+
+    def checked_states(self) -> set[str]:
+        """The states that the schema allows a job to be in."""
+
+    def leave_corpse(self, nonce: int) -> None:
+        """Make a closed process look as if it had been killed."""
+
+    def close(self) -> None: ...
+
+
+class SQLiteDatabase:
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "jobs.db"
+        self._connection: sqlite3.Connection | None = None
+
+    def driver(self, clock: FakeClock, random_bits: Callable[[int], int]) -> Driver:
+        # Unsynced, for speed: what must be durable is told from what the driver is asked for.
+        return SQLiteDriver(self._path, clock, random_bits, durable=False)
+
+    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._path, isolation_level=None)
+            self._connection.row_factory = sqlite3.Row
+        query = f"select * from bullite_{table} where {where} order by 1"
+        return [dict(row) for row in self._connection.execute(query)]
+
+    def checked_states(self) -> set[str]:
+        connection = sqlite3.connect(self._path)
+        query = "select sql from sqlite_master where name = 'bullite_jobs'"
+        [schema] = connection.execute(query).fetchone()
+        connection.close()
+        [allowed] = re.findall(r"check \(state in \((.*?)\)\)", schema, re.DOTALL)
+        return set(re.findall(r"'(.*?)'", allowed))
+
+    def leave_corpse(self, nonce: int) -> None:
+        # The kernel frees a dead process's lock; its file stays.
+        Places(self._path).liveness(nonce).touch()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+DATABASES: dict[str, Callable[[Path], Database]] = {"sqlite": SQLiteDatabase}
+
+
+@contextlib.contextmanager
+def open_store(kind: str, folder: Path) -> Iterator[Store]:
+    store = Store(DATABASES[kind](folder))
+    try:
+        yield store
+    finally:
+        store.close()

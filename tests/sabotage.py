@@ -1,0 +1,532 @@
+"""Deletes one guard at a time and demands that the tests notice: `python -m tests.sabotage`.
+
+Each mutant is one edit of the source, with the tests that must fail for it. First all those tests
+must pass on the source as it is. Words on the command line choose the mutants whose description
+contains one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path("src") / "bullite"
+SQL = "sqlite/statements.sql"
+
+
+class Mutant(NamedTuple):
+    why: str
+    """What the source no longer makes sure of."""
+    file: str
+    old: str
+    new: str
+    tests: Sequence[str]
+    """Of tests/store: at least one of them must fail."""
+
+
+MUTANTS = (
+    # --- the guards of the moves ---
+    Mutant(
+        "a verdict needs the number of the token",
+        SQL,
+        " and bullite_jobs.token = {token} and",
+        " and",
+        [
+            "test_moves.py::test_a_held_move_needs_the_number_of_the_token",
+            "test_interleaving.py::test_settle_and_a_new_claim_by_the_same_process",
+        ],
+    ),
+    Mutant(
+        "a verdict needs the nonce of the token",
+        SQL,
+        " = {token} and bullite_jobs.nonce = :nonce",
+        " = {token}",
+        [
+            "test_moves.py::test_a_held_move_needs_the_nonce_of_the_token",
+            "test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused",
+        ],
+    ),
+    Mutant(
+        "recovery needs the token it saw",
+        SQL,
+        " and bullite_jobs.token = {token} and",
+        " and",
+        ["test_interleaving.py::test_recover_and_a_new_claim_by_the_same_worker"],
+    ),
+    Mutant(
+        "a move starts from its source state",
+        SQL,
+        " and bullite_jobs.state = '{source}'{guards}",
+        "{guards}",
+        [
+            "test_interleaving.py::test_promote_and_promote",
+            "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
+        ],
+    ),
+    Mutant(
+        "only finished and removed jobs are deleted",
+        SQL,
+        "(:jobs)) and state = '{source}'",
+        "(:jobs))",
+        ["test_interleaving.py::test_delete_and_revive"],
+    ),
+    Mutant(
+        "a removed job is restored to where it came from (in the swap)",
+        SQL,
+        "where bullite_jobs.removed_from = 'waiting'",
+        "",
+        ["test_interleaving.py::test_restore_and_a_removal_from_somewhere_else"],
+    ),
+    Mutant(
+        "a removed job is restored to where it came from (in the request)",
+        "operations/moving.py",
+        "return place.removed_from == move.target",
+        "return True",
+        ["test_moves.py::test_a_move_is_made_if_and_only_if_the_table_allows_it"],
+    ),
+    Mutant(
+        "a swap that falls short is a conflict",
+        "operations/moving.py",
+        "if result.changed != len(asked):",
+        "if False:",
+        ["test_interleaving.py::test_claim_and_claim"],
+    ),
+    Mutant(
+        "a deletion that falls short is a conflict",
+        "operations/moving.py",
+        "if result.changed != len(jobs):",
+        "if False:",
+        ["test_interleaving.py::test_sweep_and_revive"],
+    ),
+    Mutant(
+        "an active job cannot be removed under its worker",
+        "states.py",
+        'REMOVE = Move("remove", (_W, _D, _C, _F)',
+        'REMOVE = Move("remove", (_W, _D, _A, _C, _F)',
+        ["test_moves.py::test_the_diagram_in_the_documentation_is_the_table"],
+    ),
+    # --- progress ---
+    Mutant(
+        "progress needs the number of the token",
+        SQL,
+        " and bullite_jobs.token = asked.value ->> 0",
+        "",
+        ["test_settling.py::test_progress_with_the_wrong_number_is_refused"],
+    ),
+    Mutant(
+        "progress needs the nonce of the token",
+        SQL,
+        "asked.value ->> 0\n    and bullite_jobs.nonce = :nonce",
+        "asked.value ->> 0",
+        ["test_settling.py::test_progress_of_another_process_with_the_same_number_is_refused"],
+    ),
+    Mutant(
+        "progress needs an active job",
+        SQL,
+        "where bullite_jobs.state = 'active' and bullite_jobs.token",
+        "where bullite_jobs.token",
+        ["test_settling.py::test_progress_of_a_job_that_is_no_longer_active_is_refused"],
+    ),
+    # --- lost locks ---
+    Mutant(
+        "the second try looks before it moves",
+        "operations/settling.py",
+        "if tx.careful or any(",
+        "if any(",
+        ["test_settling.py::test_only_the_lost_jobs_of_a_request_are_refused"],
+    ),
+    Mutant(
+        "requests run alone are run with care",
+        "engine/writer.py",
+        "self._attempt([ask], careful=True)",
+        "self._attempt([ask])",
+        ["test_batches.py::test_a_lost_verdict_does_not_harm_the_others_of_its_batch"],
+    ),
+    Mutant(
+        "a careful look compares the nonce",
+        "operations/settling.py",
+        "(place.token, place.nonce) != (verdict.token, tx.nonce)",
+        "place.token != verdict.token",
+        ["test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused"],
+    ),
+    Mutant(
+        "a repeated verdict is recognised only in its target state",
+        "operations/settling.py",
+        "elif not (verdict.again and place.state == verdict.move.target):",
+        "elif not verdict.again:",
+        [
+            "test_settling.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
+            "_often_it_is_sent"
+        ],
+    ),
+    Mutant(
+        "a verdict that was not sent before is not taken for a repetition",
+        "operations/settling.py",
+        "elif not (verdict.again and place.state == verdict.move.target):",
+        "elif place.state != verdict.move.target:",
+        ["test_settling.py::test_a_second_completion_is_a_lost_lock"],
+    ),
+    Mutant(
+        "two verdicts for one job are looked at twice",
+        "operations/settling.py",
+        "if len(asked) != len(verdicts):",
+        "if False:",
+        [
+            "test_settling.py::test_a_stale_and_a_fresh_verdict_for_one_job_in_one_request_are"
+            "_told_apart"
+        ],
+    ),
+    Mutant(
+        "every claim has a token of its own",
+        "engine/feeding.py",
+        "self._last_token += 1",
+        "self._last_token = 1",
+        [
+            "test_claiming.py::test_over_a_thousand_claims_no_token_comes_twice_and_no_stale_one"
+            "_is_accepted"
+        ],
+    ),
+    # --- who is dead ---
+    Mutant(
+        "only leases that ran out are recovered",
+        SQL,
+        " and worker = :worker and lease_until < :expired_before",
+        " and worker = :worker",
+        ["test_recovering.py::test_only_leases_that_ran_out_are_a_stall"],
+    ),
+    Mutant(
+        "a worker that renewed in the meantime keeps its jobs",
+        SQL,
+        "where id = :worker and lease_until >= :expired_before",
+        "where false",
+        [
+            "test_interleaving.py::test_a_recovery_decided_before_its_worker_renewed_leaves_its"
+            "_jobs_alone"
+        ],
+    ),
+    Mutant(
+        "the lease of a worker that left counts",
+        "sqlite/driver.py",
+        "bool(worker.registered and is_alive(",
+        "bool(is_alive(",
+        ["test_recovering.py::test_an_expired_lease_of_a_worker_that_left_is_a_stall"],
+    ),
+    Mutant(
+        "the lease of a living worker does not count",
+        "engine/chores.py",
+        " and not self.driver.frozen_lease(worker)",
+        "",
+        [
+            "test_recovering.py::test_an_expired_lease_is_no_stall_while_its_worker_is_registered"
+            "_and_alive"
+        ],
+    ),
+    Mutant(
+        "a worker of another boot is dead",
+        "sqlite/driver.py",
+        "if worker.boot != self.clock.boot:",
+        "if False:",
+        ["test_recovering.py::test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says"],
+    ),
+    Mutant(
+        "a worker that left is not renewed",
+        SQL,
+        "set lease_until = :lease_now + lock_duration\nwhere nonce = :nonce and registered = 1",
+        "set lease_until = :lease_now + lock_duration\nwhere nonce = :nonce",
+        [
+            "test_recovering.py::test_renewing_keeps_the_leases_of_registered_workers_of_this"
+            "_process"
+        ],
+    ),
+    Mutant(
+        "a worker stays known while it holds jobs",
+        SQL,
+        "where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id",
+        "where false",
+        ["test_recovering.py::test_a_worker_stays_on_the_register_until_all_its_jobs_are_back"],
+    ),
+    # --- stalls ---
+    Mutant(
+        "the cap on stalls is what the worker said",
+        SQL,
+        "stalled_count + 1 > :max_stalled_count",
+        "stalled_count + 1 >= :max_stalled_count",
+        ["test_recovering.py::test_a_job_that_stalls_too_often_is_to_fail_when_it_is_next_taken"],
+    ),
+    Mutant(
+        "a stall is counted",
+        SQL,
+        "stalled_count = stalled_count + 1, ",
+        "",
+        ["test_recovering.py::test_a_crash_is_no_attempt_made"],
+    ),
+    Mutant(
+        "a claim counts as an attempt started",
+        SQL,
+        "attempts_started = attempts_started + 1, ",
+        "",
+        ["test_settling.py::test_every_claim_is_an_attempt_started"],
+    ),
+    Mutant(
+        "a stalled job goes to the front",
+        "operations/tending.py",
+        "job: [token, -number]",
+        "job: [token, number]",
+        ["test_claiming.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
+    ),
+    Mutant(
+        "stalled jobs keep their order",
+        SQL,
+        "order by seq desc limit :most",
+        "order by seq limit :most",
+        ["test_claiming.py::test_stalled_jobs_keep_the_order_they_had"],
+    ),
+    # --- the line ---
+    Mutant(
+        "first in, first out",
+        SQL,
+        "order by rank, seq limit :want\n)\n\n-- name: heads",
+        "order by rank, seq desc limit :want\n)\n\n-- name: heads",
+        [
+            "test_claiming.py::test_jobs_given_back_keep_their_old_places",
+            "test_claiming.py::test_last_in_first_out_jobs_go_in_front_of_their_rank",
+            "test_claiming.py::test_a_retried_job_goes_to_the_end_of_the_line",
+        ],
+    ),
+    Mutant(
+        "priority before age",
+        SQL,
+        "order by rank, seq limit :want\n)\n\n-- name: heads",
+        "order by seq limit :want\n)\n\n-- name: heads",
+        ["test_claiming.py::test_a_lower_rank_goes_first_and_equal_ranks_in_the_order_they_came"],
+    ),
+    Mutant(
+        "due jobs in the order of their time",
+        SQL,
+        "order by due_at, id limit :most",
+        "order by id limit :most",
+        ["test_claiming.py::test_due_jobs_go_to_the_end_of_the_line_in_the_order_of_their_time"],
+    ),
+    Mutant(
+        "old jobs are sorted into the lanes of their names",
+        SQL,
+        "update bullite_jobs set lane = name where",
+        "update bullite_jobs set lane = lane where",
+        ["test_claiming.py::test_jobs_added_before_the_first_worker_with_names_are_found_by_it"],
+    ),
+    Mutant(
+        "new jobs do not overtake old ones that have no lane yet",
+        "operations/claiming.py",
+        "return request.names if sorted_now.changed < MOST_SORTED else ()",
+        "return request.names",
+        ["test_claiming.py::test_a_new_job_does_not_overtake_an_old_one_that_has_no_lane_yet"],
+    ),
+    Mutant(
+        "a line that is not sorted to its end is not empty",
+        "operations/claiming.py",
+        "drained = bool(lanes) and ",
+        "drained = ",
+        [
+            "test_claiming.py::test_a_worker_with_names_finds_its_job_behind_many_old_ones_of"
+            "_other_names"
+        ],
+    ),
+    Mutant(
+        "all lanes form one line",
+        "operations/claiming.py",
+        "islice(merge(*heads), request.want)",
+        "islice((row for lane in heads for row in lane), request.want)",
+        ["test_claiming.py::test_a_worker_with_names_takes_them_in_the_order_of_the_whole_line"],
+    ),
+    # --- ids ---
+    Mutant(
+        "no number is handed out twice",
+        SQL,
+        "set last = last + :count returning last",
+        "set last = (select max(id) from bullite_jobs) + :count returning last",
+        ["test_adding.py::test_ids_are_never_reused_even_after_deletion"],
+    ),
+    Mutant(
+        "a removed job frees its custom id (in the look)",
+        SQL,
+        "\n    and custom_id is not null and state <> 'removed'",
+        "\n    and custom_id is not null",
+        ["test_adding.py::test_removing_a_job_frees_its_custom_id"],
+    ),
+    Mutant(
+        "a removed job frees its custom id (in the index)",
+        "sqlite/migrations/0001_jobs.sql",
+        "where custom_id is not null and state <> 'removed';",
+        "where custom_id is not null;",
+        ["test_adding.py::test_removing_a_job_frees_its_custom_id"],
+    ),
+    Mutant(
+        "custom ids are unique within a request",
+        "operations/adding.py",
+        "taken[job.custom_id] = id",
+        "pass",
+        ["test_adding.py::test_a_custom_id_twice_in_one_request_stands_for_one_job"],
+    ),
+    Mutant(
+        "custom ids are unique within a batch",
+        "operations/adding.py",
+        "taken.setdefault(job.custom_id, id)",
+        "pass",
+        ["test_adding.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
+    ),
+    # --- the books ---
+    Mutant(
+        "what is settled is no longer active",
+        "operations/settling.py",
+        'tx.count(queue, "active", -len(verdicts))',
+        "pass",
+        ["test_books.py::test_every_job_is_counted_in_one_state"],
+    ),
+    Mutant(
+        "what is claimed is active",
+        "operations/claiming.py",
+        'tx.count(request.queue, "active", len(rows))',
+        "pass",
+        ["test_books.py::test_a_waiting_job_with_a_priority_is_counted_apart"],
+    ),
+    Mutant(
+        "what is swept is no longer completed",
+        "operations/tending.py",
+        'tx.count(request.queue, "completed", -len(old.rows))',
+        "pass",
+        ["test_sweeping.py::test_completed_jobs_are_deleted_when_they_are_older_than_the_limit"],
+    ),
+    Mutant(
+        "jobs with a priority are counted apart",
+        "operations/transaction.py",
+        '"prioritized" if priority else "waiting"',
+        '"waiting"',
+        ["test_books.py::test_a_delayed_job_with_a_priority_is_counted_as_delayed_until_it_is_due"],
+    ),
+    Mutant(
+        "a row of the event log counts its events",
+        "operations/transaction.py",
+        "total += len(jobs)",
+        "total += 1",
+        ["test_books.py::test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it"],
+    ),
+    Mutant(
+        "a deleted job takes its payload along",
+        "operations/moving.py",
+        'yield "delete_payloads", params',
+        "pass",
+        ["test_sweeping.py::test_a_deleted_job_takes_its_payload_and_its_result_along"],
+    ),
+    # --- batches ---
+    Mutant(
+        "added jobs are synced before anyone is told",
+        "operations/adding.py",
+        "durable = True",
+        "durable = False",
+        ["test_claiming.py::test_a_batch_that_adds_or_settles_is_durable"],
+    ),
+    Mutant(
+        "one durable request makes its batch durable",
+        "engine/writer.py",
+        "self.driver.begin(durable=any(",
+        "self.driver.begin(durable=all(",
+        ["test_claiming.py::test_one_durable_request_makes_its_whole_batch_durable"],
+    ),
+    Mutant(
+        "requests for one job keep their order",
+        "engine/plan.py",
+        ">= place for key in keys",
+        "> place for key in keys",
+        [
+            "test_batches.py::test_two_requests_of_one_kind_for_one_job_are_two_groups",
+            "test_batches.py::test_requests_for_one_job_are_carried_out_in_the_order_they_came",
+        ],
+    ),
+    Mutant(
+        "a request does not overtake one for the same job",
+        "engine/plan.py",
+        "last_group_of_job.update(dict.fromkeys(keys, place))",
+        "pass",
+        ["test_batches.py::test_a_request_does_not_overtake_one_of_another_kind_for_the_same_job"],
+    ),
+    Mutant(
+        "nothing passes a move by hand",
+        "engine/plan.py",
+        "if request.barrier:",
+        "if False:",
+        ["test_adding.py::test_a_custom_id_freed_earlier_in_the_same_batch_can_be_taken"],
+    ),
+    Mutant(
+        "a full disk is not tried again",
+        "engine/writer.py",
+        "        except StoreError as error:\n            self._fail(asks, error)\n"
+        "        except Exception",
+        "        except Exception",
+        ["test_batches.py::test_when_the_disk_is_full_the_whole_batch_fails_once"],
+    ),
+)
+
+
+def main(words: Sequence[str]) -> int:
+    mutants = [m for m in MUTANTS if not words or any(word in m.why for word in words)]
+    with tempfile.TemporaryDirectory(prefix="bullite-sabotage-") as folder:
+        intact = _copy(Path(folder) / "intact")
+        if _run_tests(intact, sorted({test for mutant in mutants for test in mutant.tests})):
+            _say("the tests must pass on the source as it is, before it is sabotaged")
+            return 2
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            copies = [Path(folder) / str(index) for index in range(len(mutants))]
+            verdicts = list(pool.map(_verdict, mutants, copies))
+    for mutant, verdict in zip(mutants, verdicts, strict=True):
+        _say(f"{verdict:9} {mutant.file:32} {mutant.why}")
+    survivors = [verdict for verdict in verdicts if verdict != "killed"]
+    _say(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed")
+    return 1 if survivors else 0
+
+
+def _verdict(mutant: Mutant, copy: Path) -> str:
+    file = _copy(copy) / PACKAGE / mutant.file
+    source = file.read_text()
+    if source.count(mutant.old) != 1:
+        return "NOT FOUND"
+    file.write_text(source.replace(mutant.old, mutant.new))
+    failed = 1
+    return {0: "SURVIVED", failed: "killed"}.get(_run_tests(copy, mutant.tests), "BROKEN")
+
+
+def _copy(folder: Path) -> Path:
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def _run_tests(copy: Path, tests: Sequence[str]) -> int:
+    """Pytest's exit code: 0 when all passed, 1 when some failed, more when it could not run."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"),
+            *(f"tests/store/{test}" for test in tests),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode not in (0, 1) or (done.returncode and copy.name == "intact"):
+        _say(done.stdout[-3_000:] + done.stderr[-3_000:])
+    return done.returncode
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

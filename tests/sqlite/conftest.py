@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.crash.conftest import database, start
+
+__all__ = ["database", "start"]

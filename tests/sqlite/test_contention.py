@@ -1,0 +1,143 @@
+"""Many writers at one file: everybody gets a turn, and nobody hears that it is locked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+
+from bullite import Queue
+from tests.crash.handlers import work
+from tests.crash.processes import add, problems, rows, say, states, wait_until
+
+PROCESSES, JOBS = 8, 150
+
+
+async def add_one_by_one(database: str, barrier: str, name: str) -> None:
+    async with Queue("work", database) as queue:
+        say("ready")
+        await asyncio.to_thread(wait_until, Path(barrier).exists)
+        for number in range(JOBS):
+            await queue.add(name, number)
+
+
+def test_eight_processes_add_at_once_and_none_is_told_that_the_file_is_busy(
+    database, start, tmp_path
+):
+    barrier = tmp_path / "barrier"
+    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(PROCESSES)]
+    for adder in adders:
+        adder.said("ready")
+
+    barrier.touch()
+
+    assert [adder.ended() for adder in adders] == [0] * PROCESSES
+    by_name = rows(database, "select name, count(*) from bullite_jobs group by name order by name")
+    assert by_name == [(f"from {n}", JOBS) for n in range(PROCESSES)]
+    assert problems(database) == ()
+
+
+def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
+    """Of the first half of the jobs, each process wrote at least half of its fair share."""
+    barrier = tmp_path / "barrier"
+    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(4)]
+    for adder in adders:
+        adder.said("ready")
+
+    barrier.touch()
+
+    assert [adder.ended() for adder in adders] == [0] * 4
+    half = 4 * JOBS // 2
+    by_name = dict(
+        rows(
+            database,
+            "select name, count(*) from "
+            "(select name from bullite_jobs order by id limit ?) group by name",
+            half,
+        )
+    )
+    assert min(by_name.get(f"from {n}", 0) for n in range(4)) > half / 4 / 2
+
+
+def test_workers_and_producers_of_six_processes_share_the_file(database, start, tmp_path):
+    barrier = tmp_path / "barrier"
+    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(3)]
+    workers = [start(work, database, concurrency=10) for _ in range(3)]
+    for adder in adders:
+        adder.said("ready")
+
+    barrier.touch()
+
+    assert [adder.ended() for adder in adders] == [0] * 3
+    wait_until(lambda: list(states(database).values()) == ["completed"] * 3 * JOBS)
+    assert not any(worker.has_ended() for worker in workers)
+    assert problems(database) == ()
+
+
+# --- foreign writers -----------------------------------------------------------------------------
+
+
+def hold_the_lock(database: str, release: str) -> None:
+    """A writer that knows nothing of Bullite, and takes its time."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("begin immediate")
+    connection.execute("create table of_a_stranger (id integer)")
+    say("holding")
+    wait_until(Path(release).exists)
+    connection.execute("commit")
+    connection.close()
+
+
+def test_adds_wait_for_a_foreign_writer_and_succeed(database, start, tmp_path):
+    release = tmp_path / "release"
+
+    async def add_meanwhile() -> None:
+        async with Queue("work", database) as queue:
+            stranger = await asyncio.to_thread(start, hold_the_lock, database, release)
+            await asyncio.to_thread(stranger.said, "holding")
+            adding = [asyncio.ensure_future(queue.add("job", number)) for number in range(20)]
+            done, _ = await asyncio.wait(adding, timeout=1.0)
+            assert done == set()
+            await asyncio.to_thread(release.touch)
+            await asyncio.gather(*adding)
+
+    asyncio.run(add_meanwhile())
+
+    assert list(states(database).values()) == ["waiting"] * 20
+    assert rows(database, "select count(*) from of_a_stranger") == [(0,)]
+
+
+def test_opening_waits_for_a_foreign_writer_and_succeeds(database, start, tmp_path):
+    release = tmp_path / "release"
+    add(database, "job")
+    start(hold_the_lock, database, release).said("holding")
+
+    async def open_meanwhile() -> None:
+        queue = Queue("work", database)
+        opening = asyncio.ensure_future(queue.wait_until_ready())
+        done, _ = await asyncio.wait({opening}, timeout=0.5)
+        assert done == set()
+        await asyncio.to_thread(release.touch)
+        await opening
+        await queue.close()
+
+    asyncio.run(open_meanwhile())
+
+
+def test_a_long_wait_for_the_lock_is_said_in_the_log(database, start, tmp_path, caplog):
+    release = tmp_path / "release"
+
+    async def add_meanwhile() -> None:
+        async with Queue("work", database) as queue:
+            stranger = await asyncio.to_thread(start, hold_the_lock, database, release)
+            await asyncio.to_thread(stranger.said, "holding")
+            adding = asyncio.ensure_future(queue.add("job"))
+            await asyncio.wait({adding}, timeout=0.5)
+            await asyncio.to_thread(release.touch)
+            await adding
+
+    with caplog.at_level(logging.WARNING, "bullite"):
+        asyncio.run(add_meanwhile())
+
+    assert [r for r in caplog.messages if r.startswith("waited ") and "write lock" in r]

@@ -1,0 +1,91 @@
+"""How SQLite carries out the statements: the cost of a move never depends on jobs elsewhere."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bullite.engine.statements import move_statement
+from bullite.sqlite.driver import STATEMENTS
+from bullite.states import MOVES
+from tests.harness import open_store
+
+Plan = Callable[[str], list[str]]
+
+MOVE_STATEMENTS = [move_statement(move, source) for move in MOVES for source in move.sources]
+
+BY_INDEX = {
+    "ready": "bullite_jobs_waiting (queue=? AND lane=?)",
+    "heads": "bullite_jobs_waiting (queue=? AND lane=?)",
+    "sort_into_lanes": "bullite_jobs_waiting (queue=? AND lane=?)",
+    "lanes": "bullite_jobs_waiting (queue=? AND lane>?)",
+    "outlook": "bullite_jobs_waiting (queue=?)",
+    "due": "bullite_jobs_delayed (queue=? AND due_at<?)",
+    "due_queues": "bullite_jobs_delayed (queue=? AND due_at<?)",
+    "next_due": "bullite_jobs_delayed (queue=?)",
+    "held_by_worker": "bullite_jobs_active (queue=? AND worker=? AND lease_until<?)",
+    "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
+    "old_completed": "bullite_jobs_completed (queue=? AND finished_at<?)",
+    "old_removed": "bullite_jobs_removed (queue=? AND removed_at<?)",
+    "taken_custom_ids": "bullite_jobs_custom_id (queue=? AND custom_id=?)",
+    "job_with_custom_id": "bullite_jobs_custom_id (queue=? AND custom_id=?)",
+    "addresses_of_hungry": "bullite_workers_hungry (queue=?)",
+    "renew_workers": "bullite_workers_nonce (nonce=?)",
+    "workers_of_process": "bullite_workers_nonce (nonce=?)",
+    "trim_events": "bullite_events_queue (queue=? AND total<?)",
+}
+
+BY_NUMBER = [*MOVE_STATEMENTS, "where_they_are", "write_progress", "ready_among", "finished_among"]
+
+READ_EVERYTHING = [name for name in STATEMENTS if name.startswith("verify_")]
+
+SORT_A_FEW = {
+    "ready_among": "at most as many as one claim takes",
+    "held_by_worker": "at most as many as one worker holds",
+}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Iterator[Plan]:
+    """Gives the steps in which SQLite would run a statement of ours."""
+    with open_store("sqlite", tmp_path):
+        connection = sqlite3.connect(tmp_path / "jobs.db")
+
+        def explain(statement: str) -> list[str]:
+            text = STATEMENTS[statement].text
+            params = dict.fromkeys(re.findall(r":(\w+)", text), 1)
+            return [row[3] for row in connection.execute(f"explain query plan {text}", params)]
+
+        yield explain
+        connection.close()
+
+
+@pytest.mark.parametrize("statement", BY_INDEX)
+def test_a_statement_searches_the_index_made_for_it(plan: Plan, statement: str) -> None:
+    assert any(step.endswith(f"INDEX {BY_INDEX[statement]}") for step in plan(statement))
+
+
+@pytest.mark.parametrize("statement", BY_NUMBER)
+def test_a_statement_that_names_its_jobs_goes_straight_to_them(plan: Plan, statement: str) -> None:
+    assert "SEARCH bullite_jobs USING INTEGER PRIMARY KEY (rowid=?)" in plan(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [s for s in STATEMENTS if s not in READ_EVERYTHING and not STATEMENTS[s].many],
+)
+def test_nothing_but_verify_reads_all_jobs(plan: Plan, statement: str) -> None:
+    scanned = [step for step in plan(statement) if step.startswith("SCAN bullite_jobs")]
+    assert scanned == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [s for s in STATEMENTS if s not in (*READ_EVERYTHING, *SORT_A_FEW) and not STATEMENTS[s].many],
+)
+def test_the_order_comes_from_an_index(plan: Plan, statement: str) -> None:
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan(statement)

@@ -1,0 +1,214 @@
+"""A job is started at once by a worker in another process; without wake-ups, very soon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from bullite import Job, Queue, Worker
+from bullite.sqlite.files import LONGEST_SOCKET_PATH, Places
+from bullite.sqlite.wakeups import Wakeups
+from tests.crash.processes import Child, add, rows, say, states, wait_until, write
+
+POLL = 250
+"""Ms after which a worker looks for itself."""
+SLACK = 250
+"""Ms for a loaded machine to get round to it."""
+
+
+async def work(database: str) -> None:
+    """Say when each job starts."""
+    await Worker(Queue("work", database), tell_time).run()
+
+
+async def tell_time(job: Job) -> None:
+    say(time.time() * 1000)
+
+
+def delays(database: Path, worker: Child, jobs: int) -> list[float]:
+    """Ms from the end of each add to the start of its job, the worker being idle before."""
+
+    async def measure() -> list[float]:
+        found = []
+        async with Queue("work", database) as queue:
+            for _ in range(jobs):
+                await asyncio.to_thread(wait_until, lambda: is_idle(database, worker))
+                await queue.add("job")
+                added_at = time.time() * 1000
+                found.append(float(await asyncio.to_thread(worker.line)) - added_at)
+        return found
+
+    return asyncio.run(measure())
+
+
+def is_idle(database: Path, worker: Child) -> bool:
+    hungry = "select 1 from bullite_workers where hungry = 1 and pid = ?"
+    active = "select 1 from bullite_jobs where state = 'active'"
+    return bool(rows(database, hungry, worker.pid)) and not rows(database, active)
+
+
+def test_an_idle_worker_of_another_process_is_woken_at_once(database, start):
+    add(database)
+    worker = start(work, database)
+
+    assert statistics.median(delays(database, worker, jobs=9)) < POLL / 5
+
+
+def test_when_every_wake_up_is_lost_jobs_still_start_within_the_poll(database, start, monkeypatch):
+    add(database)
+    monkeypatch.setattr(Wakeups, "send", Wakeups.forget)
+    worker = start(work, database)
+
+    found = delays(database, worker, jobs=9)
+
+    assert max(found) < POLL + SLACK
+    assert max(found) > POLL / 5, "wake-ups were not lost"
+
+
+def test_a_worker_whose_socket_was_deleted_still_starts_jobs_within_the_poll(database, start):
+    add(database)
+    worker = start(work, database)
+    wait_until(lambda: is_idle(database, worker))
+    [(address,)] = rows(database, "select address from bullite_workers")
+    Path(address).unlink()
+
+    assert max(delays(database, worker, jobs=5)) < POLL + SLACK
+
+
+def test_a_delayed_job_is_started_on_time_by_a_worker_of_another_process(database, start):
+    add(database)
+    worker = start(work, database)
+    wait_until(lambda: is_idle(database, worker))
+    add(database, "job", delay=300)
+    due_at = rows(database, "select due_at from bullite_jobs")[0][0]
+
+    started_at = float(worker.line())
+
+    assert 0 <= started_at - due_at < SLACK
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep_database(tmp_path: Path) -> Path:
+    """A database whose path is far longer than the name of a socket can be."""
+    folder = tmp_path / ("deep" * 20) / ("deeper" * 20)
+    folder.mkdir(parents=True)
+    return folder / "jobs.db"
+
+
+def test_workers_of_a_database_with_a_long_path_are_woken_too(deep_database, start):
+    add(deep_database)
+    worker = start(work, deep_database)
+
+    assert statistics.median(delays(deep_database, worker, jobs=9)) < POLL / 5
+    [(address,)] = rows(deep_database, "select address from bullite_workers")
+    assert len(os.fsencode(address)) <= LONGEST_SOCKET_PATH
+    assert Path(address).parent == Path(tempfile.gettempdir())
+    worker.kill()
+    Path(address).unlink()
+
+
+def test_long_paths_of_different_databases_lead_to_different_sockets(tmp_path):
+    folder = tmp_path / ("deep" * 20)
+
+    assert Places(folder / "a.db").socket(1) != Places(folder / "b.db").socket(1)
+    assert Places(folder / "a.db").socket(1) != Places(folder / "a.db").socket(2)
+
+
+def test_a_closed_worker_leaves_neither_socket_nor_sign_of_life(deep_database):
+    async def work_a_little() -> str:
+        async with Queue("work", deep_database) as queue:
+            job = await queue.add("job")
+            async with Worker(queue, tell_time):
+                await job.result(timeout=10_000)
+                [(address,)] = rows(deep_database, "select address from bullite_workers")
+                return address
+
+    address = asyncio.run(work_a_little())
+
+    assert not Path(address).exists()
+    assert [path.name for path in Places(deep_database).side_folder.iterdir()] == ["gate"]
+
+
+def test_an_address_that_is_dead_or_absurd_is_ignored(database):
+    add(database)
+    for address in ("/nowhere/at/all.sock", str(database), "x" * 500, ""):
+        write(
+            database,
+            "insert into bullite_workers (queue, name, nonce, pid, host, boot, lock_duration, "
+            "lease_until, max_stalled_count, hungry, address, started_at) "
+            "select id, 'gone', 1, 1, 'h', 'b', 1, 1, 1, 1, ?, 1 from bullite_queues",
+            address,
+        )
+
+    add(database, "job", "job")
+
+    assert list(states(database).values()) == ["waiting", "waiting"]
+
+
+# --- the mechanism -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ear(tmp_path):
+    ear = Wakeups(tmp_path / "ear.sock")
+    ear.listen()
+    yield ear
+    ear.close()
+
+
+@pytest.fixture
+def voice(tmp_path):
+    voice = Wakeups(tmp_path / "voice.sock")
+    yield voice
+    voice.close()
+
+
+def test_what_is_noted_is_heard_once_it_is_sent(ear, voice):
+    voice.note([ear.listen()], 3)
+    voice.note([ear.listen()], 5)
+    assert ear.hear() == set()
+
+    voice.send()
+
+    assert ear.hear() == {3, 5}
+    assert ear.hear() == set()
+
+
+def test_what_is_forgotten_is_never_sent(ear, voice):
+    voice.note([ear.listen()], 3)
+    voice.forget()
+    voice.send()
+
+    assert ear.hear() == set()
+
+
+def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
+    voice.note([ear.listen()] * 20_000, 3)
+    began = time.monotonic()
+
+    voice.send()
+
+    assert time.monotonic() - began < 1
+    assert ear.hear() == {3}
+
+
+def test_noise_is_not_taken_for_a_queue(ear):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        for noise in (b"", b"-1", b"hello", b"\xff" * 200, b"7"):
+            stranger.sendto(noise, ear.listen())
+
+    assert ear.hear() == {7}
+
+
+def test_only_its_owner_can_wake_a_process(ear):
+    assert os.stat(ear.listen()).st_mode & 0o777 == 0o600

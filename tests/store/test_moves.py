@@ -1,0 +1,295 @@
+"""Every move from every state: made if and only if the table of moves allows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bullite.engine.contract import Conflict
+from bullite.operations.moving import delete_jobs, swap_all
+from bullite.operations.tending import Recover
+from bullite.outcome import Verdict
+from bullite.states import (
+    ADD,
+    ADD_DELAYED,
+    BACK_OFF,
+    CLAIM,
+    DELETE,
+    MOVES,
+    PROMOTE,
+    REMOVE,
+    RESTORE,
+    RETRY,
+    REVIVE,
+    STALL,
+    Move,
+    State,
+    diagram,
+)
+from tests.harness import Process, Store, Worker
+
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+OF_A_JOB = [move for move in MOVES if move.sources]
+HELD = [move for move in OF_A_JOB if move.held]
+TAKES_A_VALUE = (PROMOTE, BACK_OFF, RETRY, STALL, REVIVE)
+
+
+class Scene(NamedTuple):
+    """A store with one job in it, brought to where a test wants it."""
+
+    store: Store
+    worker: Worker
+    job: int
+    token: int
+    """The one the job is, or was last, held with."""
+
+
+# --- the places a job can be in ------------------------------------------------------------------
+
+
+def waiting(store: Store, worker: Worker, priority: int) -> int:
+    return store.add(priority=priority)
+
+
+def delayed(store: Store, worker: Worker, priority: int) -> int:
+    return store.add(priority=priority, delay=60_000)
+
+
+def active(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    return worker.claim_one().id
+
+
+def completed(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.complete(held, value="1")
+    return held.id
+
+
+def failed(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.fail(held)
+    return held.id
+
+
+def given_back(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.give_back(held)
+    return held.id
+
+
+def backed_off(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.back_off(held, delay=60_000)
+    return held.id
+
+
+Arrange = Callable[[Store, Worker, int], int]
+
+
+def removed_from(place: Arrange) -> Arrange:
+    def arrange(store: Store, worker: Worker, priority: int) -> int:
+        job = place(store, worker, priority)
+        store.move(REMOVE, job)
+        return job
+
+    return arrange
+
+
+def deleted(store: Store, worker: Worker, priority: int) -> int:
+    job = completed(store, worker, priority)
+    store.move(DELETE, job)
+    return job
+
+
+PLACES: dict[str, tuple[Arrange, State | None, State | None]] = {
+    # how to get there, the state, and for removed jobs the state they came from
+    "waiting": (waiting, State.WAITING, None),
+    "given back": (given_back, State.WAITING, None),
+    "delayed": (delayed, State.DELAYED, None),
+    "backed off": (backed_off, State.DELAYED, None),
+    "active": (active, State.ACTIVE, None),
+    "completed": (completed, State.COMPLETED, None),
+    "failed": (failed, State.FAILED, None),
+    "removed from waiting": (removed_from(waiting), State.REMOVED, State.WAITING),
+    "removed from delayed": (removed_from(delayed), State.REMOVED, State.DELAYED),
+    "removed from completed": (removed_from(completed), State.REMOVED, State.COMPLETED),
+    "removed from failed": (removed_from(failed), State.REMOVED, State.FAILED),
+    "deleted": (deleted, None, None),
+}
+
+
+def arrange(store: Store, place: str, priority: int = 0) -> Scene:
+    worker = store.worker()
+    job = PLACES[place][0](store, worker, priority)
+    row = store.row(job)
+    token = row.token if row is not None and row.token is not None else 1
+    store.clock.advance(7)
+    return Scene(store, worker, job, token)
+
+
+def allows(move: Move, place: str) -> bool:
+    """What the table says, and that a removed job goes back only to where it was taken from."""
+    _, state, came_from = PLACES[place]
+    if move in RESTORE.values():
+        return state is State.REMOVED and move.target is came_from
+    return state in move.sources
+
+
+def attempt(scene: Scene, move: Move) -> bool:
+    """Ask for a move the way it is asked for in earnest; whether it was made."""
+    store, worker, job, token = scene
+    if move is CLAIM:
+        return [held.id for held in worker.claim(10)] == [job]
+    if move is STALL:
+        return bool(store.ask(Recover(worker.as_seen(), dead=True)) == 1)
+    if move.held:
+        return store.home.settle(Verdict(job, token, move, delay=500)) == []
+    return store.move(move, job) == [job]
+
+
+# --- asked for in earnest ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("move", OF_A_JOB, ids=str)
+def test_a_move_is_made_if_and_only_if_the_table_allows_it(
+    store: Store, move: Move, place: str
+) -> None:
+    scene = arrange(store, place)
+    before = store.everything()
+    assert attempt(scene, move) is allows(move, place)
+    if allows(move, place):
+        assert store.state(scene.job) == move.target
+        assert store.history(scene.job)[-1] == move.name
+    else:
+        assert store.everything() == before, "a refused move changes nothing"
+
+
+@pytest.mark.parametrize("move", [move for move in OF_A_JOB if move.target], ids=str)
+def test_every_move_sets_updated_at(store: Store, move: Move) -> None:
+    place = next(place for place in PLACES if allows(move, place))
+    scene = arrange(store, place)
+    assert store.row(scene.job).updated_at < store.clock.now()
+    attempt(scene, move)
+    assert store.row(scene.job).updated_at == store.clock.now()
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+@pytest.mark.parametrize("move", OF_A_JOB, ids=str)
+def test_the_counts_follow_a_move(store: Store, move: Move, priority: int) -> None:
+    for place in [place for place in PLACES if allows(move, place)]:
+        before = store.counts()
+        scene = arrange(store, place, priority)
+        attempt(scene, move)
+        assert _difference(before, store.counts()) == _counted_as(move.target, priority)
+        store.move(REMOVE, scene.job)
+        scene.worker.leave()
+
+
+def _difference(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    changes = {state: after.get(state, 0) - before.get(state, 0) for state in before | after}
+    return {state: change for state, change in changes.items() if change}
+
+
+def _counted_as(state: State | None, priority: int) -> dict[str, int]:
+    if state in (None, State.REMOVED):
+        return {}
+    return {"prioritized" if state is State.WAITING and priority else str(state): 1}
+
+
+@pytest.mark.parametrize(("move", "delay"), [(ADD, 0), (ADD_DELAYED, 10)], ids=str)
+def test_a_new_job_starts_where_the_table_says(store: Store, move: Move, delay: int) -> None:
+    job = store.add(delay=delay)
+    assert store.state(job) == move.target
+    assert store.history(job) == [move.name]
+    assert store.counts() == {move.target: 1}
+    assert store.row(job).created_at == store.row(job).updated_at == store.clock.now()
+
+
+# --- the swaps themselves ------------------------------------------------------------------------
+
+
+def swap(process: Process, move: Move, source: State, job: int, token: int) -> bool:
+    """Try a bare compare-and-swap, as an operation that saw the job in `source` would."""
+    extras = {
+        "token": 99,
+        "worker": 1,
+        "lease_until": 1,
+        "max_stalled_count": 1,
+        "reason": "it stalled",
+    }
+    try:
+        with process.transaction() as open:
+            if move is DELETE:
+                open.run(delete_jobs(open.tx, source, [job]))
+            else:
+                asked = {job: [token, 1] if move in TAKES_A_VALUE else token}
+                open.run(swap_all(open.tx, move, source, asked, **extras))
+            raise Undone
+    except Undone:
+        return True
+    except Conflict:
+        return False
+
+
+class Undone(Exception):
+    """The swap was made; it is not kept, as nothing counted it."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("move", OF_A_JOB, ids=str)
+def test_a_swap_moves_only_jobs_that_are_in_its_source_state(
+    store: Store, move: Move, place: str
+) -> None:
+    scene = arrange(store, place)
+    for source in move.sources:
+        made = swap(store.home, move, source, scene.job, scene.token)
+        assert made is (allows(move, place) and PLACES[place][1] is source)
+
+
+@pytest.mark.parametrize("move", HELD, ids=str)
+def test_a_held_move_needs_the_number_of_the_token(store: Store, move: Move) -> None:
+    scene = arrange(store, "active")
+    assert not swap(store.home, move, State.ACTIVE, scene.job, scene.token + 1)
+    assert not swap(store.home, move, State.ACTIVE, scene.job, scene.token - 1)
+    assert swap(store.home, move, State.ACTIVE, scene.job, scene.token)
+
+
+@pytest.mark.parametrize("move", HELD, ids=str)
+def test_a_held_move_needs_the_nonce_of_the_token(store: Store, move: Move) -> None:
+    scene = arrange(store, "active")
+    assert not swap(store.process(), move, State.ACTIVE, scene.job, scene.token)
+    assert swap(store.home, move, State.ACTIVE, scene.job, scene.token)
+
+
+@pytest.mark.parametrize("move", [move for move in HELD if move is not STALL], ids=str)
+def test_a_verdict_of_another_process_with_the_same_number_is_refused(
+    store: Store, move: Move
+) -> None:
+    scene = arrange(store, "active")
+    other = store.process()
+    before = store.everything()
+    assert other.settle(Verdict(scene.job, scene.token, move)) == [scene.job]
+    assert store.everything() == before
+
+
+# --- the copies of the table ---------------------------------------------------------------------
+
+
+def test_the_schema_allows_exactly_the_states_of_the_table(store: Store) -> None:
+    assert store.database.checked_states() == {state.value for state in State}
+
+
+def test_the_diagram_in_the_documentation_is_the_table() -> None:
+    [drawn] = re.findall(r"```mermaid\n(.*?)\n```", ARCHITECTURE.read_text(), re.DOTALL)
+    assert drawn == diagram()

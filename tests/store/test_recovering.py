@@ -1,0 +1,303 @@
+"""Workers that come, go and die, and the jobs they leave behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from bullite.engine.chores import Chores
+from bullite.operations import tending
+from bullite.operations.tending import Recover
+from bullite.outcome import STALLED_TOO_OFTEN
+from bullite.states import REVIVE
+from tests.harness import LOCK_DURATION, Store, new_job
+
+# --- dead workers --------------------------------------------------------------------------------
+
+
+def test_the_jobs_of_a_dead_process_go_back_at_once(store: Store) -> None:
+    doomed = store.process()
+    jobs = store.add_all(new_job(), new_job(priority=3))
+    doomed.worker().claim(2)
+    store.kill(doomed)
+    assert store.home.recover() == 2
+    assert store.states(*jobs) == ["waiting", "waiting"]
+    assert store.counts() == {"waiting": 1, "prioritized": 1}
+    assert [store.history(job)[-1] for job in jobs] == ["stall", "stall"]
+
+
+def test_a_dead_process_is_cleared_off_the_register(store: Store) -> None:
+    doomed = store.process()
+    worker = doomed.worker()
+    store.kill(doomed)
+    assert worker.id in store.workers()
+    store.home.recover()
+    assert store.workers() == []
+    assert store.home.chores(Recover) == []
+
+
+def test_a_living_process_keeps_its_jobs(store: Store) -> None:
+    job = store.add()
+    store.process().worker().claim_one()
+    assert store.home.recover() == 0
+    assert store.state(job) == "active"
+
+
+def test_only_the_jobs_of_the_dead_worker_go_back(store: Store) -> None:
+    doomed = store.process()
+    store.add_all(*(new_job() for _ in range(3)))
+    mine = store.worker().claim_one()
+    lost = doomed.worker().claim_one()
+    theirs = store.process().worker().claim_one()
+    store.kill(doomed)
+    assert store.home.recover() == 1
+    assert store.states(mine.id, lost.id, theirs.id) == ["active", "waiting", "active"]
+
+
+def test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says(store: Store) -> None:
+    job = store.add()
+    store.process().worker().claim_one()
+    store.clock.boot = "the next boot"
+    assert store.home.recover() == 1
+    assert store.state(job) == "waiting"
+
+
+def test_a_process_does_not_take_its_own_workers_for_dead(store: Store) -> None:
+    store.add()
+    store.worker().claim_one()
+    store.clock.advance(10 * LOCK_DURATION)
+    assert store.home.chores(Recover) == []
+
+
+def test_many_jobs_of_a_dead_worker_go_back_in_pieces_and_in_order(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tending, "MOST_RECOVERED", 3)
+    doomed = store.process()
+    jobs = store.add_all(*(new_job() for _ in range(7)))
+    worker = doomed.worker()
+    worker.claim(7)
+    store.kill(doomed)
+    assert [store.home.recover() for _ in range(3)] == [3, 3, 1]
+    assert [held.id for held in store.worker().claim(9)] == jobs
+
+
+def test_a_worker_stays_on_the_register_until_all_its_jobs_are_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tending, "MOST_RECOVERED", 1)
+    doomed = store.process()
+    store.add_all(new_job(), new_job())
+    worker = doomed.worker()
+    worker.claim(2)
+    store.kill(doomed)
+    store.home.recover()
+    assert store.workers() == [worker.id]
+    store.home.recover()
+    assert store.workers() == []
+
+
+def test_two_processes_that_recover_the_same_worker_take_its_jobs_back_once(store: Store) -> None:
+    doomed, other = store.process(), store.process()
+    job = store.add()
+    doomed.worker().claim_one()
+    store.kill(doomed)
+    [mine], [theirs] = store.home.chores(Recover), other.chores(Recover)
+    assert (store.ask(mine), other.ask(theirs)) == (1, 0)
+    assert store.row(job).stalled_count == 1
+
+
+def test_the_scheduler_finds_dead_workers_by_itself(store: Store) -> None:
+    doomed = store.process()
+    job = store.add()
+    doomed.worker().claim_one()
+    store.kill(doomed)
+    store.worker()
+    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine.turn()
+    assert store.state(job) == "waiting"
+
+
+# --- stalled too often ---------------------------------------------------------------------------
+
+
+def stall(store: Store, max_stalled_count: int) -> None:
+    """Have the next job taken by a process that dies of it."""
+    doomed = store.process()
+    assert doomed.worker(max_stalled_count=max_stalled_count).claim(1)
+    store.kill(doomed)
+    assert store.home.recover() == 1
+
+
+def test_a_crash_is_no_attempt_made(store: Store) -> None:
+    job = store.add()
+    stall(store, max_stalled_count=1)
+    row = store.row(job)
+    assert (row.attempts_made, row.attempts_started, row.stalled_count) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_a_job_that_stalls_too_often_is_to_fail_when_it_is_next_taken(
+    store: Store, allowed: int
+) -> None:
+    job = store.add()
+    for _ in range(allowed):
+        stall(store, max_stalled_count=allowed)
+        assert store.row(job).deferred_failure is None
+    stall(store, max_stalled_count=allowed)
+    assert store.state(job) == "waiting"
+    held = store.worker().claim_one()
+    assert held.row.deferred_failure == STALLED_TOO_OFTEN
+    assert held.row.stalled_count == allowed + 1
+
+
+def test_a_job_that_is_to_fail_still_is_after_it_was_given_back(store: Store) -> None:
+    store.add()
+    stall(store, max_stalled_count=0)
+    worker = store.worker()
+    worker.give_back(worker.claim_one())
+    assert worker.claim_one().row.deferred_failure == STALLED_TOO_OFTEN
+
+
+def test_a_revived_job_is_not_to_fail_any_more(store: Store) -> None:
+    job = store.add()
+    stall(store, max_stalled_count=0)
+    worker = store.worker()
+    worker.fail(worker.claim_one())
+    store.move(REVIVE, job)
+    assert worker.claim_one().row.deferred_failure is None
+
+
+# --- leases --------------------------------------------------------------------------------------
+
+
+def test_an_expired_lease_is_no_stall_while_its_worker_is_registered_and_alive(
+    store: Store,
+) -> None:
+    job = store.add()
+    other = store.process()
+    other.worker().claim_one()
+    store.clock.advance(10 * LOCK_DURATION)
+    assert store.home.recover() == 0
+    assert store.state(job) == "active"
+
+
+def test_an_expired_lease_of_a_worker_that_left_is_a_stall(store: Store) -> None:
+    job = store.add()
+    worker = store.process().worker()
+    worker.claim_one()
+    worker.leave()
+    store.clock.advance(LOCK_DURATION)
+    assert store.home.recover() == 0, "not while the lease runs"
+    store.clock.advance(1)
+    assert store.home.recover() == 1
+    assert store.row(job).stalled_count == 1
+    assert store.workers() == []
+
+
+def test_a_process_recovers_its_own_workers_that_left(store: Store) -> None:
+    job = store.add()
+    worker = store.worker()
+    worker.claim_one()
+    worker.leave()
+    store.clock.advance(LOCK_DURATION + 1)
+    assert store.home.recover() == 1
+    assert store.state(job) == "waiting"
+
+
+def test_only_leases_that_ran_out_are_a_stall(store: Store) -> None:
+    """A worker takes one job early and one late, and leaves."""
+    early, late = store.add(), store.add()
+    worker = store.worker()
+    worker.claim_one()
+    store.clock.advance(LOCK_DURATION - 5)
+    worker.claim_one()
+    worker.leave()
+    store.clock.advance(10)
+    assert store.home.recover() == 1
+    assert store.states(early, late) == ["waiting", "active"]
+    store.clock.advance(LOCK_DURATION)
+    assert store.home.recover() == 1
+    assert store.states(early, late) == ["waiting", "waiting"]
+
+
+def test_a_worker_that_left_may_still_settle_what_it_holds(store: Store) -> None:
+    worker = store.worker()
+    job = store.add()
+    held = worker.claim_one()
+    worker.leave()
+    assert worker.complete(held) == []
+    assert store.state(job) == "completed"
+    store.clock.advance(LOCK_DURATION + 1)
+    assert store.home.recover() == 0
+    assert store.workers() == []
+
+
+def test_a_zombie_cannot_settle_a_job_that_was_taken_from_it(store: Store) -> None:
+    job = store.add()
+    zombie = store.process().worker()
+    old = zombie.claim_one()
+    zombie.leave()
+    store.clock.advance(LOCK_DURATION + 1)
+    store.home.recover()
+    before = store.everything()
+    assert zombie.complete(old, value="1") == [job], "while it waits"
+    assert store.everything() == before
+    worker = store.worker()
+    new = worker.claim_one()
+    before = store.everything()
+    assert zombie.complete(old, value="1") == [job], "while another runs it"
+    assert zombie.progress(old) is False
+    assert store.everything() == before
+    assert worker.complete(new, value="2") == []
+    assert zombie.fail(old) == [job], "when it is done"
+    assert store.result(job).return_value == "2"
+
+
+def test_a_worker_that_leaves_empty_handed_is_off_the_register_at_once(store: Store) -> None:
+    worker = store.worker()
+    worker.leave()
+    assert store.workers() == []
+
+
+def test_renewing_keeps_the_leases_of_registered_workers_of_this_process(store: Store) -> None:
+    mine, theirs, left = store.worker(), store.process().worker(), store.worker()
+    store.add()
+    left.claim_one()
+    left.leave()
+    before = theirs.as_seen().lease_until
+    store.clock.advance(100)
+    assert store.home.renew() == {mine.id}
+    assert mine.as_seen().lease_until == store.clock.lease_now() + LOCK_DURATION
+    assert theirs.as_seen().lease_until == left.as_seen().lease_until == before
+
+
+def test_a_worker_whose_process_left_no_sign_of_life_is_recovered_by_its_lease_and_cleared_away(
+    store: Store,
+) -> None:
+    """Its process closed, or was killed and its traces were deleted: nothing vouches for it."""
+    gone = store.process()
+    job = store.add()
+    gone.worker().claim_one()
+    store.vanish(gone)
+    assert store.home.recover() == 0, "not while the lease runs"
+    store.clock.advance(LOCK_DURATION + 1)
+    assert store.home.recover() == 1
+    assert store.state(job) == "waiting"
+    assert store.workers() == []
+
+
+def test_a_worker_that_was_given_up_registers_anew(store: Store) -> None:
+    worker = store.worker()
+    first = worker.id
+    store.ask(tending.Deregister(first))
+    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine.turn()
+    store.home.engine.turn()
+    assert worker.id != first
+    assert store.workers() == [worker.id]
+
+
+def test_worker_ids_are_never_reused(store: Store) -> None:
+    first = store.worker()
+    first.leave()
+    assert store.worker().id > first.id

@@ -1,0 +1,112 @@
+"""The codec: what goes in comes out, or is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullite.codec import decode, encode
+from bullite.errors import UnserializableData
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+)
+
+
+@given(json_values)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    back = decode(encode(value, "it"))
+    assert back == value
+    assert type(back) is type(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_come_back_bit_by_bit(value: float) -> None:
+    back = decode(encode(value, "it"))
+    assert isinstance(back, float)
+    assert (back, math.copysign(1, back)) == (value, math.copysign(1, value))
+
+
+@pytest.mark.parametrize(
+    "value", [2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30, -(10**100), [10**30]]
+)
+def test_huge_numbers_come_back_exactly(value: Any) -> None:
+    assert decode(encode(value, "it")) == value
+
+
+@pytest.mark.parametrize(
+    "value", [None, [None], {"a": None}, "null", ["null"], {"null": 1}, "a null b"]
+)
+def test_nothing_is_a_value_like_any_other(value: Any) -> None:
+    assert decode(encode(value, "it")) == value
+
+
+def test_control_characters_do_not_appear_in_the_text() -> None:
+    text = "".join(map(chr, range(32)))
+    encoded = encode(text, "it")
+    assert not set(text) & set(encoded)
+    assert decode(encoded) == text
+
+
+@dataclass
+class Reading:
+    value: float
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda x: x, id="bare"),
+        pytest.param(lambda x: [1.0, [x]], id="in a list"),
+        pytest.param(lambda x: {"a": {"b": x}}, id="in a dict"),
+        pytest.param(lambda x: (x, None), id="in a tuple"),
+        pytest.param(lambda x: {x}, id="in a set"),
+        pytest.param(lambda x: Reading(x), id="in a dataclass"),
+    ],
+)
+def test_what_is_no_number_is_refused_wherever_it_hides(bad: float, wrap: Any) -> None:
+    with pytest.raises(UnserializableData, match="it cannot be stored as JSON"):
+        encode(wrap(bad), "it")
+
+
+def circular() -> Any:
+    ring: list[Any] = []
+    ring.append(ring)
+    return ring
+
+
+def circular_dict() -> Any:
+    ring: dict[str, Any] = {"none": None}
+    ring["self"] = ring
+    return ring
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(object(), id="object"),
+        pytest.param({"a": [object()]}, id="nested object"),
+        pytest.param(test_floats_come_back_bit_by_bit, id="function"),
+        pytest.param("\ud800", id="lone surrogate"),
+        pytest.param({"\udfff": 1}, id="lone surrogate as a key"),
+        pytest.param(1j, id="complex"),
+        pytest.param(circular(), id="circular list"),
+        pytest.param(circular_dict(), id="circular dict"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_with_what_it_can(value: Any) -> None:
+    with pytest.raises(UnserializableData, match=r"the data cannot be stored.*pass plain dicts"):
+        encode(value, "the data")

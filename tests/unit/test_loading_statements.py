@@ -1,0 +1,85 @@
+"""The loader of a store's SQL file."""
+
+from __future__ import annotations
+
+import pytest
+
+from bullite.engine.statements import load, move_statement
+from bullite.sqlite.driver import STATEMENTS
+from bullite.states import MOVES, Move, State
+
+TEMPLATES = """
+-- template: move
+update jobs set state = '{target}'{changes} where state = '{source}'{guards}
+
+-- template: token_guard
+ and token = {token}
+
+-- template: delete
+delete from jobs where state = '{source}'
+"""
+
+
+def source_of(*blocks: str) -> str:
+    """An SQL file in which every move changes something, and these blocks."""
+    moves = [f"-- move: {move}\nx = 1" for move in MOVES if move.sources and move.target]
+    return "\n".join([TEMPLATES, *moves, *blocks])
+
+
+def test_a_statement_is_found_by_its_name_without_its_comments() -> None:
+    loaded = load(source_of("-- name: one\nselect 1", "-- a remark\n-- name: two\nselect\n    2"))
+    assert loaded["one"].text == "select 1"
+    assert loaded["two"].text == "select\n    2"
+    assert not loaded["one"].folded
+    assert not loaded["one"].many
+
+
+def test_flags_are_read() -> None:
+    loaded = load(source_of("-- name: one (folded)\nselect 1", "-- name: two (many)\nselect 2"))
+    assert loaded["one"].folded
+    assert loaded["two"].many
+
+
+def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
+    loaded = load(source_of())
+    wanted = {move_statement(move, state) for move in MOVES for state in move.sources}
+    assert set(loaded) == wanted
+    assert "fail:active" in loaded
+
+
+def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> None:
+    loaded = load(source_of())
+    assert loaded["fail:active"].text == (
+        "update jobs set state = 'failed', x = 1 where state = 'active' and token = asked.value"
+    )
+    assert loaded["remove:delayed"].text == (
+        "update jobs set state = 'removed', x = 1 where state = 'delayed'"
+    )
+
+
+def test_a_move_that_takes_something_finds_its_token_in_front_of_it() -> None:
+    source = source_of().replace("-- move: retry\nx = 1", "-- move: retry takes seq\nseq = 2")
+    text = load(source)["retry:active"].text
+    assert text.endswith("seq = 2 where state = 'active' and token = (asked.value ->> 0)")
+
+
+def test_a_move_may_have_a_condition_of_its_own() -> None:
+    source = source_of().replace("-- move: remove\nx = 1", "-- move: remove\nx = 1\nwhere y = 2")
+    text = load(source)["remove:failed"].text
+    assert text.endswith("set state = 'removed', x = 1 where state = 'failed' and y = 2")
+
+
+def test_deleting_has_a_template_of_its_own() -> None:
+    assert load(source_of())["delete:failed"].text == "delete from jobs where state = 'failed'"
+
+
+@pytest.mark.parametrize(
+    ("move", "state"),
+    [(move, state) for move in MOVES for state in move.sources],
+    ids=lambda part: str(part),
+)
+def test_the_sqlite_store_guards_every_move(move: Move, state: State) -> None:
+    text = STATEMENTS[move_statement(move, state)].text
+    assert f"state = '{state}'" in text
+    assert ("bullite_jobs.token =" in text) == move.held
+    assert ("bullite_jobs.nonce =" in text) == move.held
