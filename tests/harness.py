@@ -534,7 +534,7 @@ class SQLiteDatabase:
         query = "select sql from sqlite_master where name = 'bullite_jobs'"
         [schema] = connection.execute(query).fetchone()
         connection.close()
-        [allowed] = re.findall(r"check \(state in \((.*?)\)\)", schema, re.DOTALL)
+        [allowed] = re.findall(r"state text not null check \((.*?)\),\n", schema, re.DOTALL)
         return set(re.findall(r"'(.*?)'", allowed))
 
     def leave_corpse(self, nonce: int) -> None:

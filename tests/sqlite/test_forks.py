@@ -343,28 +343,6 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_parents_write_lock(
     (tmp_path / "gate").touch()
 
 
-def forks_inside_a_transaction_a_child_that_adds(database: str) -> None:
-    driver = SQLiteDriver(Path(database), SystemClock(), random.getrandbits)
-    driver.open()
-    driver.begin(durable=True)
-    child = os.fork()
-    if not child:
-        signal.alarm(60)
-        asyncio.run(put(Queue("work", database), "child"))
-        sys.exit(0)
-    driver.commit()
-    say("child ended with", os.waitpid(child, 0)[1])
-    driver.close()
-
-
-def test_a_child_forked_during_a_transaction_of_its_parent_can_write_after_it(database, start):
-    add(database)
-    parent = start(forks_inside_a_transaction_a_child_that_adds, database)
-
-    assert parent.line() == "child ended with 0"
-    assert data_of(database) == ['"child"']
-
-
 def forks_while_its_engine_is_busy(database: str) -> None:
     """Forks again and again while another thread adds jobs."""
     queue, enough = Queue("work", database), threading.Event()
@@ -378,7 +356,7 @@ def forks_while_its_engine_is_busy(database: str) -> None:
     for number in range(20):
         child = os.fork()
         if not child:
-            signal.alarm(10)
+            signal.alarm(5)
             asyncio.run(put(Queue("work", database), f"child {number}"))
             os._exit(0)
         say("child ended with", os.waitpid(child, 0)[1])
@@ -389,7 +367,8 @@ def forks_while_its_engine_is_busy(database: str) -> None:
 def test_children_forked_while_the_parent_writes_all_add_their_job(database, start):
     parent = start(forks_while_its_engine_is_busy, database)
 
-    assert [parent.line(timeout=30) for _ in range(20)] == ["child ended with 0"] * 20
+    for _ in range(20):
+        assert parent.line() == "child ended with 0"
     assert parent.ended() == 0
     assert sorted(d for d in data_of(database) if "child" in d) == sorted(
         f'"child {number}"' for number in range(20)

@@ -1,0 +1,91 @@
+"""The documentation is true: what it names exists, and its examples run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "bullite"
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def known_tests() -> set[str]:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    return set(re.findall(r"def (test_\w+)", tests))
+
+
+def rows_of_the_coverage() -> list[list[str]]:
+    lines = [
+        line
+        for path in (ROOT / "docs" / "coverage").glob("*.md")
+        for line in path.read_text().splitlines()
+    ]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("|")
+    ]
+    return [row for row in rows if not set(row[0]) <= {"-"} and row[-1] != "shown by"]
+
+
+def test_every_line_of_the_coverage_names_what_shows_it() -> None:
+    empty = [row[0] for row in rows_of_the_coverage() if not names_in(row[-1])]
+    assert empty == []
+
+
+def test_everything_the_coverage_names_exists() -> None:
+    tests = known_tests()
+    missing = [
+        name
+        for row in rows_of_the_coverage()
+        for name in names_in(row[-1])
+        if not (name in tests or (ROOT / name).exists() or name.startswith("python -m bench"))
+    ]
+    assert missing == []
+
+
+def test_every_module_is_on_the_map() -> None:
+    architecture = (ROOT / "docs" / "architecture.md").read_text()
+    on_the_map = " ".join(names_in(architecture))
+    modules = [path for path in SOURCE.rglob("*.py") if path.stem != "__init__"]
+    missing = [
+        str(path.relative_to(SOURCE))
+        for path in modules
+        if path.stem not in re.findall(r"\w+", on_the_map)
+        and f"{path.parent.name}/" not in on_the_map
+    ]
+    assert missing == []
+
+
+def test_every_module_says_in_its_first_sentence_what_it_is_for() -> None:
+    silent = [str(path) for path in SOURCE.rglob("*.py") if not path.read_text().startswith('"""')]
+    assert silent == []
+
+
+def test_the_example_of_the_readme_runs_in_an_empty_folder(tmp_path: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    ran = subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.stdout, ran.stderr) == ("{'sent': 'ada@example.com'}\n", "")
+
+
+def test_no_code_opens_the_database_behind_sqlites_back() -> None:
+    """Closing any other descriptor of the file drops the locks that SQLite holds in the process."""
+    opens = re.compile(r"(?<![\w.])(?<!def )open\(|os\.open\(|shutil\.|read_bytes|write_bytes|write_text")
+    found = {
+        str(path.relative_to(SOURCE)): matches
+        for path in SOURCE.rglob("*.py")
+        if (matches := opens.findall(path.read_text()))
+    }
+    # The gate and the liveness files are our own.
+    assert found == {
+        "sqlite/gate.py": ["os.open("],
+        "sqlite/liveness.py": ["os.open(", "os.open("],
+    }
