@@ -12,7 +12,7 @@ from bullite import Queue, Store, Worker, verify
 
 
 async def fill(database: Path) -> None:
-    """A completed job (1), an active one (2) and a delayed one (3), as a killed process leaves them."""
+    """A completed job (1), an active one (2) and a delayed one (3), as a kill would leave them."""
     begun, end = asyncio.Event(), asyncio.Event()
 
     async def process(job: object) -> None:
