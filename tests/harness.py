@@ -203,8 +203,7 @@ class Process:
         self.queue = self.open_queue(QUEUE)
 
     def close(self) -> None:
-        self.engine.close(timeout=0)
-        self.engine.run()
+        self.engine.close()
 
     # --- asking the engine ---
 

@@ -378,7 +378,7 @@ MUTANTS = (
     Mutant(
         "custom ids are unique within a batch",
         "operations/adding.py",
-        "taken.setdefault(job.custom_id, id)",
+        "taken |= {job.custom_id: id for id, job in new.items() if job.custom_id}",
         "pass",
         ["test_adding.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
     ),

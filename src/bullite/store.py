@@ -42,29 +42,38 @@ class Store:
 
     def open(self) -> Engine:
         """The engine of this database, opened if need be; may block while the file is prepared."""
-        if self._closed:
-            raise StoreClosed(f"{self._path} was closed")
-        if self._shared is None or self._pid != os.getpid():
-            self._shared = _share(self)
-            self._pid = os.getpid()
-        return self._shared.engine
+        return self._open_shared().engine
 
     @property
     def is_open(self) -> bool:
-        return self._shared is not None and self._pid == os.getpid() and not self._closed
+        return self._shared is not None and self._pid == os.getpid()
 
     @property
     def reading(self) -> ReadingThread:
-        self.open()
-        assert self._shared is not None
-        return self._shared.reading
+        return self._open_shared().reading
+
+    def _open_shared(self) -> _Shared:
+        shared = self._shared
+        if shared is not None and self._pid == os.getpid():
+            return shared
+        with _lock:
+            # Another thread may have opened it meanwhile: a handle counts once.
+            if self._closed:
+                raise StoreClosed(f"{self._path} was closed")
+            if self._shared is None or self._pid != os.getpid():
+                self._shared = _share(self)
+                self._pid = os.getpid()
+            return self._shared
 
     def close(self) -> None:
         """Let go; the last handle to let go has everything written and the file closed."""
-        shared, self._shared = self._shared, None
-        self._closed = True
-        if shared is not None and self._pid == os.getpid():
-            _release(shared)
+        with _lock:
+            shared, self._shared = self._shared, None
+            self._closed = True
+            is_last = shared is not None and self._pid == os.getpid() and _release(shared)
+        if shared is not None and is_last:
+            shared.reading.close()
+            shared.engine.close()
 
     def __repr__(self) -> str:
         return f"Store({str(self._path)!r})"
@@ -98,24 +107,22 @@ _lock = threading.Lock()
 
 
 def _share(store: Store) -> _Shared:
-    with _lock:
-        shared = _engines.get(_key(store._path))
-        if shared is None or shared.engine.is_stopping:
-            shared = _Shared(store._make_engine())
-            _engines[_key(store._path)] = shared
-        shared.users += 1
-        return shared
+    shared = _engines.get(_key(store._path))
+    if shared is None or shared.engine.is_stopping:
+        shared = _Shared(store._make_engine())
+        _engines[_key(store._path)] = shared
+    shared.users += 1
+    return shared
 
 
-def _release(shared: _Shared) -> None:
-    with _lock:
-        shared.users -= 1
-        if shared.users > 0:
-            return
-        for key in [key for key, value in _engines.items() if value is shared]:
-            del _engines[key]
-    shared.reading.close()
-    shared.engine.close()
+def _release(shared: _Shared) -> bool:
+    """Whether nobody uses the engine any more; then it is known no more."""
+    shared.users -= 1
+    if shared.users > 0:
+        return False
+    for key in [key for key, value in _engines.items() if value is shared]:
+        del _engines[key]
+    return True
 
 
 def _key(path: Path) -> tuple[int, int]:

@@ -161,3 +161,11 @@ async def test_the_number_of_a_queue_is_known_once_it_is_open(queue: Queue) -> N
         _ = queue.key
     await queue.wait_until_ready()
     assert queue.key > 0
+
+
+async def test_a_queue_that_many_open_at_once_is_closed_by_one_close(path: Path) -> None:
+    queue = Queue("emails", path)
+    await asyncio.gather(*(queue.add("a") for _ in range(20)))
+    engine = queue.store.open()
+    await queue.close()
+    assert engine.is_stopping

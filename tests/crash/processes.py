@@ -12,7 +12,7 @@ import importlib
 import inspect
 import json
 import os
-import select
+import selectors
 import signal
 import sqlite3
 import subprocess
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bullite import Job, Queue, Store, verify
 
@@ -31,6 +31,12 @@ PATIENCE = 20.0
 
 
 # --- in the parent -------------------------------------------------------------------------------
+
+
+def _can_be_read(file: IO[bytes], timeout: float) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(file, selectors.EVENT_READ)
+        return bool(selector.select(timeout))
 
 
 class Child:
@@ -58,8 +64,9 @@ class Child:
         deadline = time.monotonic() + timeout
         while b"\n" not in self._heard:
             left = deadline - time.monotonic()
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0, left))
-            assert ready, f"process {self.pid} said nothing for {timeout} s"
+            assert _can_be_read(self._process.stdout, max(0, left)), (
+                f"process {self.pid} said nothing for {timeout} s"
+            )
             some = os.read(self._process.stdout.fileno(), 65536)
             assert some, f"process {self.pid} ended with {self._process.wait()}, saying nothing"
             self._heard += some

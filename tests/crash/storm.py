@@ -120,6 +120,8 @@ class Storm:
         for round_ in range(kills):
             portion = left // (kills - round_)
             left -= portion
+            # Somebody must be there to notice: an interpreter takes longer to start than to kill.
+            await self._until(lambda: len(self._up()) >= self.settings.workers - 1)
             await queue.add_bulk(
                 {"name": "nap", "data": self.random.uniform(0.002, 0.008)} for _ in range(portion)
             )
@@ -133,6 +135,11 @@ class Storm:
         self._made += 1
         child = Child(worker, self.database, self.ledger, kind, self.settings.max_stalled_count)
         self.children[child.pid] = child
+
+    def _up(self) -> set[int]:
+        """The processes that have started to work."""
+        registered = {pid for (pid,) in rows(self.database, "select pid from bullite_workers")}
+        return registered & self.children.keys()
 
     def _a_holder(self) -> Child | None:
         """A process that runs jobs at this moment."""

@@ -78,7 +78,9 @@ def test_the_example_of_the_readme_runs_in_an_empty_folder(tmp_path: Path) -> No
 
 def test_no_code_opens_the_database_behind_sqlites_back() -> None:
     """Closing any other descriptor of the file drops the locks that SQLite holds in the process."""
-    opens = re.compile(r"(?<![\w.])(?<!def )open\(|os\.open\(|shutil\.|read_bytes|write_bytes|write_text")
+    opens = re.compile(
+        r"(?<![\w.])(?<!def )open\(|os\.open\(|shutil\.|read_bytes|write_bytes|write_text"
+    )
     found = {
         str(path.relative_to(SOURCE)): matches
         for path in SOURCE.rglob("*.py")

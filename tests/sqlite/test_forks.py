@@ -38,6 +38,13 @@ def data_of(database: Path) -> list[str]:
     return [data for (data,) in rows(database, "select data from bullite_payloads order by job")]
 
 
+def fork() -> int:
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # not even after a test that failed does it live on
+    return child
+
+
 async def put(queue: Queue, *data: str) -> None:
     for text in data:
         await queue.add("job", text)
@@ -49,7 +56,7 @@ async def put(queue: Queue, *data: str) -> None:
 def uses_a_queue_in_a_forked_child(database: str) -> None:
     queue = Queue("work", database)
     asyncio.run(put(queue, "parent, before"))
-    child = os.fork()
+    child = fork()
     if not child:
         asyncio.run(put(queue, "child"))
         asyncio.run(queue.close())
@@ -70,7 +77,7 @@ def test_a_queue_works_in_the_parent_and_in_the_child_of_a_fork(database, start)
 def adds_beside_its_forked_child(database: str) -> None:
     queue = Queue("work", database)
     asyncio.run(put(queue, "first"))
-    child = os.fork()
+    child = fork()
     asyncio.run(put(queue, *["child" if not child else "parent"] * 300))
     if child:
         say("child ended with", os.waitpid(child, 0)[1])
@@ -93,7 +100,7 @@ def leaves_requests_to_the_forked_child(database: str) -> None:
         await queue.wait_until_ready()
         adding = [asyncio.ensure_future(queue.add("job", number)) for number in range(300)]
         await asyncio.sleep(0)
-        child = os.fork()
+        child = fork()
         if not child:
             atexit._run_exitfuncs()
             os._exit(0)
@@ -115,9 +122,8 @@ def leaves_a_child_that_adds(database: str, gate: str) -> None:
     """Ends right after the fork; the child goes on adding."""
     queue = Queue("work", database)
     asyncio.run(put(queue, "parent"))
-    if os.fork():
+    if fork():
         return
-    signal.alarm(30)
     asyncio.run(put(queue, "child, before"))
     say("added")
     wait_until(Path(gate).exists)
@@ -182,7 +188,7 @@ def test_multiprocessing_children_add_beside_their_parent(database, start, metho
 
 def runs_a_worker_made_before_the_fork(database: str) -> None:
     worker = Worker(Queue("work", database), print, autorun=False)
-    if os.fork():
+    if fork():
         os.wait()
         return
     try:
@@ -209,7 +215,7 @@ def works_and_forks(database: str) -> None:
     queue = Queue("work", database)
     threading.Thread(target=asyncio.run, args=(work(),), daemon=True).start()
     wait_until(lambda: rows(Path(database), "select 1 from bullite_workers where hungry = 1"))
-    child = os.fork()
+    child = fork()
     if not child:
         asyncio.run(put(queue, "child"))
         gc.collect()
@@ -252,9 +258,8 @@ def works_and_leaves_a_working_child(database: str) -> None:
 
     threading.Thread(target=asyncio.run, args=(work(),), daemon=True).start()
     held.wait()
-    if os.fork():
+    if fork():
         hang()
-    signal.alarm(30)
     asyncio.run(recover(queue))
 
 
@@ -289,7 +294,7 @@ def forks_inside_a_transaction(database: str, gate: str) -> None:
     driver.open()
     driver.begin(durable=True)
     driver.execute("insert_queue", {"name": "mine", "priority_order": "low", "now": 0})
-    child = os.fork()
+    child = fork()
     if not child:
         gc.collect()
         sys.exit(0)
@@ -321,9 +326,8 @@ def dies_in_a_transaction_and_leaves_a_child(database: str, gate: str) -> None:
     driver = SQLiteDriver(Path(database), SystemClock(), random.getrandbits)
     driver.open()
     driver.begin(durable=True)
-    if os.fork():
+    if fork():
         hang()
-    signal.alarm(30)
     say("child lives")
     wait_until(Path(gate).exists)
     os._exit(0)
@@ -354,7 +358,7 @@ def forks_while_its_engine_is_busy(database: str) -> None:
     adder = threading.Thread(target=asyncio.run, args=(add_until_enough(),))
     adder.start()
     for number in range(20):
-        child = os.fork()
+        child = fork()
         if not child:
             signal.alarm(5)
             asyncio.run(put(Queue("work", database), f"child {number}"))

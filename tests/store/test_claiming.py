@@ -386,9 +386,9 @@ def test_a_hungry_worker_is_fed_when_a_delayed_job_is_due(store: Store) -> None:
 
 @pytest.mark.parametrize("delay", [0, 100])
 def test_a_hungry_worker_is_fed_with_a_job_that_is_restored(store: Store, delay: int) -> None:
-    worker = store.worker()
     job = store.add(delay=delay)
     store.move(REMOVE, job)
+    worker = store.worker()
     worker.wants(1)
     store.home.engine.turn()
     store.move(RESTORE[State.DELAYED if delay else State.WAITING], job)

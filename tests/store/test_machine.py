@@ -40,7 +40,16 @@ from bullite.states import (
     Move,
     State,
 )
-from tests.harness import LOCK_DURATION, Held, Process, Store, Worker, new_job, open_store
+from tests.harness import (
+    DATABASES,
+    LOCK_DURATION,
+    Held,
+    Process,
+    Store,
+    Worker,
+    new_job,
+    open_store,
+)
 
 VERDICTS = (COMPLETE, FAIL, BACK_OFF, RETRY, GIVE_BACK)
 BY_HAND = (PROMOTE, REVIVE, REMOVE, DELETE, *RESTORE.values())
@@ -377,8 +386,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.problems() == []
 
 
-class SQLiteMachine(StoreMachine):
-    kind = "sqlite"
-
-
-TestSQLite = SQLiteMachine.TestCase
+for kind in DATABASES:
+    machine = type(f"{kind.title()}Machine", (StoreMachine,), {"kind": kind})
+    globals()[f"Test{kind.title()}"] = machine.TestCase

@@ -161,7 +161,8 @@ class Feeding:
         for appetite, claimed in served:
             number, names = left.get(appetite.queue, (0, {}))
             number -= len(claimed.rows)
-            if not claimed.drained:
+            if not claimed.drained and appetite.told_hungry:
+                # It was woken and leaves work behind: it wakes the next.
                 number, names = max(1, number), _ANYTHING
             left[appetite.queue] = number, names
         for queue in tx.delayed:

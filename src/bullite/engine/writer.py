@@ -75,7 +75,7 @@ class Engine:
         self._feeding = Feeding(driver)
         self._watchers = Watchers(driver)
         self._check_at = self._look_at = 0
-        self._stopping = False
+        self._is_running = self._stopping = False
         self._broken: StoreError | None = None
         self._stopped = threading.Event()
         self._last_warning = 0.0
@@ -150,6 +150,7 @@ class Engine:
         except BaseException:
             self._inbox.close()
             raise
+        self._is_running = True
         self._spawn(self.run, "bullite-engine")
 
     def run(self) -> None:
@@ -167,8 +168,11 @@ class Engine:
     def close(self, timeout: float | None = None) -> None:
         """Finish what was accepted, then stop; waits for that."""
         self._stopping = True
-        self._inbox.put([Ask(_Order(_nothing), _ignore)])  # to wake it up
-        self._stopped.wait(timeout)
+        if self._is_running:
+            self._inbox.put([Ask(_Order(_nothing), _ignore)])  # to wake it up
+            self._stopped.wait(timeout)
+        elif not self._stopped.is_set():
+            self._leave()
 
     def _leave(self) -> None:
         self._stopping = True

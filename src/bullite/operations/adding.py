@@ -37,7 +37,7 @@ class Added(NamedTuple):
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
-    """The ids of jobs that were found by their custom id; nothing was added for those."""
+    """The ids that were found by a custom id, in the store or earlier in the batch."""
 
 
 @dataclass(slots=True)
@@ -56,10 +56,12 @@ class AddJobs:
 def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added]]:
     answers: list[Added] = []
     new: dict[int, dict[int, NewJob]] = {request.queue: {} for request in requests}
+    taken: dict[int, dict[str, int]] = {queue: {} for queue in new}
     number = yield from take_numbers(sum(len(request.jobs) for request in requests))
     for request in requests:
         if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
-            added = yield from _number_by_custom_id(tx, request, number, new[request.queue])
+            queue = request.queue
+            added = yield from _number_by_custom_id(tx, request, number, new[queue], taken[queue])
         else:
             ids = range(number, number + len(request.jobs))
             new[request.queue].update(zip(ids, request.jobs, strict=True))
@@ -87,13 +89,15 @@ def _insert(tx: Transaction, new: dict[int, dict[int, NewJob]]) -> Operation[Non
 
 
 def _number_by_custom_id(
-    tx: Transaction, request: AddJobs, number: int, new: dict[int, NewJob]
+    tx: Transaction, request: AddJobs, number: int, new: dict[int, NewJob], taken: dict[str, int]
 ) -> Operation[Added]:
-    """Number the jobs whose custom id is free, put them with the `new`, and find the others."""
+    """Number the jobs whose custom id is free, put them with the `new`, and find the others.
+
+    `taken` holds the custom ids that earlier requests of the batch met or took.
+    """
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
-    taken: dict[str, int] = {row[0]: row[1] for row in result.rows}
-    taken |= {job.custom_id: id for id, job in new.items() if job.custom_id}
+    taken.update({row[0]: row[1] for row in result.rows})
     ids: list[int] = []
     existing: set[int] = set()
     for id, job in enumerate(request.jobs, start=number):

@@ -21,6 +21,7 @@ class Place(NamedTuple):
     state: str
     priority: int
     lifo: int
+    due_at: int | None
     token: int | None
     nonce: int | None
     removed_from: str | None
@@ -110,6 +111,8 @@ def _move_from(tx: Transaction, move: Move, source: State, places: list[Place]) 
         count_out(tx, queue, source, [place.priority for place in here])
         count_in(tx, queue, move.target, [place.priority for place in here])
         tx.log(queue, move.name, [place.job for place in here])
+        if move.target is State.DELAYED:
+            tx.made_delayed(queue, min(place.due_at or tx.now for place in here))
 
 
 def back_in_line(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import sqlite3
-import weakref
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from itertools import chain
@@ -26,10 +24,11 @@ from ..errors import (
     StoreUnwritable,
 )
 from ..operations.moving import ANY_NAME, as_json
+from . import forks
 from .checkpoints import CheckpointGauge, checkpoint
 from .files import Identity, Places, refuse_network_file_system
 from .gate import Gate
-from .liveness import Liveness, forget_after_fork, is_alive
+from .liveness import Liveness, is_alive
 from .opening import connect, enter, prepare, refuse_old_sqlite
 from .wakeups import Wakeups
 
@@ -37,8 +36,6 @@ ROWS_PER_INSERT = 100
 RECORD_SEPARATOR = "\x1e"
 
 STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
-
-_open_drivers: weakref.WeakSet[SQLiteDriver] = weakref.WeakSet()
 
 
 class SQLiteDriver:
@@ -66,6 +63,8 @@ class SQLiteDriver:
         self._wakeups = Wakeups(self._places.socket(self.nonce))
         self._inserts: dict[tuple[str, int], str] = {}
         self._writer: sqlite3.Connection | None = None
+        self._inside = False
+        self._in_use = threading.RLock()
 
     # --- opening and closing ---------------------------------------------------------------------
 
@@ -86,13 +85,13 @@ class SQLiteDriver:
             raise
         self._identity = Identity(self._places)
         self._data_version = self._read_data_version()
-        _open_drivers.add(self)
+        forks.guard(self)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        _open_drivers.discard(self)
+        forks.unguard(self)
         self._wakeups.close()
         if self._liveness is not None:
             self._liveness.release()
@@ -102,12 +101,17 @@ class SQLiteDriver:
         writer.close()
         self._gate.close()
 
+    def hold_still(self) -> None:
+        """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
+        self._in_use.acquire()
+
+    def go_on(self) -> None:
+        self._in_use.release()
+
     def abandon(self) -> None:
-        """After a fork, in the child: everything here is the parent's; touch nothing of it."""
         if self._writer is not None:
-            for connection in (self._writer, self._checkpointer):
-                # Closing it would act on the parent's file, so it must not even be collected.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            forks.drop(self._writer)
+            forks.drop(self._checkpointer)
             self._writer = None
             self._gate.abandon()
             self._wakeups.abandon()
@@ -121,22 +125,30 @@ class SQLiteDriver:
         writer = self._connection()
         full = durable and self._durable
         enter(self._gate, self.path)
+        self._in_use.acquire()
+        self._inside = True
         try:
             if full != self._synchronous_full:
                 writer.execute(f"pragma synchronous = {'full' if full else 'normal'}")
                 self._synchronous_full = full
             writer.execute("begin immediate")
         except sqlite3.Error as error:
-            self._gate.leave()
+            self._end_transaction()
             raise _store_error(error, self.path) from error
+
+    def _end_transaction(self) -> None:
+        self._inside = False
+        self._in_use.release()
+        self._gate.leave()
 
     def execute(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]
         try:
             if known.many:
                 return self._insert(known, params)
-            cursor = self._connection().execute(known.text, params)
-            rows: Sequence[Any] = cursor.fetchall()
+            with self._in_use:
+                cursor = self._connection().execute(known.text, params)
+                rows: Sequence[Any] = cursor.fetchall()
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
             raise StatementRefused(str(error)) from error
         except (OverflowError, UnicodeError) as error:
@@ -173,7 +185,7 @@ class SQLiteDriver:
             self._connection().execute("commit")
         except sqlite3.Error as error:
             raise _store_error(error, self.path) from error
-        self._gate.leave()
+        self._end_transaction()
         self._gauge.wrote(self._written_rows, self._written_bytes)
         self._written_rows = self._written_bytes = 0
         self._identity.check()
@@ -181,18 +193,19 @@ class SQLiteDriver:
     def rollback(self) -> None:
         self._wakeups.forget()
         self._written_rows = self._written_bytes = 0
-        if self._writer is not None:
+        if self._writer is not None and self._inside:
             with contextlib.suppress(sqlite3.Error):
-                if self._writer.in_transaction:
+                if self._writer.in_transaction:  # some errors roll back by themselves
                     self._writer.execute("rollback")
-            self._gate.leave()
+            self._end_transaction()
 
     def housekeep(self, urgent: bool) -> None:
         if not (urgent or self._gauge.is_due()):
             return
         enter(self._gate, self.path)
         try:
-            frames, _ = checkpoint(self._connection(), self._checkpointer)
+            with self._in_use:
+                frames, _ = checkpoint(self._connection(), self._checkpointer)
         except sqlite3.Error as error:
             raise _store_error(error, self.path) from error
         finally:
@@ -236,7 +249,8 @@ class SQLiteDriver:
 
     def _read_data_version(self) -> int:
         try:
-            version: int = self._connection().execute("pragma data_version").fetchone()[0]
+            with self._in_use:
+                version: int = self._connection().execute("pragma data_version").fetchone()[0]
         except sqlite3.Error:
             return -1  # cannot tell: count it as a change, whoever looks will meet the error
         return version
@@ -274,14 +288,16 @@ class SQLiteReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._in_use = threading.RLock()
         self._connection = connect(path)
-        _open_readers.add(self)
+        forks.guard(self)
 
     def read(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]
         try:
-            cursor = self._connection.execute(known.text, params)
-            rows: Sequence[Any] = cursor.fetchall()
+            with self._in_use:
+                cursor = self._connection.execute(known.text, params)
+                rows: Sequence[Any] = cursor.fetchall()
         except sqlite3.Error as error:
             raise _store_error(error, self._path) from error
         except (OverflowError, UnicodeError):
@@ -289,14 +305,17 @@ class SQLiteReader:
         return Result(unfold(rows[0]) if known.folded else rows, 0)
 
     def close(self) -> None:
-        _open_readers.discard(self)
+        forks.unguard(self)
         self._connection.close()
 
+    def hold_still(self) -> None:
+        self._in_use.acquire()
+
+    def go_on(self) -> None:
+        self._in_use.release()
+
     def abandon(self) -> None:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
-
-_open_readers: weakref.WeakSet[SQLiteReader] = weakref.WeakSet()
+        forks.drop(self._connection)
 
 
 def unfold(row: Sequence[Any]) -> list[list[Any]]:
@@ -327,17 +346,3 @@ def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
         return StoreUnwritable(f"cannot write {path}: {error}")
     return StoreUnavailable(f"{path}: {error}; whether the request was stored is not known")
-
-
-def _abandon_all() -> None:
-    for driver in list(_open_drivers):
-        driver.abandon()
-    for reader in list(_open_readers):
-        reader.abandon()
-    _open_drivers.clear()
-    _open_readers.clear()
-    forget_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

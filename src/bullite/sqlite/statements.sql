@@ -114,7 +114,7 @@ insert into bullite_payloads (job, data, opts) values (?, ?, ?)
 -- name: taken_custom_ids (folded)
 select json_group_array(json_array(custom_id, id)) from bullite_jobs
 where queue = :queue and custom_id in (select value from json_each(:custom_ids))
-    and custom_id is not null and state <> 'removed'
+    and state <> 'removed'
 
 -- claiming ----------------------------------------------------------------------------------------
 
@@ -140,11 +140,13 @@ select exists (select 1 from bullite_jobs where queue = :queue and state = 'wait
 
 -- name: ready (folded)
 select json_group_array(json_array(
-    id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts
+    id, name, custom_id, priority, attempts, attempts_made, started, stalled_count, created_at,
+    deferred_failure, opts
 )), group_concat(data, char(30))
 from (
-    select * from bullite_jobs join bullite_payloads on job = id
+    select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as started,
+        stalled_count, created_at, deferred_failure, opts, data
+    from bullite_jobs join bullite_payloads on job = id
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :want
 )
@@ -162,7 +164,8 @@ select json_group_array(json_array(
     created_at, deferred_failure, opts
 )), group_concat(data, char(30))
 from (
-    select bullite_jobs.*, data, opts from json_each(:jobs) as asked
+    select bullite_jobs.*, data, opts
+    from json_each(:jobs) as asked
         join bullite_jobs on bullite_jobs.id = asked.value
         join bullite_payloads on job = bullite_jobs.id
     order by rank, seq
@@ -196,8 +199,9 @@ on conflict (job) do update set
     stack = excluded.stack
 
 -- name: where_they_are (folded)
-select json_group_array(json_array(id, queue, state, priority, lifo, token, nonce, removed_from))
-from bullite_jobs where id in (select value from json_each(:jobs))
+select json_group_array(json_array(
+    id, queue, state, priority, lifo, due_at, token, nonce, removed_from
+)) from bullite_jobs where id in (select value from json_each(:jobs))
 
 -- name: write_progress
 insert into bullite_results (job, progress)
@@ -332,7 +336,7 @@ where bullite_jobs.queue = :queue and state <> 'removed' and bullite_jobs.id = :
 
 -- name: job_with_custom_id
 select id from bullite_jobs
-where queue = :queue and custom_id = :custom_id and custom_id is not null and state <> 'removed'
+where queue = :queue and custom_id = :custom_id and state <> 'removed'
 
 -- name: finished_among (folded)
 select json_group_array(json_array(id, state, return_value, failed_reason)) from (

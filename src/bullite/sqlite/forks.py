@@ -1,0 +1,75 @@
+"""No connection is carried over a fork.
+
+SQLite counts its locks per process, in memory that a fork copies: a connection that the child opens
+would believe that the locks of its parent's connections are its own. So the child closes what it
+inherited before it opens anything, which takes nothing from the parent. That is only safe while no
+thread is inside SQLite, so a fork waits for the end of the transactions under way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import weakref
+from typing import Protocol
+
+from .liveness import forget_after_fork
+
+
+class Guarded(Protocol):
+    """Somebody who has connections."""
+
+    def hold_still(self) -> None:
+        """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+
+    def abandon(self) -> None:
+        """After a fork, in the child: let go of everything, it is the parent's."""
+
+
+_guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
+_still: list[Guarded] = []
+
+
+def guard(owner: Guarded) -> None:
+    _guarded.add(owner)
+
+
+def unguard(owner: Guarded) -> None:
+    _guarded.discard(owner)
+
+
+def drop(connection: sqlite3.Connection) -> None:
+    """In the child: let go of an inherited connection."""
+    if connection.in_transaction:
+        # The thread that forks is inside it: it must not even be collected, for that would end the
+        # parent's transaction in the child's memory.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    else:
+        connection.close()
+
+
+def _before() -> None:
+    for owner in list(_guarded):
+        owner.hold_still()
+        _still.append(owner)
+
+
+def _in_parent() -> None:
+    while _still:
+        _still.pop().go_on()
+
+
+def _in_child() -> None:
+    for owner in _still:
+        owner.abandon()
+    _still.clear()
+    _guarded.clear()
+    forget_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
