@@ -318,7 +318,8 @@ class Worker:
         self.process = process
         self.received: list[Held] = []
         self.errors: list[Exception] = []
-        self.appetite = Appetite(registration, self._take, DIRECT, renew_every=15_000)
+        self.unloaded = 0
+        self.appetite = Appetite(registration, 0, self._take, DIRECT, 15_000, self._unload)
         process.engine.attach(self.appetite)
 
     @property
@@ -332,17 +333,21 @@ class Worker:
         for row in claimed.rows:
             self.received.append(Held(row[0], claimed.token, ClaimedRow(*row)))
 
-    def wants(self, more: int) -> None:
-        """Slots became free; the engine fills them when it next turns."""
-        self.process.engine.want(self.appetite, more)
+    def _unload(self) -> None:
+        self.unloaded += 1
 
-    def claim(self, want: int = 1) -> list[Held]:
-        """Look for up to `want` jobs now, and take them."""
+    def wants(self, more: int, ahead: int = 0) -> None:
+        """It has so many free slots; the engine fills them when it next turns."""
+        self.appetite.concurrency = self.appetite.held + more
+        self.appetite.ahead = ahead
+
+    def claim(self, want: int = 1, ahead: int = 0) -> list[Held]:
+        """Look for up to `want` jobs to begin now, and `ahead` more, and take them."""
         before = len(self.received)
-        self.wants(want)
+        self.wants(want, ahead)
         self.process.engine.poke()
         self.process.engine.turn()
-        self.appetite.want = 0
+        self.wants(0)
         if self.errors:
             raise self.errors.pop()
         return self.received[before:]

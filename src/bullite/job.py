@@ -36,7 +36,12 @@ class Facts(NamedTuple):
     created_at: int
     deferred_failure: str | None
     opts: str | None
+    rank: int
+    seq: int
     data: str
+
+
+_DATA = Facts._fields.index("data")
 
 
 class Fate(NamedTuple):
@@ -64,14 +69,23 @@ class Job:
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
     """
 
-    __slots__ = ("_data", "_facts", "_fate", "_queue", "token")
+    __slots__ = ("_data", "_facts", "_fate", "_queue", "ahead", "token")
 
-    def __init__(self, queue: Queue, facts: Sequence[Any], fate: Fate, token: int = 0) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        facts: Sequence[Any],
+        fate: Fate,
+        token: int = 0,
+        ahead: bool = False,
+    ) -> None:
         self._queue = queue
         self._facts = facts
         self._fate = fate
         self.token = token
         """The number that proves this run holds the job; 0 outside a processor."""
+        self.ahead = ahead
+        """Its worker fetched it ahead: that it begins is recorded together with its end."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
@@ -104,8 +118,13 @@ class Job:
         try:
             return self._data
         except AttributeError:
-            self._data: Any = decode(self._facts[11])
+            self._data: Any = decode(self._facts[_DATA])
             return self._data
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stood in line when it was read: the smaller, the sooner."""
+        return self._facts[11], self._facts[12]
 
     @property
     def priority(self) -> int:

@@ -24,6 +24,7 @@ class Attempt(Protocol):
     """What the decision needs to know of the job."""
 
     token: int
+    ahead: bool
 
     @property
     def pk(self) -> int: ...
@@ -49,6 +50,8 @@ class Verdict(NamedTuple):
     """Sent before, with an answer that got lost: it may have been carried out already."""
     has_result: bool = True
     """Whether the job's result row must be written; False spares a no-op job the write."""
+    ahead: bool = False
+    """The run began after the claim was recorded: its beginning is to be told, too."""
 
 
 class Returned(NamedTuple):
@@ -78,24 +81,25 @@ Result = Returned | Raised | NotRun | Interrupted
 
 def decide(job: Attempt, result: Result, random: Random) -> Verdict:
     """The move that `result` means for `job`."""
+    if type(result) is Returned:  # by far the most common, and a match is slow
+        return _completed(job, result.value, random)
     match result:
-        case Returned(value):
-            return _completed(job, value, random)
         case Raised(error):
             return _failed(job, error, random)
         case NotRun(reason):
-            return Verdict(job.pk, job.token, states.FAIL, reason=reason)
-        case Interrupted():
+            return Verdict(job.pk, job.token, states.FAIL, reason=reason, ahead=job.ahead)
+        case _:
             return Verdict(job.pk, job.token, states.GIVE_BACK)
 
 
 def _completed(job: Attempt, value: Any, random: Random) -> Verdict:
     if value is None and job.attempts_made == 0:
-        return Verdict(job.pk, job.token, states.COMPLETE, has_result=False)
-    try:
         return Verdict(
-            job.pk, job.token, states.COMPLETE, value=encode(value, "the returned value")
+            job.pk, job.token, states.COMPLETE, 0, None, None, None, False, False, job.ahead
         )
+    try:
+        text = encode(value, "the returned value")
+        return Verdict(job.pk, job.token, states.COMPLETE, value=text, ahead=job.ahead)
     except UnserializableData as error:
         return _failed(job, error, random)
 
@@ -106,10 +110,9 @@ def _failed(job: Attempt, error: BaseException, random: Random) -> Verdict:
     delay: int | None = None
     if attempts_made < job.attempts and not isinstance(error, UnrecoverableError):
         delay = delay_after(job.stored_options.get("backoff"), attempts_made, error, random)
-    if delay is None:
-        return Verdict(job.pk, job.token, states.FAIL, reason=reason, stack=stack)
-    move = states.BACK_OFF if delay else states.RETRY
-    return Verdict(job.pk, job.token, move, delay, reason=reason, stack=stack)
+    again = states.BACK_OFF if delay else states.RETRY
+    move = states.FAIL if delay is None else again
+    return Verdict(job.pk, job.token, move, delay or 0, None, reason, stack, ahead=job.ahead)
 
 
 def _text_of(error: BaseException) -> str:

@@ -198,7 +198,7 @@ class Queue:
                     jobs.append(existing)
                     continue
             facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, now, None,
-                     job.opts, job.data)  # fmt: skip
+                     job.opts, job.rank, -id if job.lifo else id, job.data)  # fmt: skip
             plain = not (job.delay or job.lifo)
             jobs.append(Job(self, facts, at_once if plain else _fate_of_new(job, now)))
         return jobs

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from .engine.appetite import Appetite
-from .engine.mail import DIRECT, Mailbox
 from .engine.writer import Engine
 from .errors import StoreClosed, StoreReplaced
 from .operations.settling import Settle
@@ -24,33 +23,26 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 class Settler:
     """What a worker's runs came to, on its way into the database."""
 
-    def __init__(
-        self, engine: Engine, queue: int, settled: Callable[[], None], mailbox: Mailbox = DIRECT
-    ) -> None:
+    def __init__(self, engine: Engine, worker: Appetite, settled: Callable[[], None]) -> None:
         self._engine = engine
-        self._queue = queue
-        self._mailbox = mailbox
+        self._worker = worker
         self._settled = settled
         self._lock = threading.Lock()
         self.unsettled = 0
         """Verdicts that are not known to be in the database."""
 
-    def send(self, verdicts: Sequence[Verdict], freed: Appetite | None = None) -> None:
-        """Send verdicts; `freed` is the worker that has as many free slots now."""
+    def send(self, verdicts: Sequence[Verdict]) -> None:
+        """Send the verdicts of runs that ended, or never began; their slots are free now."""
         with self._lock:
             self.unsettled += len(verdicts)
-        settle, answered = (
-            Settle(self._queue, verdicts),
-            partial(self._answered, verdicts, FIRST_PAUSE),
-        )
-        if freed is None:
-            self._engine.submit(settle, answered, self._mailbox)
-        else:
-            self._engine.settle(settle, answered, self._mailbox, freed)
+        worker = self._worker
+        answered = partial(self._answered, verdicts, FIRST_PAUSE)
+        self._engine.settle(Settle(worker.queue, verdicts), answered, worker.mailbox, worker)
 
     def _send_again(self, verdicts: Sequence[Verdict], pause: float) -> None:
         answered = partial(self._answered, verdicts, pause)
-        self._engine.submit(Settle(self._queue, verdicts), answered, self._mailbox)
+        settle = Settle(self._worker.queue, verdicts)
+        self._engine.submit(settle, answered, self._worker.mailbox)
 
     def _answered(self, verdicts: Sequence[Verdict], pause: float, answer: Any) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, StoreClosed | StoreReplaced):

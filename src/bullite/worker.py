@@ -21,7 +21,7 @@ from .operations.tending import Register
 from .options import Duration, check_bool, check_duration, check_int, check_name
 from .outcome import Interrupted, Verdict, decide
 from .queue import Queue
-from .runner import LoopRunner, Processor, Runner, ThreadRunner, is_async
+from .runner import LoopRunner, Processor, Processors, Runner, ThreadRunner, is_async
 from .settler import Settler
 from .states import State
 
@@ -113,7 +113,6 @@ class Worker:
             raise
         self._equip(engine)
         engine.attach(self._appetite)
-        engine.want(self._appetite, self.concurrency)
         self._started.set()
         try:
             await self._ended.wait()
@@ -130,12 +129,12 @@ class Worker:
         self._in_loop = {name: is_async(processor) for name, processor in self._processors.items()}
         self._fed_directly = not any(self._in_loop.values())
         mailbox = DIRECT if self._fed_directly else loop.mailbox()
-        self._settler = Settler(engine, self.queue.key, self._something_settled, mailbox)
+        processors: Processors[Any] = Processors(self._processors.get(ANY), self._processors)
         self._loop_runner = LoopRunner(
-            self._processor_of, self.concurrency, self._done_in_loop, self._random
+            processors, self.concurrency, self._done_in_loop, self._random
         )
         self._thread_runner = ThreadRunner(
-            self._processor_of,
+            processors,
             self.concurrency,
             self._done_in_thread,
             self._random,
@@ -153,10 +152,10 @@ class Worker:
             boot=engine.clock.boot,
             address=None,
         )
-        self._appetite = Appetite(registration, self._receive, mailbox, self._renew_every)
-
-    def _processor_of(self, job: Job) -> Processor:
-        return self._processors.get(job.name) or self._processors[ANY]
+        self._appetite = Appetite(
+            registration, self.concurrency, self._receive, mailbox, self._renew_every, self._unload
+        )
+        self._settler = Settler(engine, self._appetite, self._something_settled)
 
     # --- jobs in, verdicts out ---
 
@@ -166,7 +165,9 @@ class Worker:
             log.error("worker %s could not take jobs: %s", self.name, claimed)
             return
         fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, locked_by=self.name)
-        jobs = [Job(self.queue, row, fate, claimed.token) for row in claimed.rows]
+        queue, token, begun = self.queue, claimed.token, claimed.begun
+        jobs = [Job(queue, row, fate, token) for row in claimed.rows[:begun]]
+        jobs += [Job(queue, row, fate, token, ahead=True) for row in claimed.rows[begun:]]
         if self._closing:
             self._give_back(jobs)
         elif self._fed_directly:
@@ -179,7 +180,9 @@ class Worker:
                 (self._loop_runner if in_loop else self._thread_runner).take((job,))
 
     def _done_in_thread(self, verdict: Verdict) -> None:
-        self._settler.send((verdict,), None if self._closing else self._appetite)
+        if self._fed_directly:
+            self._appetite.ahead = self._thread_runner.pace.ahead()
+        self._settler.send((verdict,))
 
     def _done_in_loop(self, verdict: Verdict) -> None:
         if not self._verdicts:
@@ -189,7 +192,15 @@ class Worker:
     def _flush(self) -> None:
         """Everything that ended in this turn of the loop goes to the engine together."""
         verdicts, self._verdicts = self._verdicts, []
-        self._settler.send(verdicts, None if self._closing else self._appetite)
+        if all(self._in_loop.values()):
+            self._appetite.ahead = self._loop_runner.pace.ahead()
+        self._settler.send(verdicts)
+
+    def _unload(self) -> None:
+        """What was fetched ahead waits too long: let others have it. On the engine's thread."""
+        self._appetite.ahead = 0
+        for runner in self._runners():
+            self._give_back(runner.unload())
 
     def _something_settled(self) -> None:
         if self._closing and not self._loop.is_closed():

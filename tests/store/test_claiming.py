@@ -183,7 +183,9 @@ def test_a_claim_tells_the_worker_what_it_needs(store: Store) -> None:
     assert held.row == (
         *(job, "mail", "m", 4, 2),
         *(0, 1, 0),  # attempts made, this one started, never stalled
-        *(store.clock.now(), None, None, "[1]"),
+        *(store.clock.now(), None, None),
+        *(4, job),  # its place in line
+        "[1]",
     )
 
 

@@ -67,7 +67,7 @@ def recovering(worker: Worker, dead: bool = True) -> Make:
 
 
 def claiming(worker: Worker, token: int = 77) -> Make:
-    request = Claim(worker.process.queue, worker.id, None, 1, LOCK_DURATION, token)
+    request = Claim(worker.process.queue, worker.id, None, 1, 1, LOCK_DURATION, token)
     return lambda tx: claim(tx, [request])
 
 

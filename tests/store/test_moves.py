@@ -224,6 +224,7 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
     extras = {
         "token": 99,
         "worker": 1,
+        "ahead": 0,
         "lease_until": 1,
         "max_stalled_count": 1,
         "reason": "it stalled",
@@ -233,7 +234,9 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
             if move is DELETE:
                 open.run(delete_jobs(open.tx, source, [job]))
             else:
-                asked = {job: [token, 1] if move in TAKES_A_VALUE else token}
+                takes = move in TAKES_A_VALUE
+                tokens = {job: [token, 1] if takes else token}
+                asked = tokens if move.held or takes else [job]
                 open.run(swap_all(open.tx, move, source, asked, **extras))
             raise Undone
     except Undone:

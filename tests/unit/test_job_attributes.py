@@ -23,6 +23,8 @@ FACTS = Facts(
     created_at=1_000,
     deferred_failure=None,
     opts=None,
+    rank=3,
+    seq=7,
     data='{"to":"ada"}',
 )
 

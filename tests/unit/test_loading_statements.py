@@ -12,6 +12,9 @@ TEMPLATES = """
 -- template: move
 update jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
+-- template: plain_move
+update plain jobs set state = '{target}'{changes} where state = '{source}'{guards}
+
 -- template: token_guard
  and token = {token}
 
@@ -53,7 +56,7 @@ def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> N
         "update jobs set state = 'failed', x = 1 where state = 'active' and token = asked.value"
     )
     assert loaded["remove:delayed"].text == (
-        "update jobs set state = 'removed', x = 1 where state = 'delayed'"
+        "update plain jobs set state = 'removed', x = 1 where state = 'delayed'"
     )
 
 

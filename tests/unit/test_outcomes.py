@@ -32,6 +32,7 @@ class Run:
     stored_options: dict[str, Any] = field(default_factory=dict)
     pk: int = 7
     token: int = 11
+    ahead: bool = False
 
 
 ONCE = Run()

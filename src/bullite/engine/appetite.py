@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..operations.claiming import Claim
 from ..operations.tending import Register
 from .mail import Mailbox, Reply
 
+UNLOAD_AFTER = 10
+"""Ms without any of a worker's jobs ending, after which it gives back what it fetched ahead."""
+
 
 @dataclass(slots=True, eq=False)
 class Appetite:
     """How many jobs a worker would take now, and where to put them.
 
-    The engine fills it in whatever transaction finds work; the worker only says when slots become
-    free. `reply` gets a `Claimed`, or an exception when claiming failed.
+    The engine fills it in whatever transaction finds work; the worker only says how many of its
+    jobs have ended. `reply` gets a `Claimed`, or an exception when claiming failed.
     """
 
     registration: Register
+    concurrency: int
     reply: Reply
     mailbox: Mailbox
     renew_every: int
-    want: int = 0
+    unload: Callable[[], None]
+    """Makes the worker give back what it has not begun; called on the engine's thread."""
+    ahead: int = 0
+    """How many jobs it may hold beyond those it runs; the worker sets it from what they take."""
+    held: int = 0
+    """How many jobs it was given that have not ended."""
+    moved_at: int = 0
+    """The lease time at which it was last given a job, or one of its jobs ended."""
     worker: int = 0
     """Its id in the database; 0 until it is registered."""
     stirred: bool = True
     """There may be something to take: nobody has looked since it last changed."""
     told_hungry: bool = False
     """What other processes believe."""
+    starved: bool = False
 
     @property
     def queue(self) -> int:
         return self.registration.queue
 
     @property
+    def want(self) -> int:
+        """How many jobs it would take now."""
+        if self.starved or not self.worker:
+            return 0
+        return max(0, self.concurrency + self.ahead - self.held)
+
+    @property
     def is_hungry(self) -> bool:
-        return self.want > 0 and self.worker > 0
+        return self.want > 0
 
-    def grow(self, more: int, _: object = None) -> None:
-        """So many more slots are free."""
-        self.want += more
+    def took(self, jobs: int, lease_now: int) -> None:
+        """It was given jobs."""
+        self.held += jobs
+        self.moved_at = lease_now
 
-    def starve(self) -> None:
-        """It takes nothing more, whatever slots become free."""
-        self.want = -(1 << 62)
+    def ended(self, jobs: int, lease_now: int) -> None:
+        """So many of its jobs have ended."""
+        self.held -= jobs
+        self.moved_at = lease_now
+
+    def unload_in(self, lease_now: int) -> int | None:
+        """Ms until it should give back what it fetched ahead; None if it holds nothing ahead."""
+        if self.held <= self.concurrency:
+            return None
+        return self.moved_at + UNLOAD_AFTER - lease_now
 
     def takes(self, names: Mapping[str, int]) -> bool:
         """Whether jobs of these names, of which "" means any, could be for this worker."""
@@ -57,6 +84,7 @@ class Appetite:
             worker=self.worker,
             names=self.registration.names,
             want=min(self.want, most),
+            begin=max(0, self.concurrency - self.held),
             lock_duration=self.registration.lock_duration,
             token=token,
         )

@@ -126,13 +126,23 @@ class Feeding:
                 del self._due[queue]
                 self.stir(queue)
 
+    def unload_the_stuck(self) -> None:
+        """Jobs fetched ahead behind one that takes long are given back, for others to run."""
+        lease_now = self._clock.lease_now()
+        for appetite in self._appetites:
+            due = appetite.unload_in(lease_now)
+            if due is not None and due <= 0:
+                appetite.moved_at = lease_now
+                appetite.unload()
+
     def next_at(self) -> int | None:
-        """Ms until a delayed job is due or a pause ends."""
-        times = []
+        """Ms until a delayed job is due, a pause ends or a worker should be unloaded."""
+        lease_now = self._clock.lease_now()
+        times = [ms for a in self._appetites if (ms := a.unload_in(lease_now)) is not None]
         if self._due:
             times.append(min(self._due.values()) - self._clock.now())
         if self._is_paused():
-            times.append(self._paused_until - self._clock.lease_now())
+            times.append(self._paused_until - lease_now)
         return min(times, default=None)
 
     # --- feeding, inside a transaction ---
@@ -181,7 +191,7 @@ class Feeding:
         for queue, due in tx.delayed.items():
             self.expect(queue, due)
         for appetite, claimed in served:
-            appetite.want -= len(claimed.rows)
+            appetite.took(len(claimed.rows), tx.lease_now)
             appetite.stirred = not claimed.drained
             appetite.told_hungry = claimed.drained and appetite.want > 0
             if claimed.next_due is not None:

@@ -65,7 +65,8 @@ def _compose(
     if move.held:
         token = "(asked.value ->> 0)" if block.takes else "asked.value"
         guards += " " + templates["token_guard"].format(token=token)
-    return templates["move"].format(
+    template = templates["move" if move.held or block.takes else "plain_move"]
+    return template.format(
         source=source, target=move.target, changes=f", {change.strip()}", guards=guards
     )
 

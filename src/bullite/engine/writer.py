@@ -95,19 +95,15 @@ class Engine:
             self._inbox.put(asks)
 
     def settle(
-        self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, freed: Appetite
+        self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, worker: Appetite
     ) -> None:
         """Settle runs of a worker and, in the same transaction, fill the slots they leave."""
-        order = _Order(partial(freed.grow, len(settle.verdicts)))
+        order = _Order(partial(self._ended, worker, len(settle.verdicts)))
         self.submit_all([Ask(order, _accept), Ask(settle, reply, mailbox)])
 
     def attach(self, appetite: Appetite) -> None:
         """Register a worker and feed it from now on."""
         self.submit(_Order(partial(self._attach, appetite)), _ignore)
-
-    def want(self, appetite: Appetite, more: int) -> None:
-        """`more` slots of a worker became free."""
-        self.submit(_Order(partial(appetite.grow, more)), _ignore)
 
     def starve(self, appetite: Appetite, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
         """Feed a worker no more; answered when nothing it has not received is under way."""
@@ -240,6 +236,7 @@ class Engine:
         if self._feeding and self.clock.lease_now() >= self._chores.next_at():
             asks += self._due_chores()
         self._feeding.stir_due()
+        self._feeding.unload_the_stuck()
         if asks or self._feeding.wants_to_claim():
             self._transact(asks)
         self._deliver(self._inbox.make_room())
@@ -260,8 +257,11 @@ class Engine:
         self._feeding.add(appetite)
         self._chores.renew_every = self._feeding.shortest_renewal()
 
+    def _ended(self, appetite: Appetite, jobs: int, ask: Ask) -> None:
+        appetite.ended(jobs, self.clock.lease_now())
+
     def _starve(self, appetite: Appetite, ask: Ask) -> None:
-        appetite.starve()
+        appetite.starved = True
         self._deliver([(ask, None)])
 
     def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:

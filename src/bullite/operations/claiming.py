@@ -30,6 +30,8 @@ class Claim:
     worker: int
     names: tuple[str, ...] | None
     want: int
+    begin: int
+    """How many of them begin at once; the others are fetched ahead."""
     lock_duration: int
     token: int
     """Made by the claiming process, never used before."""
@@ -54,6 +56,8 @@ class ClaimedRow(NamedTuple):
     created_at: int
     deferred_failure: str | None
     opts: str | None
+    rank: int
+    seq: int
     data: str
 
 
@@ -62,6 +66,8 @@ class Claimed(NamedTuple):
 
     rows: Sequence[Any]
     """In order; each has ClaimedRow's fields."""
+    begun: int
+    """How many of them count as begun already; the beginning of the rest is told with their end."""
     token: int
     claimed_at: int
     drained: bool
@@ -83,7 +89,8 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
         if drained:
             result = yield "next_due", {"queue": request.queue}
             next_due = result.rows[0][0]
-        answers.append(Claimed(rows, request.token, tx.now, drained, next_due))
+        begun = min(request.begin, len(rows))
+        answers.append(Claimed(rows, begun, request.token, tx.now, drained, next_due))
     return answers
 
 
@@ -101,21 +108,26 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
 
 
 def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
-    jobs = dict.fromkeys([row[0] for row in rows], 0)
-    yield from swap_all(
-        tx,
-        CLAIM,
-        State.WAITING,
-        jobs,
-        token=request.token,
-        worker=request.worker,
-        lease_until=tx.lease_now + request.lock_duration,
-    )
+    jobs = [row[0] for row in rows]
+    begun, ahead = jobs[: request.begin], jobs[request.begin :]
+    for some, is_ahead in ((begun, 0), (ahead, 1)):
+        if some:
+            yield from swap_all(
+                tx,
+                CLAIM,
+                State.WAITING,
+                some,
+                token=request.token,
+                worker=request.worker,
+                lease_until=tx.lease_now + request.lock_duration,
+                ahead=is_ahead,
+            )
     prioritized = sum(1 for row in rows if row[3])
     tx.count(request.queue, "waiting", prioritized - len(rows))
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
-    tx.log(request.queue, CLAIM.name, list(jobs))
+    if begun:
+        tx.log(request.queue, CLAIM.name, list(begun))
 
 
 def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[Any]]:

@@ -38,12 +38,16 @@ def as_json(value: Any) -> str:
 
 
 def swap_all(
-    tx: Transaction, move: Move, source: State, asked: Mapping[int, Any], **more: Any
+    tx: Transaction,
+    move: Move,
+    source: State,
+    asked: Mapping[int, Any] | Sequence[int],
+    **more: Any,
 ) -> Operation[None]:
     """Make `move` for every asked job; Conflict if one is not where the table and its token say.
 
-    The value of a job is its token (any value where the move needs none); with a move that takes
-    something, it is [token, what it takes].
+    A move that is held needs the token of each job; one that takes something, [token, that]; any
+    other, only the jobs.
     """
     params = {"jobs": as_json(asked), "now": tx.now, "nonce": tx.nonce, **more}
     result = yield move_statement(move, source), params
@@ -103,7 +107,7 @@ def _move_from(tx: Transaction, move: Move, source: State, places: list[Place]) 
     elif move in (PROMOTE, REVIVE):
         yield from back_in_line(tx, move, source, [(p.job, p.lifo) for p in places])
     else:
-        yield from swap_all(tx, move, source, dict.fromkeys(jobs, 0))
+        yield from swap_all(tx, move, source, jobs)
     if move is REVIVE:
         yield "forget_results", {"jobs": as_json(jobs)}
     for queue in {place.queue for place in places}:

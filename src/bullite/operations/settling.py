@@ -11,7 +11,7 @@ import msgspec
 
 from ..engine.contract import Conflict
 from ..outcome import Verdict
-from ..states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
+from ..states import BACK_OFF, CLAIM, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
 from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
 from .transaction import Event, Operation, Transaction
 
@@ -97,6 +97,9 @@ def _settle_group(
         raise Conflict("two verdicts for one job")
     yield from swap_all(tx, move, State.ACTIVE, asked)
     tx.count(queue, "active", -len(verdicts))
+    begun = [verdict.job for verdict in verdicts if verdict.ahead]
+    if begun:
+        tx.log(queue, CLAIM.name, list(begun))
     yield from _arrive(tx, queue, move, verdicts)
     tx.log(queue, move.name, _events(tx, move, verdicts))
 

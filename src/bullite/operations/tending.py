@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..engine.contract import Worker
 from ..outcome import STALLED_TOO_OFTEN
-from ..states import STALL, State
+from ..states import GIVE_BACK, STALL, Move, State
 from .claiming import promote_due
 from .moving import ANY_NAME, as_json, delete_jobs, swap_all, take_numbers
 from .transaction import Operation, Transaction
@@ -134,7 +134,10 @@ def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]
 
 @dataclass(slots=True)
 class Recover:
-    """Take back the jobs of a worker that died, or whose lease ran out. Answers how many."""
+    """Take back the jobs of a worker that died, or whose lease ran out. Answers how many.
+
+    A job that it had only fetched ahead goes back to its old place, unharmed.
+    """
 
     worker: Worker
     dead: bool
@@ -164,27 +167,39 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
             "most": MOST_RECOVERED,
         },
     )
-    if held.rows:
-        first = yield from take_numbers(len(held.rows))
-        # To the front of the line; who was first there stays first.
-        asked = {
-            job: [token, -number] for number, (job, token, _) in enumerate(held.rows, start=first)
-        }
-        yield from swap_all(
-            tx,
-            STALL,
-            State.ACTIVE,
-            asked,
-            nonce=worker.nonce,
-            max_stalled_count=worker.max_stalled_count,
-            reason=STALLED_TOO_OFTEN,
-        )
-        tx.count(worker.queue, "active", -len(asked))
-        tx.count_waiting(worker.queue, [row[2] for row in held.rows], +1)
-        tx.log(worker.queue, STALL.name, list(asked))
-        tx.made_ready(worker.queue, ANY_NAME, len(asked))
+    begun = [row for row in held.rows if not row[3]]
+    ahead = [row for row in held.rows if row[3]]
+    if begun:
+        yield from _stall(tx, worker, begun)
+    if ahead:
+        asked = {job: token for job, token, *_ in ahead}
+        yield from swap_all(tx, GIVE_BACK, State.ACTIVE, asked, nonce=worker.nonce)
+        _count_back(tx, worker.queue, GIVE_BACK, ahead)
     yield "delete_idle_worker", {"worker": worker.id, "expired_before": expired_before}
     return len(held.rows)
+
+
+def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[int]]) -> Operation[None]:
+    """The worker died under these: to the front of the line; who was first there stays first."""
+    first = yield from take_numbers(len(begun))
+    asked = {job: [token, -number] for number, (job, token, *_) in enumerate(begun, start=first)}
+    yield from swap_all(
+        tx,
+        STALL,
+        State.ACTIVE,
+        asked,
+        nonce=worker.nonce,
+        max_stalled_count=worker.max_stalled_count,
+        reason=STALLED_TOO_OFTEN,
+    )
+    _count_back(tx, worker.queue, STALL, begun)
+
+
+def _count_back(tx: Transaction, queue: int, move: Move, rows: Sequence[Sequence[int]]) -> None:
+    tx.count(queue, "active", -len(rows))
+    tx.count_waiting(queue, [row[2] for row in rows], +1)
+    tx.log(queue, move.name, [row[0] for row in rows])
+    tx.made_ready(queue, ANY_NAME, len(rows))
 
 
 @dataclass(slots=True)

@@ -6,12 +6,17 @@
 --             One row means one step, and one step means one hand-over of the interpreter lock.
 --   (many):   a single-row insert that the driver repeats for many rows.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
--- in the template, from the table in states.py. "takes" means asked.value is [token, what it takes].
+-- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
+-- is of [token, what it takes]; for a move that needs neither it is an array of jobs.
 
 -- template: move
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
 from json_each(:jobs) as asked
 where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
+
+-- template: plain_move
+update bullite_jobs set state = '{target}', updated_at = :now{changes}
+where id in (select value from json_each(:jobs)) and bullite_jobs.state = '{source}'{guards}
 
 -- template: token_guard
  and bullite_jobs.token = {token} and bullite_jobs.nonce = :nonce
@@ -25,23 +30,26 @@ seq = asked.value ->> 1, due_at = null, delay = 0
 
 -- move: claim
 token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
-attempts_started = attempts_started + 1, processed_at = :now
+ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
 
 -- move: complete
-attempts_made = attempts_made + 1, finished_at = :now, lease_until = null
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+finished_at = :now, lease_until = null
 
 -- move: fail
-attempts_made = attempts_made + 1, finished_at = :now, lease_until = null
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+finished_at = :now, lease_until = null
 
 -- move: back_off takes delay
-attempts_made = attempts_made + 1, lease_until = null,
-delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
 -- move: retry takes seq
-attempts_made = attempts_made + 1, lease_until = null, seq = asked.value ->> 1
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, seq = asked.value ->> 1
 
 -- move: give_back
-lease_until = null
+ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
@@ -141,11 +149,11 @@ select exists (select 1 from bullite_jobs where queue = :queue and state = 'wait
 -- name: ready (folded)
 select json_group_array(json_array(
     id, name, custom_id, priority, attempts, attempts_made, started, stalled_count, created_at,
-    deferred_failure, opts
+    deferred_failure, opts, rank, seq
 )), group_concat(data, char(30))
 from (
     select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as started,
-        stalled_count, created_at, deferred_failure, opts, data
+        stalled_count, created_at, deferred_failure, opts, rank, seq, data
     from bullite_jobs join bullite_payloads on job = id
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :want
@@ -161,7 +169,7 @@ select json_group_array(json_array(rank, seq, id)) from (
 -- name: ready_among (folded)
 select json_group_array(json_array(
     id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts
+    created_at, deferred_failure, opts, rank, seq
 )), group_concat(data, char(30))
 from (
     select bullite_jobs.*, data, opts
@@ -271,8 +279,8 @@ select json_group_array(json_array(address)) from (
 )
 
 -- name: held_by_worker (folded)
-select json_group_array(json_array(id, token, priority)) from (
-    select id, token, priority from bullite_jobs
+select json_group_array(json_array(id, token, priority, ahead)) from (
+    select id, token, priority, ahead from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
         and not exists (
             select 1 from bullite_workers where id = :worker and lease_until >= :expired_before
@@ -325,7 +333,7 @@ select json_group_array(json_array(id)) from (
 
 -- name: job
 select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
-    attempts_started, stalled_count, created_at, deferred_failure, opts, data, state, lifo, delay,
+    attempts_started, stalled_count, created_at, deferred_failure, opts, rank, seq, data, state, lifo, delay,
     due_at, updated_at, processed_at, finished_at, return_value, failed_reason, stack, progress,
     bullite_workers.name, bullite_jobs.lease_until, bullite_workers.lease_until
 from bullite_jobs
@@ -412,6 +420,9 @@ where state in ('completed', 'failed') and finished_at is null
 union all
 select 'job ' || id || ' is removed without a trace of where from' from bullite_jobs
 where state = 'removed' and (removed_at is null or removed_from is null)
+union all
+select 'job ' || id || ' is ' || state || ' and yet held ahead' from bullite_jobs
+where state <> 'active' and ahead <> 0
 
 -- name: verify_queues
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist' from bullite_jobs

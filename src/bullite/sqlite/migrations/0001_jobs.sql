@@ -71,6 +71,8 @@ create table bullite_jobs (
     nonce integer,
     worker integer,
     lease_until integer,
+    -- Held but not begun when it was claimed: its beginning is recorded together with its end.
+    ahead integer not null default 0,
     created_at integer not null,
     updated_at integer not null,
     processed_at integer,

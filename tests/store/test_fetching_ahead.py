@@ -1,0 +1,81 @@
+"""Jobs that a worker holds beyond those it runs: claimed, but not begun."""
+
+from __future__ import annotations
+
+from bullite.engine.appetite import UNLOAD_AFTER
+from bullite.states import COMPLETE
+from tests.harness import Store, new_job
+
+
+def test_only_the_jobs_that_begin_are_told_to_be_active(store: Store) -> None:
+    first, second, third = store.add_all(*(new_job() for _ in range(3)))
+    store.worker().claim(1, ahead=2)
+    assert store.counts() == {"active": 3}
+    assert [store.row(job).ahead for job in (first, second, third)] == [0, 1, 1]
+    assert [store.row(job).attempts_started for job in (first, second, third)] == [1, 0, 0]
+    assert [store.history(job) for job in (first, second)] == [["add", "claim"], ["add"]]
+
+
+def test_no_more_are_fetched_ahead_than_asked_for(store: Store) -> None:
+    store.add_all(*(new_job() for _ in range(5)))
+    assert len(store.worker().claim(1, ahead=2)) == 3
+
+
+def test_the_beginning_of_such_a_job_is_told_with_its_end(store: Store) -> None:
+    store.add()
+    job = store.add()
+    worker = store.worker()
+    _, held = worker.claim(1, ahead=1)
+    worker.settle(COMPLETE, held, has_result=False, ahead=True)
+    assert store.history(job) == ["add", "claim", "complete"]
+    row = store.row(job)
+    assert (row.attempts_started, row.attempts_made, row.ahead) == (1, 1, 0)
+
+
+def test_given_back_it_has_its_old_place_and_was_never_started(store: Store) -> None:
+    jobs = store.add_all(*(new_job() for _ in range(3)))
+    worker = store.worker()
+    held = worker.claim(1, ahead=2)
+    worker.give_back(*held[1:])
+    assert [store.row(job).attempts_started for job in jobs] == [1, 0, 0]
+    assert [job.id for job in store.worker().claim(3)] == jobs[1:]
+
+
+def test_when_its_worker_dies_it_goes_back_unharmed(store: Store) -> None:
+    """It never ran: it must not be blamed, however often that happens."""
+    begun, ahead, waiting = store.add_all(*(new_job() for _ in range(3)))
+    doomed = store.process()
+    doomed.worker(max_stalled_count=0).claim(1, ahead=1)
+    store.kill(doomed)
+    assert store.home.recover() == 2
+    assert [store.row(job).stalled_count for job in (begun, ahead)] == [1, 0]
+    assert store.row(ahead).deferred_failure is None
+    assert store.history(ahead) == ["add", "give_back"]
+    assert [held.id for held in store.worker().claim(3)] == [begun, ahead, waiting]
+
+
+def test_a_worker_none_of_whose_jobs_end_is_told_to_give_back_what_it_has_not_begun(
+    store: Store,
+) -> None:
+    store.add_all(*(new_job() for _ in range(3)))
+    worker = store.worker()
+    worker.wants(1, ahead=2)
+    store.home.engine.poke()
+    store.home.engine.turn()
+    store.clock.advance(UNLOAD_AFTER - 1)
+    store.home.engine.turn()
+    assert worker.unloaded == 0
+    store.clock.advance(1)
+    store.home.engine.turn()
+    assert worker.unloaded == 1
+
+
+def test_a_worker_that_only_runs_what_it_holds_is_left_alone(store: Store) -> None:
+    store.add_all(*(new_job() for _ in range(3)))
+    worker = store.worker()
+    worker.wants(3)
+    store.home.engine.poke()
+    store.home.engine.turn()
+    store.clock.advance(10 * UNLOAD_AFTER)
+    store.home.engine.turn()
+    assert worker.unloaded == 0
