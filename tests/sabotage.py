@@ -62,14 +62,60 @@ MUTANTS = (
         ["test_interleaving.py::test_recover_and_a_new_claim_by_the_same_worker"],
     ),
     Mutant(
-        "a move starts from its source state",
+        "a move with tokens or values starts from its source state",
         SQL,
-        " and bullite_jobs.state = '{source}'{guards}",
-        "{guards}",
+        " = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}",
+        " = cast(asked.key as integer){guards}",
         [
             "test_interleaving.py::test_promote_and_promote",
             "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
         ],
+    ),
+    Mutant(
+        "a plain move starts from its source state",
+        SQL,
+        "(select value from json_each(:jobs)) and bullite_jobs.state = '{source}'{guards}",
+        "(select value from json_each(:jobs)){guards}",
+        [
+            "test_interleaving.py::test_claim_and_claim",
+            "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
+        ],
+    ),
+    # --- fetching ahead ---
+    Mutant(
+        "a job fetched ahead does not count as started",
+        SQL,
+        "attempts_started = attempts_started + 1 - :ahead",
+        "attempts_started = attempts_started + 1",
+        ["test_fetching_ahead.py"],
+    ),
+    Mutant(
+        "a job fetched ahead is not blamed for the death of its worker",
+        "operations/tending.py",
+        "begun = [row for row in held.rows if not row[3]]",
+        "begun = list(held.rows)",
+        ["test_fetching_ahead.py"],
+    ),
+    Mutant(
+        "the beginning of a job fetched ahead is told with its end",
+        "operations/settling.py",
+        "begun = [verdict.job for verdict in verdicts if verdict.ahead]",
+        "begun: list[int] = []",
+        ["test_fetching_ahead.py"],
+    ),
+    Mutant(
+        "a job fetched ahead that is given back is no longer ahead",
+        SQL,
+        "-- move: give_back\nahead = 0, ",
+        "-- move: give_back\n",
+        ["test_fetching_ahead.py"],
+    ),
+    Mutant(
+        "what was fetched behind a job that takes long is given back",
+        "engine/writer.py",
+        "        self._feeding.unload_the_stuck()\n",
+        "",
+        ["test_fetching_ahead.py"],
     ),
     Mutant(
         "only finished and removed jobs are deleted",
@@ -271,7 +317,7 @@ MUTANTS = (
     Mutant(
         "a claim counts as an attempt started",
         SQL,
-        "attempts_started = attempts_started + 1, ",
+        "attempts_started = attempts_started + 1 - :ahead, ",
         "",
         ["test_settling.py::test_every_claim_is_an_attempt_started"],
     ),
@@ -357,8 +403,8 @@ MUTANTS = (
     Mutant(
         "a removed job frees its custom id (in the look)",
         SQL,
-        "\n    and custom_id is not null and state <> 'removed'",
-        "\n    and custom_id is not null",
+        "(select value from json_each(:custom_ids))\n    and state <> 'removed'",
+        "(select value from json_each(:custom_ids))",
         ["test_adding.py::test_removing_a_job_frees_its_custom_id"],
     ),
     Mutant(
@@ -378,8 +424,8 @@ MUTANTS = (
     Mutant(
         "custom ids are unique within a batch",
         "operations/adding.py",
-        "taken |= {job.custom_id: id for id, job in new.items() if job.custom_id}",
-        "pass",
+        "number, new[queue], taken[queue])",
+        "number, new[queue], {})",
         ["test_adding.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
     ),
     # --- the books ---

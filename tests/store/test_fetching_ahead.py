@@ -38,6 +38,7 @@ def test_given_back_it_has_its_old_place_and_was_never_started(store: Store) -> 
     held = worker.claim(1, ahead=2)
     worker.give_back(*held[1:])
     assert [store.row(job).attempts_started for job in jobs] == [1, 0, 0]
+    assert [store.row(job).ahead for job in jobs] == [0, 0, 0]
     assert [job.id for job in store.worker().claim(3)] == jobs[1:]
 
 
