@@ -2,7 +2,7 @@
 
     python -m tests.crash.storm --workers 4 --jobs 3000 --kills 60 --seed 1
 
-Workers write `job,attempt,token,START|DONE` into a ledger that the queue never reads; the ledger,
+Workers write `job,process,token,START|DONE` into a ledger that the queue never reads; the ledger,
 the event log and the tables are compared at the end. Exits with 1 if a promise was broken.
 """
 
@@ -43,19 +43,19 @@ async def worker(database: str, ledger: str, kind: str, max_stalled_count: int) 
     book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(job: Job, what: str) -> None:
-        os.write(book, f"{job.pk},{job.attempts_started},{job.token},{what}\n".encode())
+        os.write(book, f"{job.pk},{os.getpid()},{job.token},{what}\n".encode())
 
     async def in_loop(job: Job) -> list[int]:
         note(job, "START")
         await asyncio.sleep(job.data)
         note(job, "DONE")
-        return [job.attempts_started, job.token]
+        return [os.getpid(), job.token]
 
     def in_thread(job: Job) -> list[int]:
         note(job, "START")
         time.sleep(job.data)
         note(job, "DONE")
-        return [job.attempts_started, job.token]
+        return [os.getpid(), job.token]
 
     await Worker(
         Queue("work", database),
@@ -213,8 +213,8 @@ class Report:
     wrong_results: int
     started_twice_under_one_claim: int
     never_came_back: int
-    back_in_queue_p99_ms: int
-    back_in_queue_max_ms: int
+    back_in_queue_p99_ms: float
+    back_in_queue_max_ms: float
     verify: str
     seconds: float
 
@@ -245,11 +245,11 @@ def judge(storm: Storm, seconds: float) -> Report:
     failed = [(job, stalls) for job, state, stalls in jobs if state == "failed"]
     lines = [line.split(",") for line in storm.ledger.read_text().splitlines()]
     starts = collections.Counter(
-        (job, attempt) for job, attempt, _, what in lines if what == "START"
+        (job, process, token) for job, process, token, what in lines if what == "START"
     )
     done = {(int(job), int(run), int(token)) for job, run, token, what in lines if what == "DONE"}
     completions = collections.Counter(job for kind, job, _ in storm.events if kind == "complete")
-    came_back = sorted(times_to_come_back(storm))
+    came_back = sorted(round(time, 1) for time in times_to_come_back(storm))
     broken = problems(storm.database)
     return Report(
         jobs=storm.settings.jobs,
@@ -270,8 +270,8 @@ def judge(storm: Storm, seconds: float) -> Report:
         + sum(1 for job in completed if completions[job] == 0),
         started_twice_under_one_claim=sum(1 for number in starts.values() if number > 1),
         never_came_back=sum(1 for time in came_back if time == float("inf")),
-        back_in_queue_p99_ms=round(came_back[int(len(came_back) * 0.99)]),
-        back_in_queue_max_ms=round(came_back[-1]),
+        back_in_queue_p99_ms=came_back[int(len(came_back) * 0.99)],
+        back_in_queue_max_ms=came_back[-1],
         verify="; ".join(broken) or "ok",
         seconds=round(seconds, 1),
     )
@@ -283,13 +283,16 @@ def is_of_a_run(job: int, value: str | None, done: set[tuple[int, int, int]]) ->
 
 
 def times_to_come_back(storm: Storm) -> list[float]:
-    """For each job that a killed process held: ms until it was back in the queue."""
-    stalls = collections.defaultdict(list)
+    """For each job that a killed process held: ms until it was back in the queue.
+
+    A job it had only fetched ahead is given back, the others have stalled.
+    """
+    returns = collections.defaultdict(list)
     for kind, job, at in storm.events:
-        if kind == "stall":
-            stalls[job].append(at)
+        if kind in ("stall", "give_back"):
+            returns[job].append(at)
     return [
-        min((at - kill.at for at in stalls[job] if at >= int(kill.at)), default=float("inf"))
+        min((at - kill.at for at in returns[job] if at >= int(kill.at)), default=float("inf"))
         for kill in storm.kills
         for job in kill.held
     ]
