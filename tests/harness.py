@@ -24,10 +24,12 @@ from bullite.engine.contract import Driver, Params, Result
 from bullite.engine.mail import DIRECT
 from bullite.engine.writer import Engine
 from bullite.operations.adding import Added, AddJobs, NewJob
-from bullite.operations.claiming import Claimed, ClaimedRow
+from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.moving import MoveByHand
+from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Progress, Settle
-from bullite.operations.tending import OpenQueue, Promote, Recover, Register, Renew, Sweep
+from bullite.operations.sweeping import Sweep
+from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.sqlite.driver import SQLiteDriver
@@ -91,7 +93,7 @@ class Held(NamedTuple):
 
     id: int
     token: int
-    row: ClaimedRow
+    row: JobRow
 
 
 class Event(NamedTuple):
@@ -331,7 +333,7 @@ class Worker:
             self.errors.append(claimed)
             return
         for row in claimed.rows:
-            self.received.append(Held(row[0], claimed.token, ClaimedRow(*row)))
+            self.received.append(Held(row[0], claimed.token, JobRow(*row)))
 
     def _unload(self) -> None:
         self.unloaded += 1

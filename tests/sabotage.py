@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is swept is no longer completed",
-        "operations/tending.py",
+        "operations/sweeping.py",
         'tx.count(request.queue, "completed", -len(old.rows))',
         "pass",
         ["test_sweeping.py::test_completed_jobs_are_deleted_when_they_are_older_than_the_limit"],
@@ -474,9 +474,9 @@ MUTANTS = (
     # --- batches ---
     Mutant(
         "added jobs are synced before anyone is told",
-        "operations/adding.py",
-        "durable = True",
-        "durable = False",
+        "engine/plan.py",
+        "    durable = True\n",
+        "    durable = False\n",
         ["test_claiming.py::test_a_batch_that_adds_or_settles_is_durable"],
     ),
     Mutant(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import loop
 from .codec import decode, encode
 from .errors import JobFailed, LostLock
+from .operations.claiming import JobRow
 from .operations.settling import Progress
 from .options import Duration, check_duration
 from .pending import Pending
@@ -22,26 +23,7 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Facts(NamedTuple):
-    """What a job is born with, and how often it was tried: read with every claim."""
-
-    pk: int
-    name: str
-    custom_id: str | None
-    priority: int
-    attempts: int
-    attempts_made: int
-    attempts_started: int
-    stalled_count: int
-    created_at: int
-    deferred_failure: str | None
-    opts: str | None
-    rank: int
-    seq: int
-    data: str
-
-
-_DATA = Facts._fields.index("data")
+_DATA = JobRow._fields.index("data")
 
 
 class Fate(NamedTuple):

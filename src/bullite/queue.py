@@ -9,9 +9,10 @@ from typing import Any, Self, TypedDict, Unpack
 from . import loop
 from .codec import encode
 from .errors import BulliteError, InvalidOption, InvalidOptionType, QueueOptionMismatch
-from .job import Facts, Fate, Job
+from .job import Fate, Job
 from .operations.adding import Added, AddJobs, NewJob
-from .operations.tending import OpenQueue
+from .operations.claiming import JobRow
+from .operations.opening import OpenQueue
 from .options import PLAIN, CheckedOptions, JobOptions, check_int, check_name, check_options
 from .states import VISIBLE_STATES, State, state_named
 from .store import Store
@@ -222,8 +223,8 @@ class Queue:
         if not rows:
             return None
         row = rows[0]
-        split = len(Facts._fields)
-        return Job(self, Facts(*row[:split]), Fate(*row[split:]))
+        split = len(JobRow._fields)
+        return Job(self, row[:split], Fate(*row[split:]))
 
     async def get_job_counts(self, *states: str) -> dict[str, int]:
         """How many jobs are in each state, or in those named; never counts, the counts are kept."""

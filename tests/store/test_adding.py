@@ -7,7 +7,7 @@ import pytest
 from bullite.errors import StoreError
 from bullite.operations.adding import AddJobs
 from bullite.operations.moving import MoveByHand
-from bullite.operations.tending import OpenQueue
+from bullite.operations.opening import OpenQueue
 from bullite.states import DELETE, REMOVE, RESTORE, REVIVE, State
 from tests.harness import Store, new_job
 

@@ -12,8 +12,8 @@ from bullite.engine.plan import group
 from bullite.errors import StoreError, StoreFull, StoreUnavailable
 from bullite.operations.adding import AddJobs
 from bullite.operations.moving import MoveByHand
+from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Progress, Settle
-from bullite.operations.tending import OpenQueue
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELETE, GIVE_BACK, REMOVE, RESTORE, REVIVE, State
 from tests.harness import Held, Store, new_job

@@ -16,7 +16,8 @@ from bullite.engine.contract import Conflict
 from bullite.operations.claiming import Claim, claim, promote_due
 from bullite.operations.moving import MoveByHand, move_by_hand
 from bullite.operations.settling import Progress, Settle, record_progress, settle
-from bullite.operations.tending import Recover, Sweep, recover, sweep
+from bullite.operations.sweeping import Sweep, sweep
+from bullite.operations.tending import Recover, recover
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.states import (

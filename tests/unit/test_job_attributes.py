@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.job import Facts, Fate
+from bullite.job import Fate
+from bullite.operations.claiming import JobRow
 
-FACTS = Facts(
-    pk=7,
+FACTS = JobRow(
+    id=7,
     name="welcome",
     custom_id=None,
     priority=3,

@@ -10,7 +10,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..operations.tending import MOST_RECOVERED, Promote, Recover, Renew, Sweep
+from ..operations.claiming import Promote
+from ..operations.sweeping import Sweep
+from ..operations.tending import MOST_RECOVERED, Recover, Renew
 from .contract import Driver, Worker
 
 log = logging.getLogger("bullite.scheduler")

@@ -7,22 +7,24 @@ later group, or its own, touches already opens a new group. Nothing passes a bar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 
-class Request(Protocol):
+class Request:
     """Anything that can be asked of the engine."""
 
-    durable: bool
+    __slots__ = ()
+
+    durable = True
     """Whether its answer may be given only when it is on the disk."""
-    barrier: bool
+    barrier = False
     """Whether nothing that came after it may be carried out before it."""
 
     def keys(self) -> Sequence[int]:
         """The jobs it touches."""
+        return ()
 
 
-def group(requests: Sequence[Any]) -> list[list[int]]:
+def group(requests: Sequence[Request]) -> list[list[int]]:
     """The indexes of `requests`, in groups of one kind, in the order the groups must run."""
     if len(requests) == 1:
         return [[0]]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import StoreClosed, StoreError, StoreReplaced
-from ..operations import adding, moving, settling, tending
+from ..operations import adding, claiming, moving, opening, settling, sweeping, tending
 from ..operations.transaction import Operation, Transaction
 from .appetite import Appetite
 from .chores import Chore, Chores
@@ -49,13 +49,13 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     settling.Settle: settling.settle,
     settling.Progress: settling.record_progress,
     moving.MoveByHand: moving.move_by_hand,
-    tending.OpenQueue: tending.open_queue,
+    opening.OpenQueue: opening.open_queue,
     tending.Register: tending.register,
     tending.Deregister: tending.deregister,
     tending.Renew: tending.renew,
     tending.Recover: tending.recover,
-    tending.Promote: tending.promote,
-    tending.Sweep: tending.sweep,
+    claiming.Promote: claiming.promote,
+    sweeping.Sweep: sweeping.sweep,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..engine.plan import Request
 from ..states import ADD, ADD_DELAYED, State
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
@@ -41,16 +42,11 @@ class Added(NamedTuple):
 
 
 @dataclass(slots=True)
-class AddJobs:
+class AddJobs(Request):
     """Add jobs to one queue, all or none. Answers an Added."""
 
     queue: int
     jobs: Sequence[NewJob]
-    durable = True
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
 def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added]]:

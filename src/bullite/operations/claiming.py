@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
 from .moving import ANY_NAME, as_json, back_in_line, swap_all
 from .transaction import Operation, Transaction
@@ -23,7 +24,7 @@ UNSORTED = ""
 
 
 @dataclass(slots=True)
-class Claim:
+class Claim(Request):
     """A worker asks for up to `want` jobs, of these names or of any."""
 
     queue: int
@@ -36,14 +37,10 @@ class Claim:
     token: int
     """Made by the claiming process, never used before."""
     durable = False
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
-class ClaimedRow(NamedTuple):
-    """What a worker is told of a job it now holds."""
+class JobRow(NamedTuple):
+    """What a worker is told of a job it now holds, and the beginning of what others read of it."""
 
     id: int
     name: str
@@ -65,7 +62,7 @@ class Claimed(NamedTuple):
     """The answer to a claim."""
 
     rows: Sequence[Any]
-    """In order; each has ClaimedRow's fields."""
+    """In order; each has JobRow's fields."""
     begun: int
     """How many of them count as begun already; the beginning of the rest is told with their end."""
     token: int
@@ -162,3 +159,17 @@ def _lanes(request: Claim) -> Operation[Sequence[str]]:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}
     return [row[0] for row in result.rows] or (UNSORTED,)
+
+
+@dataclass(slots=True)
+class Promote(Request):
+    """Move the due jobs of one queue to its line, when no worker's claim does."""
+
+    queue: int
+
+
+def promote(tx: Transaction, requests: Sequence[Promote]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from promote_due(tx, request.queue)))
+    return answers

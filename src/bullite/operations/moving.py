@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..codec import encode_plain
 from ..engine.contract import Conflict
+from ..engine.plan import Request
 from ..engine.statements import move_statement
 from ..states import DELETE, PROMOTE, RESTORE, REVIVE, Move, State
 from .transaction import Operation, Transaction
@@ -63,7 +64,7 @@ def take_numbers(count: int) -> Operation[int]:
 
 
 @dataclass(slots=True)
-class MoveByHand:
+class MoveByHand(Request):
     """Someone who does not hold the jobs asks for a move: remove, restore, promote, revive, delete.
 
     Answers the jobs that moved; one that was not where the table allows is left out.
@@ -71,7 +72,6 @@ class MoveByHand:
 
     move: Move
     jobs: Sequence[int]
-    durable = True
     barrier = True
 
     def keys(self) -> Sequence[int]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..engine.contract import Conflict
+from ..engine.plan import Request
 from ..outcome import Verdict
 from ..states import BACK_OFF, CLAIM, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
 from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
@@ -20,7 +21,7 @@ LONGEST_COPIED_RESULT = 4 * 1024
 
 
 @dataclass(slots=True)
-class Settle:
+class Settle(Request):
     """A worker tells how its runs of jobs of one queue ended.
 
     Answers the jobs it had lost: their verdicts were refused and changed nothing.
@@ -28,8 +29,6 @@ class Settle:
 
     queue: int
     verdicts: Sequence[Verdict]
-    durable = True
-    barrier = False
 
     def keys(self) -> Sequence[int]:
         return [verdict.job for verdict in self.verdicts]
@@ -139,7 +138,7 @@ def _copied(value: str) -> msgspec.Raw | None:
 
 
 @dataclass(slots=True)
-class Progress:
+class Progress(Request):
     """The holder of a job says how far it is. Answers False if it no longer holds the job."""
 
     queue: int
@@ -147,7 +146,6 @@ class Progress:
     token: int
     progress: str
     durable = False
-    barrier = False
 
     def keys(self) -> Sequence[int]:
         return (self.job,)

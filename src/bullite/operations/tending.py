@@ -6,52 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..engine.contract import Worker
+from ..engine.plan import Request
 from ..outcome import STALLED_TOO_OFTEN
 from ..states import GIVE_BACK, STALL, Move, State
-from .claiming import promote_due
-from .moving import ANY_NAME, as_json, delete_jobs, swap_all, take_numbers
+from .moving import ANY_NAME, as_json, swap_all, take_numbers
 from .transaction import Operation, Transaction
 
 MOST_RECOVERED = 1_000
 """Jobs of one dead worker taken back in one transaction."""
 
-MOST_SWEPT = 500
-"""Rows deleted in one transaction, so that a sweep never holds the lock for long."""
-
 FOR_EVER = 2**62
 
 
 @dataclass(slots=True)
-class OpenQueue:
-    """Find or make a queue. Answers its id and its priority order."""
-
-    name: str
-    priority_order: str | None
-    durable = True
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
-
-
-DEFAULT_PRIORITY_ORDER = "low"
-
-
-def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[tuple[int, str]]]:
-    answers: list[tuple[int, str]] = []
-    for request in requests:
-        found = yield "queue_named", {"name": request.name}
-        if found.rows:
-            answers.append((found.rows[0][0], found.rows[0][1]))
-            continue
-        order = request.priority_order or DEFAULT_PRIORITY_ORDER
-        made = yield "insert_queue", {"name": request.name, "priority_order": order, "now": tx.now}
-        answers.append((made.rows[0][0], order))
-    return answers
-
-
-@dataclass(slots=True)
-class Register:
+class Register(Request):
     """A worker begins. Answers its id."""
 
     queue: int
@@ -64,10 +32,6 @@ class Register:
     boot: str
     address: str | None
     durable = False
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
 def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
@@ -97,15 +61,11 @@ def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[in
 
 
 @dataclass(slots=True)
-class Deregister:
+class Deregister(Request):
     """A worker ends. What it still holds is left to its lease."""
 
     worker: int
     durable = False
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
 def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[None]]:
@@ -116,14 +76,10 @@ def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[lis
 
 
 @dataclass(slots=True)
-class Renew:
+class Renew(Request):
     """The workers of this process live on. Answers the ids of those still registered."""
 
     durable = False
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
 def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:
@@ -133,7 +89,7 @@ def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]
 
 
 @dataclass(slots=True)
-class Recover:
+class Recover(Request):
     """Take back the jobs of a worker that died, or whose lease ran out. Answers how many.
 
     A job that it had only fetched ahead goes back to its old place, unharmed.
@@ -141,11 +97,6 @@ class Recover:
 
     worker: Worker
     dead: bool
-    durable = True
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
 
 
 def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[int]]:
@@ -200,64 +151,3 @@ def _count_back(tx: Transaction, queue: int, move: Move, rows: Sequence[Sequence
     tx.count_waiting(queue, [row[2] for row in rows], +1)
     tx.log(queue, move.name, [row[0] for row in rows])
     tx.made_ready(queue, ANY_NAME, len(rows))
-
-
-@dataclass(slots=True)
-class Promote:
-    """Move the due jobs of one queue to its line, when no worker's claim does."""
-
-    queue: int
-    durable = True
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
-
-
-def promote(tx: Transaction, requests: Sequence[Promote]) -> Operation[list[int]]:
-    answers: list[int] = []
-    for request in requests:
-        answers.append((yield from promote_due(tx, request.queue)))
-    return answers
-
-
-@dataclass(slots=True)
-class Sweep:
-    """Delete what is past keeping in one queue, a small piece at a time. Answers how much."""
-
-    queue: int
-    keep_completed: int
-    keep_removed: int
-    keep_events: int
-    durable = True
-    barrier = False
-
-    def keys(self) -> Sequence[int]:
-        return ()
-
-
-def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
-    answers: list[int] = []
-    for request in requests:
-        answers.append((yield from _sweep_one(tx, request)))
-    return answers
-
-
-def _sweep_one(tx: Transaction, request: Sweep) -> Operation[int]:
-    swept = 0
-    for state, statement, keep in (
-        (State.COMPLETED, "old_completed", request.keep_completed),
-        (State.REMOVED, "old_removed", request.keep_removed),
-    ):
-        params = {"queue": request.queue, "before": tx.now - keep, "most": MOST_SWEPT}
-        old = yield statement, params
-        if old.rows:
-            yield from delete_jobs(tx, state, [row[0] for row in old.rows])
-            swept += len(old.rows)
-            if state is State.COMPLETED:
-                tx.count(request.queue, "completed", -len(old.rows))
-    trimmed = yield (
-        "trim_events",
-        {"queue": request.queue, "keep": request.keep_events, "most": MOST_SWEPT},
-    )
-    return swept + trimmed.changed
