@@ -19,7 +19,7 @@ class Gate:
     """Held while this process writes; entered by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._porter: _Porter | None = None
 
     def enter(self, timeout: float) -> bool:
@@ -45,7 +45,12 @@ class Gate:
         os.close(self._fd)
 
     def abandon(self) -> None:
-        """After a fork, in the child: the parent, if it is inside, stays inside."""
+        """After a fork, in the child: the parent, if it is inside, stays inside.
+
+        A number kept open here would keep the lock when the parent dies.
+        """
+        if self._porter is not None:
+            self._porter.abandon()
         os.close(self._fd)
 
 
@@ -57,7 +62,8 @@ class _Porter:
     """
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        # The same lock under a number of its own: it may still queue when the gate is closed.
+        self._fd = os.dup(fd)
         self._changed = threading.Condition()
         self._queueing = self._wanted = self._dismissed = False
         threading.Thread(target=self._work, name="bullite-gate", daemon=True).start()
@@ -79,11 +85,16 @@ class _Porter:
             self._dismissed = True
             self._changed.notify_all()
 
+    def abandon(self) -> None:
+        """After a fork, in the child, where the thread does not exist."""
+        os.close(self._fd)
+
     def _work(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queueing or self._dismissed)
                 if self._dismissed:
+                    os.close(self._fd)
                     return
             if sys.platform != "win32":
                 fcntl.flock(self._fd, fcntl.LOCK_EX)

@@ -39,7 +39,7 @@ class Liveness:
 
 
 def _open_and_lock(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     if fcntl is not None:
         fcntl.lockf(fd, fcntl.LOCK_EX)
     return fd
@@ -57,7 +57,7 @@ def is_alive(path: Path) -> bool | None:
     if path in _held_here:
         return True
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDWR)
     except OSError:
         return None
     try:
