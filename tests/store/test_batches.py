@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bullite.engine import writer
 from bullite.engine.mail import DIRECT
 from bullite.engine.plan import group
 from bullite.errors import StoreError, StoreFull, StoreUnavailable
@@ -325,3 +326,16 @@ def test_a_waiting_job_cannot_be_deleted_for_good(store: Store) -> None:
     job = store.add()
     assert store.move(DELETE, job) == []
     assert store.state(job) == "waiting"
+
+
+# --- slowness ------------------------------------------------------------------------------------
+
+
+def test_a_slow_statement_is_named_in_the_log_once_a_second_at_most(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(writer, "SLOW_STATEMENT", 0.0)
+    store.add()
+    store.add()
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("the statement take_numbers took ")

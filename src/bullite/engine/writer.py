@@ -19,7 +19,7 @@ from ..operations import adding, claiming, moving, opening, settling, sweeping, 
 from ..operations.transaction import Operation, Transaction
 from .appetite import Appetite
 from .chores import Chore, Chores
-from .contract import Driver, StatementRefused
+from .contract import Driver, Params, Result, StatementRefused
 from .feeding import Feeding
 from .inbox import Inbox
 from .mail import DIRECT, Ask, Mailbox, Reply
@@ -41,7 +41,7 @@ CHECK_SOON = 5
 LOOK_EVERY = 1_000
 """Ms after which a hungry worker has a look, whether anything seems to have changed or not."""
 
-SLOW_LOCK, SLOW_TRANSACTION = 0.2, 1.0
+SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
 
 OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
@@ -78,7 +78,7 @@ class Engine:
         self._is_running = self._stopping = False
         self._broken: StoreError | None = None
         self._stopped = threading.Event()
-        self._last_warning = 0.0
+        self._last_warning = -1.0
 
     # --- asking, from any thread -----------------------------------------------------------------
 
@@ -347,7 +347,9 @@ class Engine:
         answers: list[Any] = [None] * len(asks)
         started = time.perf_counter()
         self.driver.begin(durable=any(request.durable for request in requests))
-        begun = time.perf_counter()
+        waited = time.perf_counter() - started
+        if waited > SLOW_LOCK:
+            self._warn("waited %d ms for the write lock", waited * 1e3)
         try:
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
@@ -366,17 +368,23 @@ class Engine:
         jobs = self._feeding.committed(tx, served)
         results = self._watchers.settled(requests)
         self._deliver([*jobs, *zip(asks, answers, strict=True), *results])
-        self._warn_if_slow(begun - started, time.perf_counter() - begun)
 
     def _drive(self, operation: Operation[T]) -> T:
-        execute = self.driver.execute
         try:
             step = next(operation)
             while True:
-                step = operation.send(execute(*step))
+                step = operation.send(self._execute(*step))
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def _execute(self, statement: str, params: Params) -> Result:
+        began = time.perf_counter()
+        result = self.driver.execute(statement, params)
+        took = time.perf_counter() - began
+        if took > SLOW_STATEMENT:
+            self._warn("the statement %s took %d ms", statement, took * 1e3)
+        return result
 
     # --- around ----------------------------------------------------------------------------------
 
@@ -393,15 +401,12 @@ class Engine:
         except StoreError as error:
             log.warning("housekeeping failed: %s", error)
 
-    def _warn_if_slow(self, waited: float, wrote: float) -> None:
+    def _warn(self, message: str, *values: object) -> None:
         """One warning a second at most."""
-        if (waited > SLOW_LOCK or wrote > SLOW_TRANSACTION) and (
-            time.monotonic() - self._last_warning >= 1
-        ):
-            self._last_warning = time.monotonic()
-            log.warning(
-                "waited %d ms for the write lock, then wrote for %d ms", waited * 1e3, wrote * 1e3
-            )
+        now = time.monotonic()
+        if now - self._last_warning >= 1:
+            self._last_warning = now
+            log.warning(message, *values)
 
 
 class _Order:
