@@ -20,7 +20,7 @@ class Pending(Generic[T]):
     call `result()`.
     """
 
-    __slots__ = ("_asked_in_loop", "_future", "_read")
+    __slots__ = ("_future", "_read")
 
     def __init__(self, store: Store, request: Any, read: Callable[[Any], T]) -> None:
         self._read = read
@@ -28,11 +28,9 @@ class Pending(Generic[T]):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._asked_in_loop = False
             self._future = concurrent.futures.Future()
             store.open().submit(request, _resolver(self._future))
         else:
-            self._asked_in_loop = True
             self._future = loop.create_future()
             store.open().submit(request, Resolver(self._future), mailbox())
 

@@ -9,15 +9,13 @@ from functools import partial
 from typing import Any
 
 from .engine.appetite import Appetite
+from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .engine.writer import Engine
 from .errors import StoreClosed, StoreReplaced
 from .operations.settling import Settle
 from .outcome import Verdict
 
 log = logging.getLogger("bullite.worker")
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-"""Seconds between tries while the database fails; doubled each time."""
 
 
 class Settler:
@@ -39,16 +37,17 @@ class Settler:
         answered = partial(self._answered, verdicts, FIRST_PAUSE)
         self._engine.settle(Settle(worker.queue, verdicts), answered, worker.mailbox, worker)
 
-    def _send_again(self, verdicts: Sequence[Verdict], pause: float) -> None:
+    def _send_again(self, verdicts: Sequence[Verdict], pause: int) -> None:
         answered = partial(self._answered, verdicts, pause)
         settle = Settle(self._worker.queue, verdicts)
         self._engine.submit(settle, answered, self._worker.mailbox)
 
-    def _answered(self, verdicts: Sequence[Verdict], pause: float, answer: Any) -> None:
+    def _answered(self, verdicts: Sequence[Verdict], pause: int, answer: Any) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, StoreClosed | StoreReplaced):
             log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
             again = [verdict._replace(again=True) for verdict in verdicts]
-            timer = threading.Timer(pause, self._send_again, (again, min(2 * pause, LONGEST_PAUSE)))
+            longer = min(2 * pause, LONGEST_PAUSE)
+            timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
             timer.daemon = True
             timer.start()
             return

@@ -133,7 +133,7 @@ async def dies_in_a_checkpoint(database: str) -> None:
     """Moves the log into the database, and stops while it holds the write lock."""
     driver = Store(database).open().driver
     driver._writer.set_trace_callback(stop_before_rollback)
-    driver.housekeep(urgent=True)
+    driver.checkpoint()
 
 
 def stop_before_rollback(statement: str) -> None:

@@ -67,7 +67,7 @@ def test_a_checkpoint_is_passive_and_runs_while_we_hold_the_write_lock(database)
     driver._writer.set_trace_callback(lambda text: said.append(f"writer: {text}"))
     driver._checkpointer.set_trace_callback(lambda text: said.append(f"other: {text}"))
     try:
-        driver.housekeep(urgent=True)
+        driver.checkpoint()
     finally:
         driver.close()
 
@@ -84,7 +84,7 @@ def test_without_need_there_is_no_checkpoint(database):
     said: list[str] = []
     driver._writer.set_trace_callback(said.append)
     try:
-        driver.housekeep(urgent=False)
+        driver.housekeep()
         assert said == []
     finally:
         driver.close()

@@ -117,5 +117,5 @@ class Driver(Protocol):
     def tidy(self, known: Iterable[int]) -> None:
         """Clear away what dead processes, except those with these nonces, left lying about."""
 
-    def housekeep(self, urgent: bool) -> None:
+    def housekeep(self) -> None:
         """Between transactions: checkpoint if there is enough to do."""

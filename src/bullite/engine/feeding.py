@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import StoreError
 from ..operations.claiming import Claimed, claim
@@ -16,7 +16,6 @@ from .mail import Ask
 
 log = logging.getLogger("bullite.engine")
 
-T = TypeVar("T")
 Drive = Callable[[Operation[Any]], Any]
 Served = Sequence[tuple[Appetite, Claimed]]
 
@@ -24,7 +23,7 @@ MOST_CLAIMED = 1_000
 """Jobs one worker may claim in one transaction."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 1_000, 15_000
-"""Ms without claiming after the database failed; doubled each time."""
+"""Ms between tries, of claims and of results, while the database fails; doubled each time."""
 
 _ANYTHING = {ANY_NAME: 1}
 

@@ -397,7 +397,7 @@ class Engine:
 
     def _housekeep(self) -> None:
         try:
-            self.driver.housekeep(urgent=False)
+            self.driver.housekeep()
         except StoreError as error:
             log.warning("housekeeping failed: %s", error)
 

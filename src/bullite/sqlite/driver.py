@@ -199,9 +199,12 @@ class SQLiteDriver:
                     self._writer.execute("rollback")
             self._end_transaction()
 
-    def housekeep(self, urgent: bool) -> None:
-        if not (urgent or self._gauge.is_due()):
-            return
+    def housekeep(self) -> None:
+        if self._gauge.is_due():
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Move the log into the database now."""
         enter(self._gate, self.path)
         try:
             with self._in_use:

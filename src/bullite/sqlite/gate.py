@@ -6,13 +6,10 @@ Foreign writers do not know the gate; SQLite's lock and its timeout stay underne
 
 from __future__ import annotations
 
+import fcntl
 import os
-import sys
 import threading
 from pathlib import Path
-
-if sys.platform != "win32":
-    import fcntl
 
 
 class Gate:
@@ -24,8 +21,6 @@ class Gate:
 
     def enter(self, timeout: float) -> bool:
         """Wait until no other process is inside; False if that takes longer than `timeout` s."""
-        if sys.platform == "win32":
-            return True  # no flock there: SQLite's own lock decides
         if self._porter is None or not self._porter.is_waiting():
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,8 +31,7 @@ class Gate:
         return self._porter.wait(timeout)
 
     def leave(self) -> None:
-        if sys.platform != "win32":
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         if self._porter is not None:
@@ -96,10 +90,9 @@ class _Porter:
                 if self._dismissed:
                     os.close(self._fd)
                     return
-            if sys.platform != "win32":
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
             with self._changed:
-                if not self._wanted and sys.platform != "win32":
+                if not self._wanted:
                     fcntl.flock(self._fd, fcntl.LOCK_UN)
                 self._queueing = False
                 self._changed.notify_all()

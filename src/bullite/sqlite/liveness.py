@@ -8,13 +8,9 @@ file of its own process a second time.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - without kernel locks only the lease tells
-    fcntl = None  # type: ignore[assignment]
 
 _held_here: set[Path] = set()
 
@@ -40,8 +36,7 @@ class Liveness:
 
 def _open_and_lock(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    if fcntl is not None:
-        fcntl.lockf(fd, fcntl.LOCK_EX)
+    fcntl.lockf(fd, fcntl.LOCK_EX)
     return fd
 
 
@@ -64,8 +59,6 @@ def is_alive(path: Path) -> bool | None:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return True
-    except AttributeError:  # pragma: no cover - no fcntl, no answer
-        return None
     else:
         return False
     finally:
