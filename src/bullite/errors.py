@@ -64,6 +64,10 @@ class StoreBusy(StoreError):
     """Another connection held the write lock for too long; nothing was written."""
 
 
+class RequestRefused(StoreError):
+    """The database refused the data of a request, and will again; nothing was written."""
+
+
 class StoreFull(StoreError):
     """There is no room left on the disk; nothing was written."""
 

@@ -11,9 +11,13 @@ from typing import Any
 from .engine.appetite import Appetite
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .engine.writer import Engine
-from .errors import StoreClosed, StoreReplaced
+from .errors import RequestRefused, StoreClosed, StoreReplaced
 from .operations.settling import Settle
-from .outcome import Verdict
+from .outcome import Verdict, storable
+from .states import FAIL
+
+_FINAL = (StoreClosed, StoreReplaced, RequestRefused)
+"""Errors after which trying again is no use."""
 
 log = logging.getLogger("bullite.worker")
 
@@ -43,7 +47,9 @@ class Settler:
         self._engine.submit(settle, answered, self._worker.mailbox)
 
     def _answered(self, verdicts: Sequence[Verdict], pause: int, answer: Any) -> None:
-        if isinstance(answer, Exception) and not isinstance(answer, StoreClosed | StoreReplaced):
+        if isinstance(answer, RequestRefused) and self._send_otherwise(verdicts, answer):
+            return
+        if isinstance(answer, Exception) and not isinstance(answer, _FINAL):
             log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
             again = [verdict._replace(again=True) for verdict in verdicts]
             longer = min(2 * pause, LONGEST_PAUSE)
@@ -61,3 +67,17 @@ class Settler:
         with self._lock:
             self.unsettled -= len(verdicts)
         self._settled()
+
+    def _send_otherwise(self, verdicts: Sequence[Verdict], refusal: RequestRefused) -> bool:
+        """Sending refused verdicts again is no use: send them apart, or fail the one at fault."""
+        if len(verdicts) > 1:
+            for verdict in verdicts:
+                self._send_again((verdict,), FIRST_PAUSE)
+            return True
+        [verdict] = verdicts
+        if verdict.move is FAIL:
+            return False
+        reason = storable(f"its result was refused: {refusal}")
+        failed = Verdict(verdict.job, verdict.token, FAIL, reason=reason, ahead=verdict.ahead)
+        self._send_again((failed,), FIRST_PAUSE)
+        return True

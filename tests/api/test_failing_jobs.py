@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import sqlite3
 import sys
 import time
 from typing import Any
@@ -253,3 +254,23 @@ def test_a_sys_exit_in_a_coroutine_ends_the_program_and_counts_as_a_failed_try(
 
     asyncio.run(look())
     gc.collect()  # the loop tells of its end, in the log, before this test ends
+
+
+async def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it would be sent for ever, and its worker could never close."""
+    await queue.wait_until_ready()
+    driver = queue.store.open().driver
+    driver._writer.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 50_000)  # type: ignore[attr-defined]
+    together = asyncio.Barrier(2)
+
+    async def work(job: Job) -> str:
+        await together.wait()
+        return "x" * job.data
+
+    huge, small = await queue.add_bulk([{"name": "a", "data": size} for size in (60_000, 10)])
+    async with Worker(queue, work, concurrency=2):
+        with pytest.raises(JobFailed, match=r"its result was refused: .*too big"):
+            await huge.result(timeout="10s")
+        assert await small.result(timeout="10s") == "x" * 10

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import StoreClosed, StoreError, StoreReplaced
+from ..errors import RequestRefused, StoreClosed, StoreError, StoreReplaced
 from ..operations import adding, claiming, moving, opening, settling, sweeping, tending
 from ..operations.transaction import Operation, Transaction
 from .appetite import Appetite
@@ -329,7 +329,8 @@ class Engine:
         except StoreError as error:
             self._fail([ask], error)
         except StatementRefused as error:
-            self._deliver([(ask, StoreError(f"the database refused the request: {error}"))])
+            refused = RequestRefused(f"the database refused the request: {error}")
+            self._deliver([(ask, refused)])
         except Exception as error:
             log.exception("a request failed")
             self._deliver([(ask, error)])
