@@ -18,24 +18,27 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 from bullite.engine import contract
-from bullite.engine.appetite import Appetite
+from bullite.engine.appetite import Appetite, Habits
 from bullite.engine.chores import Chores
 from bullite.engine.contract import Driver, Params, Result
 from bullite.engine.mail import DIRECT
+from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
 from bullite.operations.adding import Added, AddJobs, NewJob
 from bullite.operations.claiming import Claimed, JobRow, Promote
+from bullite.operations.editing import Progress
+from bullite.operations.governing import Configure
 from bullite.operations.moving import MoveByHand
 from bullite.operations.opening import OpenQueue
-from bullite.operations.settling import Progress, Settle
+from bullite.operations.settling import Settle
 from bullite.operations.sweeping import Sweep
 from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.sqlite.driver import SQLiteDriver
 from bullite.sqlite.files import Places
-from bullite.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move
-from bullite.verify import CHECKS
+from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.verifying import CHECKS
 
 LOCK_DURATION = 30_000
 QUEUE = "work"
@@ -73,18 +76,24 @@ def new_job(
     lifo: bool = False,
     delay: int = 0,
     attempts: int = 3,
+    opts: str | None = None,
+    timestamp: int | None = None,
+    run_at: int | None = None,
+    expires: int | None = None,
 ) -> NewJob:
     return NewJob(
         name=name,
         custom_id=custom_id,
-        state="delayed" if delay else "waiting",
         rank=priority if rank is None else rank,
         priority=priority,
         lifo=int(lifo),
         delay=delay,
         attempts=attempts,
         data=data,
-        opts=None,
+        opts=opts,
+        timestamp=timestamp,
+        run_at=run_at,
+        expires=expires,
     )
 
 
@@ -100,7 +109,8 @@ class Event(NamedTuple):
     """One entry of the event log."""
 
     kind: str
-    job: int
+    job: int | str | None
+    """As users call it; None for an event of the queue."""
     detail: Any
 
 
@@ -229,8 +239,14 @@ class Process:
         return number
 
     def add_all(self, *jobs: NewJob, queue: int | None = None) -> list[int]:
-        added: Added = self.ask(AddJobs(queue or self.queue, jobs))
+        queue = queue or self.queue
+        added: Added = self.ask(AddJobs(queue, jobs, self.version(queue)))
         return list(added.ids)
+
+    def version(self, queue: int) -> int:
+        """Of a queue's settings, which a producer must know."""
+        version: int = self.driver.execute("terms", {"queue": queue}).rows[0][1]
+        return version
 
     def add(self, name: str = "job", *, queue: int | None = None, **options: Any) -> int:
         [job] = self.add_all(new_job(name, **options), queue=queue)
@@ -238,12 +254,11 @@ class Process:
 
     def settle(self, *verdicts: Verdict) -> list[int]:
         """The jobs that were lost."""
-        lost: list[int] = self.ask(Settle(self.queue, verdicts))
-        return lost
+        return list(self.ask(Settle(self.queue, verdicts)).lost)
 
-    def move(self, move: Move, *jobs: int) -> list[int]:
+    def move(self, move: Move, *jobs: int, **options: Any) -> list[int]:
         """The jobs that moved."""
-        moved: list[int] = self.ask(MoveByHand(move, jobs))
+        moved: list[int] = self.ask(MoveByHand(move, jobs, **options))
         return moved
 
     def worker(
@@ -253,6 +268,10 @@ class Process:
         names: Sequence[str] | None = None,
         lock_duration: int = LOCK_DURATION,
         max_stalled_count: int = 1,
+        renews: bool = True,
+        stalled_backoff: bool = False,
+        habits: Habits = Habits(),  # noqa: B008 - it is frozen
+        by_hand: bool = False,
     ) -> Worker:
         """A new worker, registered."""
         registration = Register(
@@ -265,8 +284,10 @@ class Process:
             host="here",
             boot=self.clock.boot,
             address=None,
+            renews=renews,
+            stalled_backoff=stalled_backoff,
         )
-        worker = Worker(self, registration)
+        worker = Worker(self, registration, habits, by_hand)
         self.engine.turn()
         return worker
 
@@ -287,10 +308,14 @@ class Process:
     def promote_due(self) -> int:
         return self.do_chores(Promote)
 
-    def sweep(self, **keep: int) -> int:
-        """One small piece of a sweep; how much it deleted."""
-        kept = {"keep_completed": 2**50, "keep_removed": 2**50, "keep_events": 2**50, **keep}
-        swept: int = self.ask(Sweep(self.queue, **kept))
+    def configure(self, queue: int | None = None, **changes: Any) -> None:
+        self.ask(Configure(queue or self.queue, changes))
+
+    def sweep(self, **settings: Any) -> int:
+        """One small piece of a sweep under these settings; how much it deleted."""
+        if settings:
+            self.configure(**settings)
+        swept: int = self.ask(Sweep(self.queue))
         return swept
 
     def renew(self) -> set[int]:
@@ -316,12 +341,14 @@ class Process:
 class Worker:
     """A worker of a process, fed by its engine."""
 
-    def __init__(self, process: Process, registration: Register) -> None:
+    def __init__(
+        self, process: Process, registration: Register, habits: Habits, by_hand: bool
+    ) -> None:
         self.process = process
         self.received: list[Held] = []
         self.errors: list[Exception] = []
         self.unloaded = 0
-        self.appetite = Appetite(registration, 0, self._take, DIRECT, 15_000, self._unload)
+        self.appetite = Appetite(registration, 0, self._take, DIRECT, self._unload, habits, by_hand)
         process.engine.attach(self.appetite)
 
     @property
@@ -359,13 +386,17 @@ class Worker:
         return held
 
     def settle(self, move: Move, *held: Held, **details: Any) -> list[int]:
-        return self.process.settle(*(Verdict(h.id, h.token, move, **details) for h in held))
+        queue = self.appetite.queue
+        verdicts = [
+            Verdict(h.id, h.token, move, **{"custom_id": h.row.custom_id, **details}) for h in held
+        ]
+        return list(self.process.ask(Settle(queue, verdicts)).lost)
 
     def complete(self, *held: Held, **details: Any) -> list[int]:
         return self.settle(COMPLETE, *held, **details)
 
-    def fail(self, *held: Held, reason: str = "it broke") -> list[int]:
-        return self.settle(FAIL, *held, reason=reason, stack="where it broke")
+    def fail(self, *held: Held, reason: str = "it broke", **details: Any) -> list[int]:
+        return self.settle(FAIL, *held, reason=reason, stack="where it broke", **details)
 
     def back_off(self, *held: Held, delay: int = 1_000) -> list[int]:
         return self.settle(BACK_OFF, *held, delay=delay, reason="it broke", stack="where it broke")
@@ -374,11 +405,18 @@ class Worker:
         return self.settle(RETRY, *held, reason="it broke", stack="where it broke")
 
     def give_back(self, *held: Held) -> list[int]:
-        return self.settle(GIVE_BACK, *held, has_result=False)
+        return self.settle(GIVE_BACK, *held)
+
+    def release(self, *held: Held) -> list[int]:
+        return self.settle(RELEASE, *held)
+
+    def delay(self, *held: Held, delay: int = 1_000) -> list[int]:
+        return self.settle(DELAY, *held, delay=delay)
 
     def progress(self, held: Held, progress: str = "1") -> bool:
         """Whether it was stored."""
-        stored: bool = self.process.ask(Progress(self.process.queue, held.id, held.token, progress))
+        queue = self.appetite.queue
+        stored: bool = self.process.ask(Progress(queue, held.id, held.token, progress))
         return stored
 
     def leave(self) -> None:
@@ -419,6 +457,11 @@ class Store:
 
     def vanish(self, process: Process) -> None:
         """The same, and nothing is left to tell from that it is dead."""
+        self.quit(process)
+        self.database.clear_traces(process.nonce)
+
+    def quit(self, process: Process) -> None:
+        """Let a process close its store while its workers are still registered."""
         self._processes.remove(process)
         process.close()
 
@@ -442,8 +485,8 @@ class Store:
     def add_all(self, *jobs: NewJob, queue: int | None = None) -> list[int]:
         return self.home.add_all(*jobs, queue=queue)
 
-    def move(self, move: Move, *jobs: int) -> list[int]:
-        return self.home.move(move, *jobs)
+    def move(self, move: Move, *jobs: int, **options: Any) -> list[int]:
+        return self.home.move(move, *jobs, **options)
 
     def worker(self, **options: Any) -> Worker:
         return self.home.worker(**options)
@@ -477,21 +520,45 @@ class Store:
 
     def events(self, queue: int | None = None) -> list[Event]:
         return [
-            Event(row.kind, *(told if isinstance(told, list) else (told, None)))
+            Event(row.kind, *(told[:2] if isinstance(told, list) else (told, None)))
             for row in self.event_rows(queue)
             for told in json.loads(row.jobs)
         ]
 
     def history(self, job: int) -> list[str]:
         """The moves a job made, as the event log tells them."""
-        return [event.kind for event in self.events() if event.job == job]
+        row = self.row(job)
+        names = (job,) if row is None or row.custom_id is None else (row.custom_id,)
+        return [event.kind for event in self.events() if event.job in names]
+
+    def attempts(self, job: int) -> list[Any]:
+        """How the runs of a job ended, first to last."""
+        rows = self.database.rows("attempts", f"job = {job}")
+        return [SimpleNamespace(**row) for row in sorted(rows, key=lambda row: row["number"])]
+
+    def logs(self, job: int) -> list[str]:
+        """The messages of a job's log."""
+        rows = self.database.rows("logs", f"job = {job}")
+        return [row["message"] for row in sorted(rows, key=lambda row: row["number"])]
+
+    def read(self, statement: str, **params: Any) -> list[Any]:
+        """The rows of a statement, as readers get them."""
+        return list(self._reader.read(statement, params).rows)
+
+    def watched(self, job: int) -> Watched:
+        """What somebody who waits for a job knows of it."""
+        row = self.row(job)
+        return Watched(job, row.queue, row.custom_id or str(job))
 
     def workers(self) -> list[int]:
         return [row["id"] for row in self.database.rows("workers")]
 
     def everything(self) -> dict[str, list[dict[str, Any]]]:
         """All that is stored about jobs."""
-        tables = ("queues", "jobs", "payloads", "results", "events", "sequence")
+        tables = (
+            *("queues", "jobs", "payloads", "results"),
+            *("attempts", "logs", "events", "sequence"),
+        )
         return {table: self.database.rows(table) for table in tables}
 
     def problems(self) -> list[str]:
@@ -510,11 +577,17 @@ class Database(Protocol):
     def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
         """The committed rows of one of our tables, in the order of their first column."""
 
+    def write(self, statement: str) -> None:
+        """Change something behind the back of everybody."""
+
     def checked_states(self) -> set[str]:
         """The states that the schema allows a job to be in."""
 
     def leave_corpse(self, nonce: int) -> None:
         """Make a closed process look as if it had been killed."""
+
+    def clear_traces(self, nonce: int) -> None:
+        """Take away what a closed process left to be known by."""
 
     def close(self) -> None: ...
 
@@ -529,11 +602,17 @@ class SQLiteDatabase:
         return SQLiteDriver(self._path, clock, random_bits, durable=False)
 
     def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
+        query = f"select * from bullite_{table} where {where} order by 1"
+        return [dict(row) for row in self._connect().execute(query)]
+
+    def write(self, statement: str) -> None:
+        self._connect().execute(statement)
+
+    def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = sqlite3.connect(self._path, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
-        query = f"select * from bullite_{table} where {where} order by 1"
-        return [dict(row) for row in self._connection.execute(query)]
+        return self._connection
 
     def checked_states(self) -> set[str]:
         connection = sqlite3.connect(self._path)
@@ -546,6 +625,9 @@ class SQLiteDatabase:
     def leave_corpse(self, nonce: int) -> None:
         # The kernel frees a dead process's lock; its file stays.
         Places(self._path).liveness(nonce).touch()
+
+    def clear_traces(self, nonce: int) -> None:
+        Places(self._path).liveness(nonce).unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._connection is not None:

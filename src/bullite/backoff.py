@@ -19,24 +19,28 @@ def delay_after(
     random: Random,
 ) -> int | None:
     """The ms to wait after failed attempt number `attempts_made`; None means do not try again."""
-    rules = () if backoff is None else [backoff] if isinstance(backoff, Mapping) else backoff
-    rule = _matching_rule(rules, error)
+    rule = matching_rule(backoff, error)
     if rule is None:
         return 0
     if rule.get("retry") is False:
         return None
-    delay: float = min(
-        _GROWTH[rule["type"]](attempts_made, rule), rule.get("max_delay", LONGEST_DELAY)
-    )
+    grow = _GROWTH.get(rule["type"])
+    if grow is None:
+        return None  # a strategy of the user's own, which this worker does not know
+    delay: float = min(grow(attempts_made, rule), rule.get("max_delay", LONGEST_DELAY))
     jitter = rule.get("jitter", 0)
     if jitter:
         delay = delay * (1 - jitter) + random() * delay * jitter
+    if "added" in rule:
+        delay += random() * delay * rule["added"]
     return max(0, round(min(delay, LONGEST_DELAY)))
 
 
-def _matching_rule(
-    rules: Sequence[Mapping[str, Any]], error: BaseException | None
+def matching_rule(
+    backoff: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, error: BaseException | None
 ) -> Mapping[str, Any] | None:
+    """The rule that `error` falls under; None if there is none."""
+    rules = () if backoff is None else [backoff] if isinstance(backoff, Mapping) else backoff
     names = {base.__name__ for base in type(error).__mro__} if error is not None else set()
     for rule in rules:
         if "on" not in rule or rule["on"] in names:

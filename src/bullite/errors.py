@@ -22,6 +22,10 @@ class UnserializableData(BulliteError, ValueError):
     """Data, a result or a progress value cannot be stored as JSON without changing it."""
 
 
+class PayloadTooLarge(BulliteError, ValueError):
+    """A job's data takes more bytes than its `size_limit`, 1 MiB unless it says otherwise."""
+
+
 class QueueOptionMismatch(BulliteError, ValueError):
     """The queue exists with another value of an option that is fixed when a queue is made."""
 
@@ -41,12 +45,51 @@ class IllegalMove(BulliteError):
     """The job is not in a state from which this move may be made."""
 
 
+class JobLocked(IllegalMove):
+    """The job is running: only the worker that holds it may end it."""
+
+
+class JobIdTaken(BulliteError, ValueError):
+    """Another job has taken the id meanwhile; nothing was changed."""
+
+
+class QueueHasActiveJobs(BulliteError):
+    """The queue cannot be obliterated while jobs of it run, unless by force."""
+
+
+class EventsAlreadyRunning(BulliteError, RuntimeError):
+    """`run` was called on queue events that are being read already."""
+
+
+class JobTimedOut(BulliteError, TimeoutError):
+    """A run took longer than the job's `timeout`."""
+
+
 class JobFailed(BulliteError):
     """Raised by `job.result()`: the job failed for good; the message is its `failed_reason`."""
 
 
+# --- raised by processors ------------------------------------------------------------------------
+
+
+class ControlError(BulliteError):
+    """Raised by a processor to say what is to become of its job; no failure, costs no attempt."""
+
+
 class UnrecoverableError(BulliteError):
     """Raised by a processor: fail the job at once, whatever attempts are left."""
+
+
+class DelayedError(ControlError):
+    """Raised by a processor after `job.move_to_delayed(...)`: the job runs again later."""
+
+
+class WaitingError(ControlError):
+    """Raised by a processor: the job goes back to the front of its line."""
+
+
+class RateLimitError(ControlError):
+    """Raised by a processor: the job goes back to the front of its line until the limit allows."""
 
 
 # --- the store -----------------------------------------------------------------------------------

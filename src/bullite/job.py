@@ -3,27 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from . import loop
-from .codec import decode, encode
-from .errors import JobFailed, LostLock
+from .codec import decode, encode, encode_plain
+from .engine.watching import Watched
+from .errors import IllegalMove, InvalidOption, InvalidOptionType, JobFailed, JobNotFound, LostLock
 from .operations.claiming import JobRow
-from .operations.settling import Progress
-from .options import Duration, check_duration
+from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
+from .operations.moving import MoveOne
+from .operations.settling import Settle, Settled
+from .options import (
+    LARGEST_DATA,
+    Duration,
+    KeepJobs,
+    Moment,
+    Priority,
+    check_bool,
+    check_duration,
+    check_int,
+    check_keep,
+    check_moment,
+    check_priority,
+    check_size,
+)
+from .outcome import (
+    COMPLETED,
+    LONGEST_REASON,
+    NO_RULES,
+    Raised,
+    Returned,
+    Rules,
+    Verdict,
+    decide,
+    storable,
+)
 from .pending import Pending
-from .states import State
+from .retention import keep_of
+from .signals import Signal
+from .states import (
+    COMPLETE,
+    DELAY,
+    PROMOTE,
+    RELEASE,
+    REMOVE,
+    RESCHEDULE,
+    REVIVE,
+    REVIVE_DELAYED,
+    Move,
+    State,
+    shown_state,
+)
 from .store import Store
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .getters import Getters
 
 _NOTHING: Mapping[str, Any] = {}
+_OPTS, _DATA = JobRow._fields.index("opts"), JobRow._fields.index("data")
 
-
-_DATA = JobRow._fields.index("data")
+LOG_LEVELS = ("info", "warn", "error")
 
 
 class Fate(NamedTuple):
@@ -38,41 +82,85 @@ class Fate(NamedTuple):
     finished_at: int | None = None
     return_value: str | None = None
     failed_reason: str | None = None
-    stack: str | None = None
     progress: str | None = None
-    locked_by: str | None = None
-    lease_until: int | None = None
-    worker_lease_until: int | None = None
+    outcome: str | None = None
+    processed_by: str | None = None
+    worker_lease: int | None = None
+    lease: int | None = None
+    expires_at: int | None = None
+    original_queue: str | None = None
+    stacks: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a job, as its history tells."""
+
+    number: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    """None while it runs."""
+    worker: str | None
+    outcome: str | None
+    """`completed`, `error`, `timed-out`, `stalled`, `cancelled`; None while it runs."""
+    error: str | None
+    stack: str | None
+
+
+Wait = int | Literal[False] | None
+"""Ms to the next attempt, False for no other; None if the job's back-off decides."""
+
+
+class Holder(Protocol):
+    """Whoever runs a job."""
+
+    rules: Rules
+
+    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
+        """What the user's own strategy says about the next attempt."""
+
+    def progressed(self, job: Job, progress: Any) -> None:
+        """The job says how far it is."""
 
 
 class Job:
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
+    Methods that change the job are asked for when they are called: await them in a coroutine; in a
+    thread, call `.result()` on what they return, or let it be. Those of a running job are fenced:
+    once the job is lost to another worker they raise LostLock and change nothing.
     """
 
-    __slots__ = ("_data", "_facts", "_fate", "_queue", "ahead", "token")
+    __slots__ = (
+        *("_data", "_facts", "_fate", "_holder", "_label", "_options", "_queue", "_signal"),
+        *("ahead", "moving", "token_number"),
+    )
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Getters,
         facts: Sequence[Any],
         fate: Fate,
-        token: int = 0,
+        token_number: int = 0,
         ahead: bool = False,
+        holder: Holder | None = None,
     ) -> None:
         self._queue = queue
+        self._holder = holder
         self._facts = facts
         self._fate = fate
-        self.token = token
+        self.token_number = token_number
         """The number that proves this run holds the job; 0 outside a processor."""
         self.ahead = ahead
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
+        self.moving: Pending[None] | None = None
+        """The move that its own run asked for, if it did."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
 
-    # --- what it is ---
+    # --- what it is ------------------------------------------------------------------------------
 
     @property
     def pk(self) -> int:
@@ -86,6 +174,12 @@ class Job:
         return self._facts[2] or str(self._facts[0])
 
     @property
+    def custom_id(self) -> str | None:
+        """The id chosen for the job, if one was."""
+        custom_id: str | None = self._facts[2]
+        return custom_id
+
+    @property
     def name(self) -> str:
         name: str = self._facts[1]
         return name
@@ -93,6 +187,11 @@ class Job:
     @property
     def queue_name(self) -> str:
         return self._queue.name
+
+    @property
+    def original_queue(self) -> str | None:
+        """The queue it failed in, when it was moved to a dead-letter queue."""
+        return self._fate.original_queue
 
     @property
     def data(self) -> Any:
@@ -121,6 +220,7 @@ class Job:
 
     @property
     def delay(self) -> int:
+        """Ms that it has to wait, or had to before its last run; 0 once its time has come."""
         return self._fate.delay
 
     @property
@@ -128,28 +228,73 @@ class Job:
         return bool(self._fate.lifo)
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.stored_options.get("tags", ()))
+
+    @property
+    def timeout(self) -> int | None:
+        """Ms that one run may take."""
+        timeout: int | None = self.stored_options.get("timeout")
+        return timeout
+
+    @property
     def stored_options(self) -> Mapping[str, Any]:
         """The options that no column holds, such as `backoff`."""
-        opts = self._facts[10]
-        return decode(opts) if opts is not None else _NOTHING
+        text = self._facts[_OPTS]
+        if text is None:
+            return _NOTHING
+        try:
+            return self._options
+        except AttributeError:
+            options: Mapping[str, Any] = decode(text)
+            self._options: Mapping[str, Any] = options
+            return options
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether there is more to running it than calling its processor."""
+        return self._facts[_OPTS] is not None or self._facts[9] is not None
 
     @property
     def opts(self) -> dict[str, Any]:
-        """The options the job runs under."""
+        """The options the job was added with; durations in ms."""
         return {
             "priority": self.priority,
-            "delay": self.delay,
+            "delay": 0,
             "attempts": self.attempts,
             "lifo": self.lifo,
             "job_id": self._facts[2],
             **self.stored_options,
         }
 
-    # --- how far it is ---
+    @property
+    def parent(self) -> None:
+        """The job that waits for this one; nothing can wait for it yet."""
+        return None
+
+    parent_id = parent_key = repeat_job_key = deduplication_id = parent
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The jobs that this one waits for; it can wait for none yet."""
+        return ()
+
+    # --- how far it is ---------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
-        return self._fate.state
+        """As last read; `prioritized` is waiting with a priority."""
+        return shown_state(self._fate.state, self.priority)
+
+    @property
+    def outcome(self) -> str | None:
+        """How a finished job ended: `completed`, `error`, `timed-out`, `expired`, `stalled`,
+        `cancelled`; None until then."""
+        if self._fate.state == State.COMPLETED:
+            return COMPLETED
+        if self._fate.state == State.FAILED:
+            return self._fate.outcome or "error"
+        return None
 
     @property
     def attempts_made(self) -> int:
@@ -159,7 +304,7 @@ class Job:
 
     @property
     def attempts_started(self) -> int:
-        """How often it was taken."""
+        """How often it was begun."""
         started: int = self._facts[6]
         return started
 
@@ -169,6 +314,8 @@ class Job:
         count: int = self._facts[7]
         return count
 
+    stalled_counter = stalled_count
+
     @property
     def deferred_failure(self) -> str | None:
         """Why it will fail, without running, when it is next taken."""
@@ -177,13 +324,17 @@ class Job:
 
     @property
     def progress(self) -> Any:
-        """As last reported; 0 at first."""
-        return 0 if self._fate.progress is None else decode(self._fate.progress)
+        """As last reported; 0 at first, and 100 for a completed job that reported numbers."""
+        progress = 0 if self._fate.progress is None else decode(self._fate.progress)
+        counts = isinstance(progress, int | float) and not isinstance(progress, bool)
+        return 100 if counts and self._fate.state == State.COMPLETED else progress
 
     @property
     def return_value(self) -> Any:
         value = self._fate.return_value
         return None if value is None else decode(value)
+
+    returnvalue = return_value
 
     @property
     def failed_reason(self) -> str | None:
@@ -191,18 +342,45 @@ class Job:
         return self._fate.failed_reason
 
     @property
+    def stacktrace(self) -> list[str]:
+        """The stacks of its failed attempts, oldest first."""
+        stacks: list[str] = [] if self._fate.stacks is None else decode(self._fate.stacks)
+        return stacks
+
+    @property
     def stack(self) -> str | None:
-        """The traceback of the last failed attempt."""
-        return self._fate.stack
+        """The stack of the last failed attempt."""
+        stacks = self.stacktrace
+        return stacks[-1] if stacks else None
+
+    @property
+    def processed_by(self) -> str | None:
+        """The name of the worker that ran it last."""
+        return self._fate.processed_by
 
     @property
     def locked_by(self) -> str | None:
         """The name of the worker that runs it."""
-        return self._fate.locked_by if self.state == State.ACTIVE else None
+        return self._fate.processed_by if self._fate.state == State.ACTIVE else None
+
+    @property
+    def lock_expires_at(self) -> datetime | None:
+        """Until when it is its worker's, if that is not heard of again."""
+        leases = [lease for lease in (self._fate.lease, self._fate.worker_lease) if lease]
+        if self._fate.state != State.ACTIVE or not leases:
+            return None
+        clock = self._store.open().clock
+        return _datetime(clock.now() + max(leases) - clock.lease_now())
 
     @property
     def created_at(self) -> datetime:
         return _datetime(self._facts[8])
+
+    @property
+    def timestamp(self) -> int:
+        """When it was made, in ms since the epoch."""
+        timestamp: int = self._facts[8]
+        return timestamp
 
     @property
     def updated_at(self) -> datetime:
@@ -214,47 +392,315 @@ class Job:
         return None if self._fate.due_at is None else _datetime(self._fate.due_at)
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When it fails if nobody has begun it."""
+        return None if self._fate.expires_at is None else _datetime(self._fate.expires_at)
+
+    @property
     def processed_at(self) -> datetime | None:
         """When it was last taken."""
         return None if self._fate.processed_at is None else _datetime(self._fate.processed_at)
 
     @property
+    def processed_on(self) -> int | None:
+        """The same in ms since the epoch."""
+        return self._fate.processed_at
+
+    @property
     def finished_at(self) -> datetime | None:
         return None if self._fate.finished_at is None else _datetime(self._fate.finished_at)
 
-    # --- what one can do with it ---
+    @property
+    def finished_on(self) -> int | None:
+        """The same in ms since the epoch."""
+        return self._fate.finished_at
+
+    async def get_attempts(self) -> list[Attempt]:
+        """The history of its runs, oldest first, the present one included."""
+        job = await self._queue.get_job(self.id)
+        now = self if job is None or job.pk != self.pk else job
+        rows = await loop.read(self._store, "attempts", {"job": self.pk})
+        history = [
+            Attempt(number, _maybe(started), _maybe(ended), worker, outcome, error, stack)
+            for number, started, ended, worker, outcome, error, stack in rows
+        ]
+        if now.state in (State.ACTIVE, State.COMPLETED):
+            outcome = COMPLETED if now.state == State.COMPLETED else None
+            number = len(history) + 1
+            last = Attempt(
+                number, now.processed_at, now.finished_at, now.processed_by, outcome, None, None
+            )
+            history.append(last)
+        return history
+
+    # --- where it is -----------------------------------------------------------------------------
+
+    async def get_state(self) -> str:
+        """Where the job is now; `unknown` if it does not exist."""
+        return await self._queue.get_job_state(self.id)
+
+    async def is_waiting(self) -> bool:
+        return await self.get_state() == State.WAITING
+
+    async def is_prioritized(self) -> bool:
+        return await self.get_state() == "prioritized"
+
+    async def is_delayed(self) -> bool:
+        return await self.get_state() == State.DELAYED
+
+    async def is_active(self) -> bool:
+        return await self.get_state() == State.ACTIVE
+
+    async def is_waiting_children(self) -> bool:
+        return await self.get_state() == State.WAITING_CHILDREN
+
+    async def is_completed(self) -> bool:
+        return await self.get_state() == State.COMPLETED
+
+    async def is_failed(self) -> bool:
+        return await self.get_state() == State.FAILED
+
+    # --- what it says ----------------------------------------------------------------------------
 
     def update_progress(self, progress: Any) -> Pending[None]:
-        """Report how far this run is: any JSON value, stored as given.
-
-        Only the run that holds the job may; after losing it this raises LostLock. Await it in a
-        coroutine; in a thread, call it and go on, or `.result()` to be sure.
-        """
+        """Say how far this run is: any JSON value, stored as given."""
         text = encode(progress, "the progress")
-        if not self.token:
-            raise LostLock(f"job {self.id} is not held here: progress is reported by its processor")
         self._fate = self._fate._replace(progress=text)
-        request = Progress(self._queue.key, self.pk, self.token, text)
-        return Pending(self._store, request, self._must_be_held)
+        request = Progress(self._queue.key, self.pk, self._own_token(), text)
+        self.ahead = False  # it is told with this that it has begun
+        if self._holder is not None:
+            self._holder.progressed(self, progress)
+        return self._ask(request, self._must_be_held)
 
     def _must_be_held(self, held: bool) -> None:
+        if not held and not self.token_number:
+            raise JobNotFound(f"job {self.id} does not exist any more")
         if not held:
             raise LostLock(
                 f"job {self.id} is no longer held by this run; its progress was not stored"
             )
 
+    def update_data(self, data: Any) -> Pending[None]:
+        """Replace the job's data; a later attempt sees the new."""
+        text = encode(data, "the data of job ", self.name)
+        check_size(self.name, text, self.stored_options.get("size_limit", LARGEST_DATA))
+        request = SetData(self.pk, self._own_token(), text)
+
+        def stored(answer: Any) -> None:
+            self._facts = [*self._facts[:_DATA], text]
+            self._data = decode(text)
+
+        return self._ask(request, stored)
+
+    def log(self, message: str, level: str = "info") -> Pending[int]:
+        """Append a line to the job's log; how many lines it has now."""
+        return self.append_log(message, level, self._own_token())
+
+    def append_log(
+        self, message: str, level: str, token: int | None, keep: int | None = None
+    ) -> Pending[int]:
+        """Append a line to the job's log, as its holder if there is a token."""
+        text, checked_level = _check_log(message, level)
+        if keep is None:
+            keep = self.stored_options.get("keep_logs")
+        else:
+            check_int("keep_logs", keep, 0, 2**31 - 1)
+        request = AddLog(self._queue.key, self.pk, token, checked_level, text, keep)
+        self.ahead = False  # it is told with this that it has begun
+        return self._ask(request, lambda count: count)
+
+    def clear_logs(self, keep: int = 0) -> Pending[None]:
+        """Delete the job's log, but for the newest `keep` lines."""
+        check_int("keep", keep, 0, 2**31 - 1)
+        return self._ask(ClearLogs(self.pk, keep), _nothing)
+
+    async def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> dict[str, Any]:
+        """Lines of the job's log, and how many there are: {"logs": [...], "count": n}."""
+        return await self._queue.get_job_logs(self.id, start, end, asc)
+
+    # --- moving it, from outside -----------------------------------------------------------------
+
+    def promote(self) -> Pending[None]:
+        """Let a delayed job wait in line now."""
+        return self._move(PROMOTE, then=partial(self._now, State.WAITING, delay=0, due_at=None))
+
+    def retry(
+        self, state: str = "failed", *, delay: Duration = 0, reset_attempts: bool = False
+    ) -> Pending[None]:
+        """Let a failed job, or with `state="completed"` a completed one, run once more.
+
+        It keeps the attempts it made, so it gets one run, unless `reset_attempts`.
+        """
+        source = _finished_state(state)
+        wait = check_duration("delay", delay)
+        check_bool("reset_attempts", reset_attempts)
+
+        move = REVIVE_DELAYED if wait else REVIVE
+        request = MoveOne(move, self.pk, self.id, wait, reset_attempts, source)
+        return self._ask(request, lambda _: self.revived(wait, reset_attempts))
+
+    def remove(self, remove_children: bool = True) -> Pending[None]:
+        """Take the job out; `queue.restore` brings it back for a while. Not while it runs."""
+        check_bool("remove_children", remove_children)
+        return self._move(REMOVE, then=self._tell_removed)
+
+    def change_delay(self, delay: Duration) -> Pending[None]:
+        """Let a delayed job be due `delay` from now."""
+        wait = check_duration("delay", delay)
+
+        def rescheduled() -> None:
+            self._now(State.DELAYED, delay=wait, due_at=self._due_in(wait))
+
+        return self._move(RESCHEDULE, wait, rescheduled)
+
+    def change_priority(
+        self, priority: int | Priority | None = None, lifo: bool = False
+    ) -> Pending[None]:
+        """Give the job another priority; one that waits goes to the end of its new line, or with
+        `lifo` to the front."""
+        given = self.priority if priority is None else check_priority(priority)
+        is_level = isinstance(given, Priority)
+        number = given.value if isinstance(given, Priority) else given
+        request = SetPriority(self.pk, number, is_level, check_bool("lifo", lifo))
+
+        def changed(number: int) -> None:
+            self._facts = [*self._facts[:3], number, *self._facts[4:]]
+
+        return self._ask(request, changed)
+
+    # --- ending its run by hand ------------------------------------------------------------------
+
+    @property
+    def token(self) -> str | None:
+        """What proves that this run holds the job; None outside one."""
+        if not self.token_number:
+            return None
+        try:
+            return self._label
+        except AttributeError:
+            nonce = self._store.open().driver.nonce
+            self._label: str = f"{nonce & (2**64 - 1):016x}-{self.token_number}"
+            return self._label
+
+    @property
+    def signal(self) -> Signal:
+        """Tells this run that it should stop; made when first asked for."""
+        try:
+            return self._signal
+        except AttributeError:
+            self._signal: Signal = Signal()
+            return self._signal
+
+    @property
+    def listens(self) -> bool:
+        """Whether this run has asked for its signal."""
+        return hasattr(self, "_signal")
+
+    def abort(self, reason: Any) -> None:
+        """Tell this run that it should stop, if it listens."""
+        signal = getattr(self, "_signal", None)
+        if signal is not None:
+            signal.abort(reason)
+
+    def hold_as(self, label: str) -> None:
+        """Let the caller's own word stand for the token of this run."""
+        self._label = label
+
+    def move_to_completed(
+        self,
+        value: Any = None,
+        token: str | None = None,
+        remove_on_complete: bool | int | KeepJobs | None = None,
+    ) -> Pending[None]:
+        """End this run: the job is completed with `value`."""
+        held = self._held_with(token)
+        verdict = decide(held, Returned(value), self._random, self._rules)
+        if verdict.move is not COMPLETE:
+            encode(value, "the returned value")  # raises what is wrong with it
+            raise InvalidOption(verdict.reason)
+        return self._settle(self._keeping(verdict, "remove_on_complete", remove_on_complete))
+
+    def move_to_failed(
+        self,
+        error: BaseException | str,
+        token: str | None = None,
+        retry: bool = True,
+        remove_on_fail: bool | int | KeepJobs | None = None,
+    ) -> Pending[None]:
+        """End this run: it failed. Attempts that are left are used, unless `retry=False`."""
+        if not isinstance(error, BaseException | str):
+            raise InvalidOptionType(f"error must be an exception or text, not {error!r}")
+        raised = error if isinstance(error, BaseException) else RuntimeError(error)
+        if remove_on_fail is not None:
+            check_keep("remove_on_fail", remove_on_fail)
+        held, wait = self._held_with(token), None
+        if check_bool("retry", retry) and self._holder is not None:
+            asked = self._holder.strategy(held, raised)
+            if inspect.isawaitable(asked):
+                return Pending.of(self._fail_when_known(raised, asked, remove_on_fail))
+            wait = asked
+        return self._fail(Raised(raised, wait if retry else False), remove_on_fail)
+
+    async def _fail_when_known(
+        self, error: BaseException, asked: Awaitable[Wait], remove_on_fail: Any
+    ) -> None:
+        await self._fail(Raised(error, await asked), remove_on_fail)
+
+    def _fail(self, result: Raised, remove_on_fail: Any) -> Pending[None]:
+        verdict = decide(self, result, self._random, self._rules)
+        return self._settle(self._keeping(verdict, "remove_on_fail", remove_on_fail))
+
+    def move_to_delayed(self, until: Moment, token: str | None = None) -> Pending[None]:
+        """End this run: the job runs again at `until`. In a processor, raise DelayedError next.
+
+        Costs no attempt.
+        """
+        due = check_moment("until", until)
+        held = self._held_with(token)
+        delay = max(0, due - self._store.open().clock.now())
+        verdict = Verdict(
+            self.pk, held.token_number, DELAY, delay, ahead=self.ahead, custom_id=self.custom_id
+        )
+        return self._settle(verdict)
+
+    def move_to_waiting(self, token: str | None = None) -> Pending[None]:
+        """End this run: the job goes back to the front. In a processor, raise WaitingError next.
+
+        Costs no attempt.
+        """
+        held = self._held_with(token)
+        verdict = Verdict(
+            self.pk, held.token_number, RELEASE, ahead=self.ahead, custom_id=self.custom_id
+        )
+        return self._settle(verdict)
+
+    move_to_wait = move_to_waiting
+
+    def extend_lock(self, duration: Duration, token: str | None = None) -> Pending[None]:
+        """Keep the job for `duration` from now, even if nothing is heard of its worker."""
+        ms = check_duration("duration", duration, least=1)
+        held = self._held_with(token)
+        return self._ask(ExtendLease(self.pk, held.token_number, ms), _nothing)
+
+    # --- waiting for it --------------------------------------------------------------------------
+
     async def result(self, timeout: Duration | None = None) -> Any:
         """Wait until the job is finished; its return value, or JobFailed with its reason.
 
-        Raises TimeoutError after `timeout`, JobNotFound if the job is removed.
+        Raises TimeoutError after `timeout`, JobNotFound if the job is gone and the event log no
+        longer tells how it ended.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         engine, resolve = self._store.open(), loop.Resolver(future)
-        engine.watch(self.pk, resolve, loop.mailbox())
+        watched = Watched(self.pk, self._queue.key, self.id)
+        engine.watch(watched, resolve, loop.mailbox())
         try:
             state, value, reason = await asyncio.wait_for(future, limit)
-        except (TimeoutError, asyncio.CancelledError):
+        except TimeoutError:
+            engine.unwatch(self.pk, resolve)
+            raise TimeoutError(f"job {self.id} was not finished within {timeout}") from None
+        except asyncio.CancelledError:
             engine.unwatch(self.pk, resolve)
             raise
         self._fate = self._fate._replace(state=state, return_value=value, failed_reason=reason)
@@ -262,9 +708,125 @@ class Job:
             raise JobFailed(reason)
         return self.return_value
 
+    wait_until_finished = result
+
+    # --- underneath ------------------------------------------------------------------------------
+
+    def revived(self, delay: int, reset_attempts: bool) -> None:
+        """It was let run again: say so in the attributes, too."""
+        kept = (0, 0) if reset_attempts else self._facts[5:7]
+        self._facts = [*self._facts[:5], *kept, *self._facts[7:9], None, *self._facts[10:]]
+        self._now(
+            State.DELAYED if delay else State.WAITING,
+            delay=delay,
+            due_at=self._due_in(delay) if delay else None,
+            **dict.fromkeys(("processed_at", "finished_at", "return_value"), None),
+            **dict.fromkeys(("failed_reason", "outcome", "expires_at", "original_queue"), None),
+        )
+
+    def in_queue(self, queue: Getters) -> Job:
+        """The same job where it has gone."""
+        return Job(queue, self._facts, self._fate)
+
+    def settled(self, verdict: Verdict, at: int) -> None:
+        """The verdict on this run is in the database: say so in the attributes, too."""
+        move = verdict.move
+        counted = 1 if move.target in (State.COMPLETED, State.FAILED) or verdict.reason else 0
+        self._facts = [*self._facts[:5], self._facts[5] + counted, *self._facts[6:]]
+        due = at + verdict.delay if move.target is State.DELAYED else None
+        finished = at if move.target in (State.COMPLETED, State.FAILED) else None
+        self._now(move.target, delay=verdict.delay, due_at=due, finished_at=finished, updated_at=at)
+        if verdict.value is not None or move is COMPLETE:
+            self._fate = self._fate._replace(return_value=verdict.value)
+        if verdict.reason is not None:
+            stacks = [*self.stacktrace, verdict.stack] if verdict.stack else self.stacktrace
+            if verdict.stack_limit is not None:
+                stacks = stacks[-verdict.stack_limit :] if verdict.stack_limit else []
+            self._fate = self._fate._replace(
+                failed_reason=verdict.reason,
+                outcome=verdict.outcome,
+                stacks=encode_plain(stacks).decode(),
+            )
+
+    def _now(self, state: State | None, **more: Any) -> None:
+        self._fate = self._fate._replace(state=(state or State.REMOVED).value, **more)
+
+    def _due_in(self, delay: int) -> int:
+        return self._store.open().clock.now() + delay
+
+    def _tell_removed(self) -> None:
+        self._queue.emit("removed", self.id)
+
+    def _own_token(self) -> int | None:
+        return self.token_number or None
+
+    def _held_with(self, token: str | None) -> Job:
+        """This job as its holder; an error for anybody else."""
+        if token is not None and token != self.token:
+            raise LostLock(f"job {self.id} is not held with the token {token!r}")
+        if not self.token_number:
+            if self._fate.state != State.ACTIVE:
+                raise IllegalMove(f"job {self.id} is not in the active state but {self.state}")
+            raise LostLock(f"job {self.id} is not held here: only the run that holds it can end it")
+        return self
+
+    def _keeping(self, verdict: Verdict, option: str, given: Any) -> Verdict:
+        if given is None:
+            return verdict
+        return verdict._replace(keep=keep_of(check_keep(option, given)))
+
+    def _settle(self, verdict: Verdict) -> Pending[None]:
+        def answered(answer: Settled) -> None:
+            if answer.lost:
+                raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
+            self.settled(verdict, answer.at)
+
+        self.moving = self._ask(Settle(self._queue.key, (verdict,)), answered)
+        return self.moving
+
+    def _move(
+        self, move: Move, delay: int = 0, then: Callable[[], None] | None = None
+    ) -> Pending[None]:
+        request = MoveOne(move, self.pk, self.id, delay)
+        return self._ask(request, lambda _: then() if then is not None else None)
+
+    def _ask(self, request: Any, read: Callable[[Any], Any]) -> Pending[Any]:
+        return Pending(self._store, request, read)
+
+    @property
+    def _rules(self) -> Rules:
+        return NO_RULES if self._holder is None else self._holder.rules
+
+    @property
+    def _random(self) -> Callable[[], float]:
+        return self._queue.random
+
     @property
     def _store(self) -> Store:
         return self._queue.store
+
+
+def _finished_state(word: str) -> State:
+    for state in (State.FAILED, State.COMPLETED):
+        if word == state:
+            return state
+    raise InvalidOption(f'state must be "failed" or "completed", not {word!r}')
+
+
+def _check_log(message: Any, level: Any) -> tuple[str, str]:
+    """A line for a job's log, as it can be stored."""
+    if level not in LOG_LEVELS:
+        raise InvalidOption(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
+    text = message if isinstance(message, str) else str(message)
+    return storable(text)[: LONGEST_REASON + 100], level
+
+
+def _nothing(answer: Any) -> None:
+    pass
+
+
+def _maybe(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _datetime(milliseconds)
 
 
 def _datetime(milliseconds: int) -> datetime:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from .engine.appetite import Appetite
 from .engine.contract import Params
 from .engine.mail import Ask, Reply
 from .engine.writer import Engine
@@ -89,12 +90,26 @@ class Resolver:
             self._future.set_result(answer)
 
 
-def ask(store: Store, request: Any) -> asyncio.Future[Any]:
-    """Put a request to the engine; await the answer. Cancelling does not undo the commit."""
+def ask(
+    store: Store, request: Any, first: Callable[[Any], None] | None = None
+) -> asyncio.Future[Any]:
+    """Put a request to the engine; await the answer. Cancelling does not undo the commit.
+
+    `first` is called with the answer before anything else that the same commit brought about.
+    """
     future = asyncio.get_running_loop().create_future()
-    box = mailbox()
-    box.send(store.open(), Ask(request, Resolver(future), box))
+    box, reply = mailbox(), Resolver(future)
+    box.send(store.open(), Ask(request, reply if first is None else _both(first, reply), box))
     return future
+
+
+def _both(first: Callable[[Any], None], reply: Reply) -> Reply:
+    def both(answer: Any) -> None:
+        if not isinstance(answer, BaseException):
+            first(answer)
+        reply(answer)
+
+    return both
 
 
 def read(store: Store, statement: str, params: Params) -> asyncio.Future[Sequence[Any]]:
@@ -111,6 +126,12 @@ async def room(store: Store) -> None:
         future = asyncio.get_running_loop().create_future()
         engine.when_room(Resolver(future), mailbox())
         await future
+
+
+async def registered(engine: Engine, appetite: Appetite) -> None:
+    """Wait until the database knows a worker; once in its life, so a bell is not worth it."""
+    while not (appetite.worker or appetite.left or engine.is_stopping):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any, TypedDict
 
 from . import backoff as backoffs
 from .codec import encode_plain
-from .errors import InvalidOption, InvalidOptionType
+from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 
 HIGHEST_PRIORITY = 2_097_151
 LONGEST_NAME = 255
 MOST_ATTEMPTS = 2**31 - 1
+MOST_TAGS = 50
+LARGEST_DATA = 1024 * 1024
+"""Bytes of a job's data as JSON, unless `size_limit` allows more."""
+MOST_BYTES = 512 * 1024 * 1024
+EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""The first ms of the year 1 and the last of the year 9999."""
 
 Duration = int | timedelta | str
 """Milliseconds, a timedelta, or text such as "30s", "5m", "2h", "7d"."""
+
+Moment = datetime | int | str
+"""An aware datetime, milliseconds since the epoch, or ISO 8601 text."""
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TEXT_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class JobOptions(TypedDict, total=False):
-    """The options of `add`, and of each job of `add_bulk`."""
+class Priority(Enum):
+    """Levels that mean the same whichever order a queue has."""
 
-    priority: int
-    delay: Duration
-    attempts: int
-    backoff: Backoff
-    lifo: bool
-    job_id: str | None
+    CRITICAL = 1_000_000
+    HIGH = 100_000
+    NORMAL = 0
+    LOW = -100_000
+
+    def number(self, order: str) -> int:
+        """The number in a queue of this order: in "low", lower numbers come first."""
+        return -self.value if order == "low" else self.value
+
+
+class KeepJobs(TypedDict, total=False):
+    """Which finished jobs to keep; `age` is in seconds, or a timedelta, or text such as "7d"."""
+
+    age: float | timedelta | str
+    count: int
+    limit: int
+
+
+class BackoffSettings(TypedDict, total=False):
+    """Further settings of a back-off."""
+
+    jitter: bool
 
 
 class BackoffRule(TypedDict, total=False):
@@ -43,6 +69,7 @@ class BackoffRule(TypedDict, total=False):
     max_delay: Duration
     jitter: float
     exponent: float
+    settings: BackoffSettings
     on: str
     retry: bool
 
@@ -50,41 +77,193 @@ class BackoffRule(TypedDict, total=False):
 Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
+class JobOptions(TypedDict, total=False):
+    """The options of `add`, and of each job of `add_bulk`."""
+
+    priority: int | Priority
+    delay: Duration
+    run_at: Moment
+    timestamp: Moment
+    attempts: int
+    backoff: Backoff
+    retry_strategy: str | BackoffRule
+    lifo: bool
+    job_id: str | None
+    timeout: Duration
+    expires: Duration
+    remove_on_complete: bool | int | KeepJobs
+    remove_on_fail: bool | int | KeepJobs
+    keep_logs: int
+    stack_trace_limit: int
+    size_limit: int
+    tags: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
     """Options that are known to be good."""
 
-    priority: int = 0
+    priority: int | Priority = 0
     delay: int = 0
     attempts: int = 1
     lifo: bool = False
     job_id: str | None = None
+    run_at: int | None = None
+    timestamp: int | None = None
+    expires: int | None = None
+    size_limit: int = LARGEST_DATA
     stored: str | None = None
-    """What a worker needs and no index does, as JSON; None when there is nothing to tell."""
+    """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
 
 
 PLAIN = CheckedOptions()
+
+_STORED = (
+    "delay",
+    "run_at",
+    "timestamp",
+    "backoff",
+    "retry_strategy",
+    "timeout",
+    "expires",
+    "remove_on_complete",
+    "remove_on_fail",
+    "keep_logs",
+    "stack_trace_limit",
+    "size_limit",
+    "tags",
+)
 
 
 def check_options(options: Mapping[str, Any]) -> CheckedOptions:
     """The options of one job, or an error that names the first bad one."""
     if not options:
         return PLAIN
-    for name in options:
-        if name not in JobOptions.__annotations__:
-            known = ", ".join(sorted(JobOptions.__annotations__))
-            raise InvalidOption(f"unknown job option {name!r}; the options are: {known}")
-    backoff = check_backoff(options.get("backoff"))
+    checked = {name: _check(name, value) for name, value in options.items()}
+    if isinstance(checked.get("retry_strategy"), Mapping):
+        # As the queue document has it: a strategy may be spelled out, too.
+        checked["backoff"] = checked.pop("retry_strategy")
+    if checked.get("delay") and "run_at" in checked:
+        raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
+    if checked.get("timestamp", 0) + checked.get("delay", 0) > LATEST:
+        raise InvalidOption("timestamp and delay together lead past the year 9999")
+    stored = {name: checked[name] for name in _STORED if checked.get(name) is not None}
     return CheckedOptions(
-        priority=check_int(
-            "priority", options.get("priority", 0), -HIGHEST_PRIORITY, HIGHEST_PRIORITY
-        ),
-        delay=check_duration("delay", options.get("delay", 0)),
-        attempts=check_int("attempts", options.get("attempts", 1), 1, MOST_ATTEMPTS),
-        lifo=check_bool("lifo", options.get("lifo", False)),
-        job_id=check_job_id(options.get("job_id")),
-        stored=None if backoff is None else encode_plain({"backoff": backoff}).decode(),
+        priority=checked.get("priority", 0),
+        delay=checked.get("delay", 0),
+        attempts=checked.get("attempts", 1),
+        lifo=checked.get("lifo", False),
+        job_id=checked.get("job_id"),
+        run_at=checked.get("run_at"),
+        timestamp=checked.get("timestamp"),
+        expires=checked.get("expires"),
+        size_limit=checked.get("size_limit", LARGEST_DATA),
+        stored=encode_plain(stored).decode() if stored else None,
     )
+
+
+def _check(name: str, value: Any) -> Any:
+    check = _CHECKS.get(name)
+    if check is None:
+        known = ", ".join(sorted(_CHECKS))
+        raise InvalidOption(f"unknown job option {name!r}; the options are: {known}")
+    return check(value)
+
+
+def check_size(name: str, text: str, limit: int) -> None:
+    """A job's data as JSON must not take more bytes than its limit."""
+    if len(text) * 4 <= limit:
+        return
+    size = len(text.encode())
+    if size > limit:
+        raise PayloadTooLarge(
+            f"the size of job {name} exceeds the limit {limit} bytes: its data takes {size} as "
+            "JSON; store it elsewhere and pass where, or raise size_limit"
+        )
+
+
+def check_priority(value: Any) -> int | Priority:
+    if isinstance(value, Priority):
+        return value
+    return check_int("priority", value, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+
+
+def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
+    """`remove_on_complete` or `remove_on_fail`, in a form that can be stored."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, Mapping):
+        if not isinstance(value, int):
+            raise InvalidOptionType(
+                f"{option} must be True, False, how many to keep, or a mapping with age, count "
+                f"and limit, not {value!r}"
+            )
+        return check_int(option, value, -1, MOST_ATTEMPTS)
+    for name in value:
+        if name not in KeepJobs.__annotations__:
+            raise InvalidOption(f"{option} has an unknown key {name!r}; give age, count or limit")
+    checked: dict[str, Any] = {}
+    if value.get("age") is not None:
+        checked["age"] = check_age(f"{option} age", value["age"])
+    for name in ("count", "limit"):
+        if value.get(name) is not None:
+            least = -1 if name == "count" else 0
+            checked[name] = check_int(f"{option} {name}", value[name], least, MOST_ATTEMPTS)
+    return checked
+
+
+def check_age(option: str, value: Any) -> int | float:
+    """An age in seconds; a number is seconds already."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= backoffs.LONGEST_DELAY / 1000:
+            longest = backoffs.LONGEST_DELAY // 1000
+            raise InvalidOption(f"{option} must be between 0 and {longest} seconds, not {value}")
+        return value
+    return check_duration(option, value) / 1000
+
+
+def check_strategy(value: Any) -> Any:
+    """The name of a strategy that workers know, or one spelled out."""
+    if callable(value):
+        raise InvalidOptionType(
+            "retry_strategy must be a name, not a function, which cannot be stored: register it "
+            'with Worker(retry_strategies={"name": function}) and pass the name'
+        )
+    if isinstance(value, Mapping):
+        return _check_backoff_rule(value)
+    return check_name("retry_strategy", value)
+
+
+def check_tags(value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
+        raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
+    if len(value) > MOST_TAGS:
+        raise InvalidOption(f"tags must be at most {MOST_TAGS}, not {len(value)}")
+    return list(dict.fromkeys(check_name("a tag", tag) for tag in value))
+
+
+def check_moment(option: str, value: Any) -> int:
+    """A point in time, in ms since the epoch."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidOption(
+                f'{option} must look like "2030-01-31T12:00:00+00:00", not {value!r}'
+            ) from error
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidOption(
+                f"{option} must have a time zone, {value.isoformat()} could mean anything: "
+                "use datetime.now(timezone.utc) or add +00:00"
+            )
+        value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return check_int(option, value, EARLIEST, LATEST)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOptionType(
+            f"{option} must be an aware datetime, ms since the epoch or ISO text, not {value!r}"
+        )
+    return check_int(option, value, 0, LATEST)
 
 
 def check_int(option: str, value: Any, least: int, most: int) -> int:
@@ -188,12 +367,11 @@ def _check_backoff_rule(rule: Any) -> dict[str, Any]:
         checked["on"] = check_name("backoff on", rule["on"])
     if not check_bool("backoff retry", rule.get("retry", True)):
         return checked | {"retry": False}
-    kind = rule.get("type", "fixed")
-    if kind not in backoffs.TYPES:
-        raise InvalidOption(
-            f"backoff type must be one of {', '.join(backoffs.TYPES)}, not {kind!r}"
-        )
+    # Any other type than ours is the name of a strategy that the worker is to know.
+    kind = check_name("backoff type", rule.get("type", "fixed"))
     checked |= {"type": kind, "delay": check_duration("backoff delay", rule.get("delay", 0))}
+    if _wants_added_jitter(rule.get("settings", {})):
+        checked["added"] = ADDED_JITTER
     if "max_delay" in rule:
         checked["max_delay"] = check_duration("backoff max_delay", rule["max_delay"])
     for name, most in (("jitter", 1.0), ("exponent", 100.0)):
@@ -202,9 +380,40 @@ def _check_backoff_rule(rule: Any) -> dict[str, Any]:
     return checked
 
 
+ADDED_JITTER = 0.1
+"""The part of a delay that `settings={"jitter": True}` adds at most."""
+
+
+def _wants_added_jitter(settings: Any) -> bool:
+    if not isinstance(settings, Mapping) or settings.keys() - {"jitter"}:
+        raise InvalidOption(f'backoff settings must be {{"jitter": True}}, not {settings!r}')
+    return check_bool("backoff settings jitter", settings.get("jitter", False))
+
+
 def _check_float(option: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOptionType(f"{option} must be a number, not {value!r}")
     if not 0 <= value <= most:
         raise InvalidOption(f"{option} must be between 0 and {most:g}, not {value}")
     return float(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "priority": check_priority,
+    "delay": lambda value: check_duration("delay", value),
+    "run_at": lambda value: check_moment("run_at", value),
+    "timestamp": lambda value: check_moment("timestamp", value),
+    "attempts": lambda value: check_int("attempts", value, 1, MOST_ATTEMPTS),
+    "backoff": check_backoff,
+    "retry_strategy": check_strategy,
+    "lifo": lambda value: check_bool("lifo", value),
+    "job_id": check_job_id,
+    "timeout": lambda value: check_duration("timeout", value, least=1),
+    "expires": lambda value: check_duration("expires", value, least=1),
+    "remove_on_complete": lambda value: check_keep("remove_on_complete", value),
+    "remove_on_fail": lambda value: check_keep("remove_on_fail", value),
+    "keep_logs": lambda value: check_int("keep_logs", value, 0, MOST_ATTEMPTS),
+    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
+    "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
+    "tags": check_tags,
+}

@@ -7,33 +7,54 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from . import states
 from .backoff import Random, delay_after
 from .codec import encode
-from .errors import UnrecoverableError, UnserializableData
+from .errors import JobTimedOut, UnrecoverableError, UnserializableData
+from .retention import Keep, keep_of
 
 LONGEST_REASON = 64 * 1024
 """Characters of an error's text, and of its stack, that are kept."""
 
+LONGEST_RESULT = 1024 * 1024
+"""Bytes of a returned value as JSON."""
+
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"
+STARTED_TOO_OFTEN = "job started more than allowable limit"
+
+COMPLETED, ERROR, TIMED_OUT = "completed", "error", "timed-out"
+CANCELLED, EXPIRED, STALLED = "cancelled", "expired", "stalled"
+"""How a job can end."""
 
 
 class Attempt(Protocol):
     """What the decision needs to know of the job."""
 
-    token: int
+    token_number: int
     ahead: bool
 
     @property
     def pk(self) -> int: ...
+    @property
+    def custom_id(self) -> str | None: ...
     @property
     def attempts(self) -> int: ...
     @property
     def attempts_made(self) -> int: ...
     @property
     def stored_options(self) -> Mapping[str, Any]: ...
+
+
+class Rules(NamedTuple):
+    """What a worker holds for jobs that do not say themselves."""
+
+    keep_completed: Keep | None = None
+    keep_failed: Keep | None = None
+
+
+NO_RULES = Rules()
 
 
 class Verdict(NamedTuple):
@@ -48,10 +69,19 @@ class Verdict(NamedTuple):
     stack: str | None = None
     again: bool = False
     """Sent before, with an answer that got lost: it may have been carried out already."""
-    has_result: bool = True
-    """Whether the job's result row must be written; False spares a no-op job the write."""
     ahead: bool = False
     """The run began after the claim was recorded: its beginning is to be told, too."""
+    custom_id: str | None = None
+    keep: Keep | None = None
+    """What may stay of the jobs that ended like this one."""
+    outcome: str = ERROR
+    attempts_made: int = 1
+    stack_limit: int | None = None
+    """How many stacks of the job's failures are kept; None for all."""
+
+    @property
+    def public_id(self) -> int | str:
+        return self.custom_id or self.job
 
 
 class Returned(NamedTuple):
@@ -64,10 +94,13 @@ class Raised(NamedTuple):
     """The processor raised `error`."""
 
     error: BaseException
+    wait: int | Literal[False] | None = None
+    """Ms to the next attempt as the user's own strategy has it, False for no other; None if the
+    job's back-off decides."""
 
 
 class NotRun(NamedTuple):
-    """The job was taken but must not run: it killed its workers too often."""
+    """The job was taken but must not run."""
 
     reason: str
 
@@ -76,43 +109,105 @@ class Interrupted(NamedTuple):
     """The worker is leaving; the job did nothing wrong."""
 
 
-Result = Returned | Raised | NotRun | Interrupted
+class NeverBegun(NamedTuple):
+    """The job was fetched ahead and is not wanted any more."""
 
 
-def decide(job: Attempt, result: Result, random: Random) -> Verdict:
+Result = Returned | Raised | NotRun | Interrupted | NeverBegun
+
+
+def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES) -> Verdict:
     """The move that `result` means for `job`."""
     if type(result) is Returned:  # by far the most common, and a match is slow
-        return _completed(job, result.value, random)
+        return _completed(job, result.value, random, rules)
     match result:
-        case Raised(error):
-            return _failed(job, error, random)
+        case Raised(error, wait):
+            return _failed(job, error, wait, random, rules)
         case NotRun(reason):
-            return Verdict(job.pk, job.token, states.FAIL, reason=reason, ahead=job.ahead)
+            return _not_run(job, reason, rules)
+        case Interrupted():
+            return Verdict(job.pk, job.token_number, states.RELEASE, ahead=job.ahead,
+                           custom_id=job.custom_id)  # fmt: skip
         case _:
-            return Verdict(job.pk, job.token, states.GIVE_BACK)
+            return Verdict(job.pk, job.token_number, states.GIVE_BACK)
 
 
-def _completed(job: Attempt, value: Any, random: Random) -> Verdict:
-    if value is None and job.attempts_made == 0:
-        return Verdict(
-            job.pk, job.token, states.COMPLETE, 0, None, None, None, False, False, job.ahead
+def _completed(job: Attempt, value: Any, random: Random, rules: Rules) -> Verdict:
+    keep = rules.keep_completed
+    if job.stored_options:
+        keep = _keep(job, "remove_on_complete", keep)
+    text: str | None = None
+    if value is not None:
+        try:
+            text = _encoded(value)
+        except UnserializableData as error:
+            return _failed(job, error, None, random, rules)
+    return Verdict(job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
+                   job.custom_id, keep)  # fmt: skip
+
+
+def _encoded(value: Any) -> str:
+    text = encode(value, "the returned value")
+    if len(text) * 4 > LONGEST_RESULT and len(text.encode()) > LONGEST_RESULT:
+        raise UnserializableData(
+            f"the returned value takes {len(text.encode())} bytes as JSON, more than "
+            f"{LONGEST_RESULT}; store it elsewhere and return where"
         )
-    try:
-        text = encode(value, "the returned value")
-        return Verdict(job.pk, job.token, states.COMPLETE, value=text, ahead=job.ahead)
-    except UnserializableData as error:
-        return _failed(job, error, random)
+    return text
 
 
-def _failed(job: Attempt, error: BaseException, random: Random) -> Verdict:
-    reason, stack = storable(_text_of(error)), storable(_stack_of(error))
+def _failed(
+    job: Attempt,
+    error: BaseException,
+    wait: int | Literal[False] | None,
+    random: Random,
+    rules: Rules,
+) -> Verdict:
+    options = job.stored_options
     attempts_made = job.attempts_made + 1
     delay: int | None = None
     if attempts_made < job.attempts and not isinstance(error, UnrecoverableError):
-        delay = delay_after(job.stored_options.get("backoff"), attempts_made, error, random)
+        if wait is None:
+            delay = delay_after(options.get("backoff"), attempts_made, error, random)
+        elif wait is not False:
+            delay = wait
     again = states.BACK_OFF if delay else states.RETRY
     move = states.FAIL if delay is None else again
-    return Verdict(job.pk, job.token, move, delay or 0, None, reason, stack, ahead=job.ahead)
+    stack_limit = options.get("stack_trace_limit")
+    return Verdict(
+        job.pk,
+        job.token_number,
+        move,
+        delay or 0,
+        reason=storable(_text_of(error)),
+        stack=None if stack_limit == 0 else storable(_stack_of(error)),
+        ahead=job.ahead,
+        custom_id=job.custom_id,
+        keep=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
+        outcome=TIMED_OUT if isinstance(error, JobTimedOut) else ERROR,
+        attempts_made=attempts_made,
+        stack_limit=stack_limit,
+    )
+
+
+def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
+    return Verdict(
+        job.pk,
+        job.token_number,
+        states.FAIL,
+        reason=reason,
+        ahead=job.ahead,
+        custom_id=job.custom_id,
+        keep=_keep(job, "remove_on_fail", rules.keep_failed),
+        outcome=STALLED if reason == STALLED_TOO_OFTEN else ERROR,
+        attempts_made=job.attempts_made + 1,
+    )
+
+
+def _keep(job: Attempt, option: str, otherwise: Keep | None) -> Keep | None:
+    """The job's own word beats its worker's."""
+    options = job.stored_options
+    return keep_of(options[option]) if option in options else otherwise
 
 
 def _text_of(error: BaseException) -> str:

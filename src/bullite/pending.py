@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from .loop import Resolver, mailbox
@@ -20,10 +20,11 @@ class Pending(Generic[T]):
     call `result()`.
     """
 
-    __slots__ = ("_future", "_read")
+    __slots__ = ("_future", "_meaning", "_read")
 
     def __init__(self, store: Store, request: Any, read: Callable[[Any], T]) -> None:
         self._read = read
+        self._meaning: tuple[Any, Exception | None] | None = None
         self._future: asyncio.Future[Any] | concurrent.futures.Future[Any]
         try:
             loop = asyncio.get_running_loop()
@@ -34,18 +35,51 @@ class Pending(Generic[T]):
             self._future = loop.create_future()
             store.open().submit(request, Resolver(self._future), mailbox())
 
+    @classmethod
+    def of(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
+        """A coroutine, on its way; in a thread it is run at once."""
+        pending: Pending[T] = cls.__new__(cls)
+        pending._read, pending._meaning = _same, None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pending._future = concurrent.futures.Future()
+            try:
+                pending._future.set_result(asyncio.run(answer))
+            except Exception as error:
+                pending._future.set_exception(error)
+        else:
+            pending._future = loop.create_task(answer)
+        return pending
+
     def __await__(self) -> Generator[Any, None, T]:
         future = self._future
         if isinstance(future, concurrent.futures.Future):
             future = asyncio.wrap_future(future)
         answer = yield from future.__await__()
-        return self._read(answer)
+        return self._once(answer)
 
     def result(self, timeout: float | None = None) -> T:
         """Block this thread for the answer; `timeout` in seconds."""
         if not isinstance(self._future, concurrent.futures.Future):
             raise RuntimeError("this was asked for in an event loop: await it there")
-        return self._read(self._future.result(timeout))
+        return self._once(self._future.result(timeout))
+
+    def _once(self, answer: Any) -> T:
+        """What the answer means; it is taken in once, however often it is asked for."""
+        if self._meaning is None:
+            try:
+                self._meaning = (self._read(answer), None)
+            except Exception as error:
+                self._meaning = (None, error)
+        value, problem = self._meaning
+        if problem is not None:
+            raise problem
+        return value  # type: ignore[return-value]
+
+
+def _same(answer: Any) -> Any:
+    return answer
 
 
 def _resolver(future: concurrent.futures.Future[Any]) -> Callable[[Any], None]:

@@ -1,35 +1,73 @@
-"""A queue, as producers hold it: add jobs, look at them, count them."""
+"""A queue, as producers and operators hold it: add jobs, look at them, decide about them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random as _random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, TypedDict, Unpack
+from functools import partial
+from typing import Any, Self, TypedDict, Unpack, overload
 
 from . import loop
 from .codec import encode
-from .errors import BulliteError, InvalidOption, InvalidOptionType, QueueOptionMismatch
+from .emitter import Entry, EventEmitter, L, Listener, fitted, plain
+from .errors import (
+    BulliteError,
+    InvalidOption,
+    InvalidOptionType,
+    JobIdTaken,
+    JobNotFound,
+    QueueHasActiveJobs,
+)
+from .feed import Feed, follow
+from .getters import Getters, shown_name
 from .job import Fate, Job
-from .operations.adding import Added, AddJobs, NewJob
-from .operations.claiming import JobRow
-from .operations.opening import OpenQueue
-from .options import PLAIN, CheckedOptions, JobOptions, check_int, check_name, check_options
-from .states import VISIBLE_STATES, State, state_named
+from .operations.adding import Added, AddJobs, NewJob, OutOfDate
+from .operations.editing import Progress
+from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
+from .operations.moving import MoveByHand, MoveOne
+from .options import (
+    LATEST,
+    PLAIN,
+    CheckedOptions,
+    Duration,
+    JobOptions,
+    KeepJobs,
+    Moment,
+    check_bool,
+    check_duration,
+    check_int,
+    check_moment,
+    check_name,
+    check_options,
+    check_size,
+)
+from .settings import QueueSettings, check_defaults, check_settings, read_defaults
+from .states import (
+    DELETE,
+    PRIORITIZED,
+    PROMOTE,
+    REMOVE,
+    RESTORE,
+    REVIVE,
+    REVIVE_DELAYED,
+    SHOWN_STATES,
+    TEAR_AWAY,
+    Move,
+    State,
+)
 from .store import Store
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
 
-#: The kept counts in the order they are read; "prioritized" is waiting with a priority.
-_COUNTED = (
-    State.WAITING.value,
-    "prioritized",
-    State.DELAYED.value,
-    State.ACTIVE.value,
-    State.WAITING_CHILDREN.value,
-    State.COMPLETED.value,
-    State.FAILED.value,
-)
+MOVED_AT_ONCE = 1_000
+"""Jobs that a verb for many jobs moves in one transaction."""
+
+PAUSE_PATIENCE = 2.0
+"""Seconds that `pause` waits for workers to give back what they fetched ahead."""
 
 
 class BulkJob(TypedDict, total=False):
@@ -44,11 +82,22 @@ _BULK_KEYS = frozenset(BulkJob.__annotations__)
 _WAITING, _DELAYED = State.WAITING.value, State.DELAYED.value
 
 
-class Queue:
+class _StoredSettings(TypedDict, total=False):
+    """The settings that may be given to `Queue`, too."""
+
+    dead_letter: str | None
+    keep_completed: Duration | KeepJobs | None
+    keep_failed: Duration | KeepJobs | None
+    trash_age: Duration
+    max_events: int
+
+
+class Queue(Getters):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
-    opened until the queue is first used.
+    opened until the queue is first used. `default_job_options` hold for jobs added through this
+    object; the other settings are stored for everybody, as `configure` does.
     """
 
     def __init__(
@@ -57,66 +106,83 @@ class Queue:
         store: Store | str | os.PathLike[str] | None = None,
         *,
         priority_order: str | None = None,
+        default_job_options: JobOptions | None = None,
+        events: EventEmitter | None = None,
+        random: Callable[[], float] = _random.random,
+        **settings: Unpack[_StoredSettings],
     ) -> None:
-        self.name = check_name("the queue's name", name)
-        if priority_order not in (None, "low", "high"):
-            raise InvalidOption(f'priority_order must be "low" or "high", not {priority_order!r}')
-        self._wanted_order = priority_order
-        self._owns_store = not isinstance(store, Store)
-        self.store = store if isinstance(store, Store) else Store(store)
-        self._key: int | None = None
-        self._rank_sign = 1
-
-    # --- opening and closing ---
+        super().__init__(name, store, priority_order, events, random)
+        self._wants_feed = events is not None
+        self._feed: Feed | None = None
+        check_defaults(default_job_options)
+        self._own_defaults = dict(default_job_options or {})
+        self._unstored = check_settings(settings, self.name)
+        self._defaults: Mapping[str, Any] = {}
+        self._plain = PLAIN
 
     async def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
-        if self._key is not None and self.store.is_open:
-            return
-        if not self.store.is_open:
-            await loop.in_thread(self.store.open)
-        key, order = await loop.ask(self.store, OpenQueue(self.name, self._wanted_order))
-        if self._wanted_order is not None and order != self._wanted_order:
-            raise QueueOptionMismatch(
-                f"queue {self.name!r} has priority_order={order!r}, fixed when it was made; "
-                "open it with that, or without the option"
-            )
-        self._rank_sign = 1 if order == "low" else -1
-        self._key = key
-
-    @property
-    def key(self) -> int:
-        """The number of the queue in its database, once it is ready."""
-        if self._key is None:
-            raise RuntimeError(
-                f"queue {self.name!r} is not open yet: await queue.wait_until_ready()"
-            )
-        return self._key
+        await super().wait_until_ready()
+        if self._wants_feed:
+            self._start_feed()
 
     async def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
-        if self._owns_store:
-            await loop.in_thread(self.store.close)
+        if self._feed is not None:
+            await self._feed.told()
+            self._feed.stop(self)
+            self._feed = None
+        await super().close()
 
-    async def __aenter__(self) -> Self:
-        await self.wait_until_ready()
+    async def _find(self) -> None:
+        await super()._find()
+        if self._unstored:
+            changes, self._unstored = self._unstored, {}
+            await loop.ask(self.store, Configure(self.key, changes))
+            await super()._find()
+        stored = read_defaults(self._ready().default_job_options)
+        self._defaults = _over(stored, self._own_defaults)
+        self._plain = check_options(self._defaults)
+
+    # --- listeners -------------------------------------------------------------------------------
+
+    @overload
+    def on(self, event: str, listener: Listener) -> Self: ...
+    @overload
+    def on(self, event: str) -> Callable[[L], L]: ...
+    def on(self, event: str, listener: Listener | None = None) -> Any:
+        """Hear of what is done with this object; `job.completed` and other dotted names: of what
+        this process does to the queue, as `(job_id, ...)`."""
+        return self._register(event, listener, once=False)
+
+    def _register(self, event: Any, listener: Listener | None, once: bool) -> Any:
+        if not (callable(listener) and isinstance(event, str) and "." in event):
+            return super()._register(event, listener, once)
+        entry = Entry(listener, fitted(listener), once, scope=self.name)
+        self.events.add_entry(plain(event), entry)
+        self._wants_feed = True
+        if self._opened is not None and self.store.is_open:
+            self._start_feed()
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+    def off(self, event: str, listener: Listener | None = None) -> Self:
+        if "." in event:
+            self.events.forget(plain(event), listener, scope=self.name)
+            return self
+        return super().off(event, listener)
 
-    # --- adding ---
+    def _start_feed(self) -> None:
+        if self._feed is None:
+            self._feed = follow(self)
+
+    # --- adding ----------------------------------------------------------------------------------
 
     async def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job; when this returns, the job is on the disk.
 
         With a `job_id` that is taken nothing is added and the existing job is returned.
         """
-        checked = check_options(options)
-        await self._be_ready()
-        new = self._new_job(name, data, checked)
-        added = await loop.ask(self.store, AddJobs(self.key, (new,)))
-        [job] = await self._as_jobs((new,), added)
+        [job] = await self._add_all(lambda: (self._new_job(name, data, self._checked(options)),))
         return job
 
     async def add_bulk(
@@ -131,32 +197,63 @@ class Queue:
         More than 100,000 need `chunk`: then each chunk is a transaction of its own, and `on_chunk`
         is told how many jobs are stored so far.
         """
-        await self._be_ready()
-        new = [self._bulk_job(index, job) for index, job in enumerate(jobs)]
+        if isinstance(jobs, str | Mapping) or not isinstance(jobs, Iterable):
+            raise InvalidOptionType(f"add_bulk takes a list of jobs, not {jobs!r}")
+        given = list(jobs)
         if chunk is None:
-            if len(new) > MOST_AT_ONCE:
+            if len(given) > MOST_AT_ONCE:
                 raise InvalidOption(
-                    f"add_bulk adds at most {MOST_AT_ONCE} jobs at once, not {len(new)}; "
+                    f"add_bulk adds at most {MOST_AT_ONCE} jobs at once, not {len(given)}; "
                     "pass chunk=10000 to add them in several"
                 )
-            chunk = max(1, len(new))
+            chunk = max(1, len(given))
         else:
             check_int("chunk", chunk, 1, MOST_AT_ONCE)
-        stored: list[Job] = []
+        await self._be_ready()
+        new = self._bulk_jobs(given, range(len(given)))
+        version, stored = self._ready().version, list[Job]()
         for start in range(0, len(new), chunk):
-            some = new[start : start + chunk]
+            some = range(start, min(start + chunk, len(new)))
+            resolve = partial(self._bulk_jobs, given, some)
             await loop.room(self.store)
-            added = await loop.ask(self.store, AddJobs(self.key, some))
-            stored += await self._as_jobs(some, added)
+            stored += await self._add_all(resolve, new[start : start + chunk], version)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
 
-    async def _be_ready(self) -> None:
-        if self._key is None or not self.store.is_open:
-            await self.wait_until_ready()
-        if not self.store.open().has_room():
-            await loop.room(self.store)
+    async def _add_all(
+        self,
+        resolve: Callable[[], Sequence[NewJob]],
+        new: Sequence[NewJob] | None = None,
+        version: int = 0,
+    ) -> list[Job]:
+        """Add jobs; if the queue's settings have changed meanwhile, resolve them anew and again.
+
+        `new` are those jobs as resolved under the settings of `version`.
+        """
+        await self._be_ready()
+        if new is None:
+            new, version = resolve(), self._ready().version
+        while True:
+            request = AddJobs(self.key, new, version)
+            first = None
+            if self.hears("added", "waiting", "delayed"):
+                first = self._tell_added(new)
+            added = await loop.ask(self.store, request, first)
+            if not isinstance(added, OutOfDate):
+                return await self._as_jobs(new, added)
+            await self._find()
+            new, version = resolve(), self._ready().version
+
+    def _checked(self, options: Mapping[str, Any]) -> CheckedOptions:
+        if not options:
+            return self._plain
+        if not self._defaults:
+            return check_options(options)
+        return check_options(_over(self._defaults, options))
+
+    def _bulk_jobs(self, given: Sequence[Any], some: Iterable[int]) -> list[NewJob]:
+        return [self._bulk_job(index, given[index]) for index in some]
 
     def _bulk_job(self, index: int, job: Any) -> NewJob:
         if type(job) is not dict and not isinstance(job, Mapping):
@@ -168,85 +265,313 @@ class Queue:
             problem = f"has an unknown key {unknown[0]!r}" if unknown else "has no name"
             raise InvalidOption(f"jobs[{index}] {problem}; give name, data and opts")
         options = job.get("opts")
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidOptionType(f"jobs[{index}]: opts must be a mapping, not {options!r}")
         try:
-            checked = check_options(options) if options else PLAIN
+            checked = self._checked(options) if options else self._plain
             return self._new_job(job["name"], job.get("data"), checked)
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
     def _new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
+        check_name("the job's name", name)
+        text = encode(data, "the data of job ", name)
+        if len(text) * 4 > options.size_limit:
+            check_size(name, text, options.size_limit)
+        priority = options.priority
+        if priority:
+            priority = self.priority_number(priority)
+        assert isinstance(priority, int)
         return NewJob(
-            check_name("the job's name", name),
+            name,
             options.job_id,
-            _DELAYED if options.delay else _WAITING,
-            self._rank_sign * options.priority,
-            options.priority,
+            self.rank_of(priority) if priority else 0,
+            priority,
             int(options.lifo),
             options.delay,
             options.attempts,
-            encode(data, "the data of job ", name),
+            text,
             options.stored,
+            options.timestamp,
+            options.run_at,
+            options.expires,
         )
 
+    def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
+        def tell(added: Added | OutOfDate) -> None:
+            if isinstance(added, OutOfDate):
+                return
+            for job, id in zip(new, added.ids, strict=True):
+                if id not in added.existing:
+                    made = self._as_new_job(job, id, added.created_at)
+                    self.emit("added", made)
+                    self.emit(_DELAYED if made.state == _DELAYED else _WAITING, made)
+
+        return tell
+
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
-        now = added.created_at
-        at_once = Fate(_WAITING, updated_at=now)
         jobs = []
         for job, id in zip(new, added.ids, strict=True):
-            if id in added.existing:
-                existing = await self._job_numbered(id)
-                if existing is not None:
-                    jobs.append(existing)
-                    continue
-            facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, now, None,
-                     job.opts, job.rank, -id if job.lifo else id, job.data)  # fmt: skip
-            plain = not (job.delay or job.lifo)
-            jobs.append(Job(self, facts, at_once if plain else _fate_of_new(job, now)))
+            existing = await self._job_numbered(id) if id in added.existing else None
+            jobs.append(existing or self._as_new_job(job, id, added.created_at))
         return jobs
 
-    # --- looking ---
+    def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+        created_at = now if job.timestamp is None else job.timestamp
+        facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
+                 None, job.opts, job.rank, -id if job.lifo else id, job.data)  # fmt: skip
+        if not (job.delay or job.lifo or job.run_at or job.expires):
+            return Job(self, facts, Fate(_WAITING, updated_at=now))
+        due_at = created_at + job.delay if job.delay else job.run_at
+        waits = job.delay > 0 or (job.run_at or 0) > now
+        expires_at = None if job.expires is None else now + job.expires
+        fate = Fate(
+            _DELAYED if waits else _WAITING,
+            job.lifo,
+            job.delay,
+            due_at if waits else None,
+            updated_at=now,
+            expires_at=expires_at,
+        )
+        return Job(self, facts, fate)
 
-    async def get_job(self, job_id: str) -> Job | None:
-        """The job with this id, as it is now; None if there is none."""
+    # --- the queue as a whole --------------------------------------------------------------------
+
+    async def configure(self, **settings: Unpack[QueueSettings]) -> dict[str, Any]:
+        """Store settings for every producer and worker of the queue; what is stored then.
+
+        Changing `priority_order` ranks the jobs there are anew.
+        """
+        changes = check_settings(settings, self.name)
+        await self._be_ready()
+        if "priority_order" in changes and self._wanted_order is not None:
+            self._wanted_order = changes["priority_order"]
+        await loop.ask(self.store, Configure(self.key, changes))
+        await self._find()
+        return await self.get_meta()
+
+    async def pause(self) -> None:
+        """Let the queue hand out no jobs, in any process, until `resume`; running jobs run on."""
+        await self._be_ready()
+        if await loop.ask(self.store, SetPaused(self.key, True)):
+            self.emit("paused")
+        patience = time.monotonic() + PAUSE_PATIENCE
+        # Other processes ring no bell for this.
+        while await self._holds_jobs_ahead() and time.monotonic() < patience:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+    async def _holds_jobs_ahead(self) -> bool:
+        rows = await loop.read(self.store, "held_ahead", {"queue": self.key})
+        return bool(rows[0][0])
+
+    async def resume(self) -> None:
+        """Let the queue hand out jobs again."""
+        await self._be_ready()
+        if await loop.ask(self.store, SetPaused(self.key, False)):
+            self.emit("resumed")
+
+    async def drain(self, delayed: bool = False) -> None:
+        """Remove the jobs that wait, with `delayed` also those that wait for their time."""
+        lists = [State.WAITING.value, PRIORITIZED]
+        if check_bool("delayed", delayed):
+            lists.append(State.DELAYED.value)
+        await self._be_ready()
+        for name in lists:
+            await self._move_all(REMOVE, name)
+
+    empty = drain
+
+    async def obliterate(self, force: bool = False, count: int = 1_000) -> None:
+        """Delete the queue's jobs, log and settings for good, `count` jobs at a time.
+
+        Refused while jobs run, unless by `force`: then their workers find that they lost them. The
+        queue is paused first, stays so when it is refused, and is as new afterwards.
+        """
+        check_bool("force", force)
+        check_int("count", count, 1, MOST_AT_ONCE)
+        await self.pause()
+        if not force and await self.get_active_count():
+            raise QueueHasActiveJobs(
+                f"queue {self.name!r} has active jobs: wait for them, or obliterate(force=True)"
+            )
+        for name in SHOWN_STATES:
+            move = TEAR_AWAY if name == State.ACTIVE else DELETE
+            await self._move_all(move, name, before=LATEST, at_once=count)
+        params = {"queue": self.key, "before": LATEST, "most": count}
+        while rows := await loop.read(self.store, "old_removed", params):
+            await loop.ask(self.store, MoveByHand(DELETE, [row[0] for row in rows]))
+        await loop.ask(self.store, Reset(self.key))
+        await self._find()
+
+    async def trim_events(self, max_length: int) -> int:
+        """Keep about so many of the newest events; how many rows of the log went."""
+        check_int("max_length", max_length, 0, 2**31 - 1)
+        await self._be_ready()
+        trimmed: int = await loop.ask(self.store, TrimEvents(self.key, max_length))
+        return trimmed
+
+    # --- many jobs -------------------------------------------------------------------------------
+
+    async def clean(self, grace: Duration, limit: int = 0, state: str = "completed") -> list[str]:
+        """Remove the jobs of a state that are older than `grace`, the oldest first; their ids.
+
+        At most `limit`, 0 for all. Running jobs are never removed. `restore` brings one back.
+        """
+        age = check_duration("grace", grace)
+        check_int("limit", limit, 0, 2**31 - 1)
+        names = await self._lists(shown_name(state))
+        await self._be_ready()
+        before = self.store.open().clock.now() - age
+        cleaned: list[str] = []
+        for name in names:
+            if name not in (State.ACTIVE, State.WAITING_CHILDREN):
+                left = limit - len(cleaned) if limit else None
+                cleaned += await self._move_all(REMOVE, name, before, left)
+        await loop.ask(self.store, TellCleaned(self.key, len(cleaned)))
+        self.emit("cleaned", cleaned, shown_name(state))
+        return cleaned
+
+    async def retry_jobs(
+        self,
+        count: int = 1_000,
+        state: str = "failed",
+        timestamp: Moment | None = None,
+        *,
+        reset_attempts: bool = False,
+    ) -> list[str]:
+        """Let all failed, or completed, jobs that ended by `timestamp` run again; their ids.
+
+        `count` is how many are moved at a time.
+        """
+        check_int("count", count, 1, MOST_AT_ONCE)
+        name = shown_name(state)
+        if name not in (State.FAILED, State.COMPLETED):
+            raise InvalidOption(f'state must be "failed" or "completed", not {state!r}')
+        await self._be_ready()
+        now = self.store.open().clock.now()
+        before = now if timestamp is None else check_moment("timestamp", timestamp)
+        check_bool("reset_attempts", reset_attempts)
+        return await self._move_all(
+            REVIVE, name, before, at_once=count, forget_attempts=reset_attempts
+        )
+
+    async def promote_jobs(self, count: int = 1_000) -> list[str]:
+        """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
+        check_int("count", count, 1, MOST_AT_ONCE)
+        await self._be_ready()
+        return await self._move_all(PROMOTE, State.DELAYED.value, at_once=count)
+
+    async def _move_all(
+        self,
+        move: Move,
+        name: str,
+        before: int | None = None,
+        limit: int | None = None,
+        at_once: int = MOVED_AT_ONCE,
+        forget_attempts: bool = False,
+    ) -> list[str]:
+        """Move the jobs of a list, oldest first; the ids of those that moved.
+
+        Each piece is chosen by a read and moved by a guarded write: nobody waits for the choice.
+        """
+        moved: dict[int, str] = {}
+        statement = f"oldest:{await self._list_name(name)}"
+        stuck: set[int] = set()
+        before = LATEST if before is None else before
+        while limit is None or len(moved) < limit:
+            most = at_once if limit is None else min(at_once, limit - len(moved))
+            # Those that could not be moved are still there: look past them.
+            params = {"queue": self.key, "before": before, "most": most + len(stuck)}
+            rows = await loop.read(self.store, statement, params)
+            ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in stuck}
+            if not ids:
+                break
+            request = MoveByHand(move, list(ids), forget_attempts=forget_attempts)
+            went: list[int] = await loop.ask(self.store, request)
+            moved |= {job: ids[job] for job in went if job not in moved}
+            stuck |= ids.keys() - set(went)
+            stuck |= ids.keys() & moved.keys() if move is PROMOTE else set()
+        return list(moved.values())
+
+    # --- one job ---------------------------------------------------------------------------------
+
+    async def remove(self, job_id: str, remove_children: bool = True) -> bool:
+        """Take a job out; False if there is none, or if it runs. `restore` brings it back."""
+        check_bool("remove_children", remove_children)
+        job = await self.get_job(job_id)
+        if job is None or job.state == State.ACTIVE:
+            return False
+        try:
+            await job.remove()
+        except BulliteError:
+            return False
+        return True
+
+    remove_job = remove
+
+    async def restore(self, job_id: str) -> Job:
+        """Bring back a job that was removed not longer ago than the queue's `trash_age`.
+
+        JobNotFound if there is none, JobIdTaken if another job has its id by now.
+        """
         if not isinstance(job_id, str):
             raise InvalidOptionType(f"job_id must be text, not {job_id!r}")
-        await self._be_ready()
-        if job_id.isdecimal():
-            is_number = len(job_id) < 20 and str(int(job_id)) == job_id
-            return await self._job_numbered(int(job_id)) if is_number else None
-        params = {"queue": self.key, "custom_id": job_id}
-        rows = await loop.read(self.store, "job_with_custom_id", params)
-        return await self._job_numbered(rows[0][0]) if rows else None
+        settings = await self._settings()
+        number = int(job_id) if job_id.isdecimal() and len(job_id) < 20 else None
+        params = {"queue": self.key, "number": number, "custom_id": job_id}
+        rows = await loop.read(self.store, "removed_job", params)
+        oldest = self.store.open().clock.now() - settings.trash_age
+        if not rows or rows[0][2] < oldest:
+            raise JobNotFound(f"no job {job_id} was removed from {self.name!r} of late")
+        pk, removed_from, _ = rows[0]
+        await loop.ask(self.store, MoveOne(RESTORE[State(removed_from)], pk, job_id))
+        job = await self._job_numbered(pk)
+        if job is None:
+            raise JobIdTaken(f"job {job_id} was removed again meanwhile")
+        return job
 
-    async def _job_numbered(self, number: int) -> Job | None:
-        rows = await loop.read(self.store, "job", {"queue": self.key, "job": number})
-        if not rows:
-            return None
-        row = rows[0]
-        split = len(JobRow._fields)
-        return Job(self, row[:split], Fate(*row[split:]))
+    async def retry_job(
+        self, job_id: str, *, delay: Duration = 0, reset_attempts: bool = False
+    ) -> Job:
+        """Let a failed or completed job run once more; a job of a dead-letter queue goes home."""
+        wait = check_duration("delay", delay)
+        check_bool("reset_attempts", reset_attempts)
+        job = await self._existing(job_id)
+        move = REVIVE_DELAYED if wait else REVIVE
+        await loop.ask(self.store, MoveOne(move, job.pk, job.id, wait, reset_attempts))
+        home: Queue = self
+        if job.original_queue is not None:
+            home = Queue(job.original_queue, self.store)
+            await home.wait_until_ready()
+        job.revived(wait, reset_attempts)
+        return job.in_queue(home)
 
-    async def get_job_counts(self, *states: str) -> dict[str, int]:
-        """How many jobs are in each state, or in those named; never counts, the counts are kept."""
-        wanted = [_counted_name(state) for state in states] or list(_COUNTED)
-        await self._be_ready()
-        rows = await loop.read(self.store, "counts", {"queue": self.key})
-        counts = dict(zip(_COUNTED, rows[0], strict=True)) if rows else dict.fromkeys(_COUNTED, 0)
-        return {name: counts[name] for name in wanted}
+    async def _existing(self, job_id: str) -> Job:
+        job = await self.get_job(job_id)
+        if job is None:
+            raise JobNotFound(f"job {job_id} does not exist in {self.name!r}")
+        return job
+
+    async def update_job_progress(self, job_id: str, progress: Any) -> None:
+        """Say how far a job is, from outside its run."""
+        text = encode(progress, "the progress")
+        job = await self._existing(job_id)
+        if not await loop.ask(self.store, Progress(self.key, job.pk, None, text)):
+            raise JobNotFound(f"job {job_id} does not exist in {self.name!r}")
+        self.emit("progress", job.id, progress)
+
+    async def add_job_log(
+        self, job_id: str, message: str, level: str = "info", keep_logs: int | None = None
+    ) -> int:
+        """Append a line to a job's log, from outside its run; how many lines it has now."""
+        job = await self._existing(job_id)
+        return await job.append_log(message, level, None, keep_logs)
 
 
-def _fate_of_new(job: NewJob, now: int) -> Fate:
-    due_at = now + job.delay if job.delay else None
-    return Fate(job.state, job.lifo, job.delay, due_at, updated_at=now)
+_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})
 
 
-def _counted_name(word: Any) -> str:
-    if not isinstance(word, str):
-        raise InvalidOptionType(f"a state must be text, not {word!r}")
-    state = state_named(word)
-    if state is not None:
-        return state.value
-    if word.lower() == "prioritized":
-        return "prioritized"
-    known = ", ".join([*VISIBLE_STATES, "prioritized"])
-    raise InvalidOption(f"unknown state {word!r}; the states are: {known}")
+def _over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over defaults, without those defaults that say the same thing in another way."""
+    beaten = {name for same in _SAME if not same.isdisjoint(options) for name in same}
+    return {**{k: v for k, v in defaults.items() if k not in beaten}, **options}

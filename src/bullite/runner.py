@@ -1,29 +1,25 @@
 """Runs processors: coroutines on the event loop, plain functions in threads.
 
-Takes claimed jobs, gives verdicts. Knows nothing of the database.
+Takes claimed jobs, tells how their runs ended. Knows nothing of the database.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
-from .backoff import Random
-from .job import Job
-from .outcome import Interrupted, NotRun, Raised, Result, Returned, Verdict, decide
-
-R = TypeVar("R")
-Processor = Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]
+from .errors import ControlError, DelayedError, JobTimedOut, LostLock
+from .job import Job, Wait
+from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned
+from .processors import ANY, Handler
 
 TIME_SLICE = 0.002
 """Seconds that handlers which never suspend may run before others get the loop."""
@@ -32,39 +28,51 @@ AHEAD_TIME, AHEAD_MOST, AHEAD_SLOWEST = 0.002, 400, 0.005
 """Jobs are fetched ahead for so many seconds of work, at most so many, and none at all when one
 takes longer than this."""
 
-
-def is_async(processor: Processor) -> bool:
-    """Whether a processor is a coroutine function, however it is wrapped."""
-    while isinstance(processor, functools.partial):
-        processor = processor.func
-    return inspect.iscoroutinefunction(processor) or inspect.iscoroutinefunction(
-        getattr(processor, "__call__", None)  # noqa: B004 - its kind is wanted, not its existence
-    )
+STUCK_AFTER = 1.0
+"""Seconds that a run which can be told to stop gets to do so, before it is reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Processors(Generic[R]):
-    """Which function runs a job."""
+class Master(Protocol):
+    """Whom a runner works for."""
 
-    only: Callable[[Job], R] | None
-    """The one for all names, if there is such a one."""
-    by_name: Mapping[str, Callable[[Job], R]]
+    def begun(self, job: Job) -> None:
+        """A run begins; only told while `tells_begin` of the runner is set."""
 
-    def of(self, job: Job) -> Callable[[Job], R]:
-        return self.only or self.by_name[job.name]
+    def ended(self, job: Job, result: Result | None) -> None:
+        """A run ended; None if the job was moved by its own processor, or lost."""
+
+    def strayed(self, job: Job, error: Exception) -> None:
+        """A run ended with an error after its job had been moved or lost."""
+
+    def stuck(self, job: Job) -> None:
+        """A run goes on although its time is up."""
+
+    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
+        """What the user's own strategy says about the next attempt; None if there is none."""
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        """Call from the event loop's thread in a while; what cancels it. From any thread."""
 
 
 class Runner(Protocol):
     """Runs jobs, a number of them at a time."""
 
+    tells_begin: bool
+
     def take(self, jobs: Sequence[Job]) -> None:
         """Run these; never blocks."""
 
-    def running(self) -> int:
-        """How many have been taken and have no verdict yet."""
+    def running(self) -> list[Job]:
+        """Those that have begun and not ended."""
+
+    def busy(self) -> int:
+        """How many have been taken and have not ended."""
 
     def unload(self) -> list[Job]:
         """Give up what was not begun. From any thread."""
+
+    def change_concurrency(self, concurrency: int) -> None:
+        """Run so many at a time from now on; what runs is left alone."""
 
     def stop(self, interrupt: bool) -> list[Job]:
         """Begin nothing more and give up what was not begun; `interrupt` what runs, too."""
@@ -114,7 +122,7 @@ class Pace:
     """
 
     def __init__(self, concurrency: int) -> None:
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._usual = 2 * AHEAD_SLOWEST
 
     def took(self, seconds: float) -> None:
@@ -130,10 +138,67 @@ class Pace:
     def ahead(self) -> int:
         if self._usual > AHEAD_SLOWEST:
             return 0
-        return int(min(AHEAD_MOST, self._concurrency * AHEAD_TIME / max(self._usual, 1e-6)))
+        return int(min(AHEAD_MOST, self.concurrency * AHEAD_TIME / max(self._usual, 1e-6)))
 
 
-class LoopRunner:
+class Rule:
+    """What both runners think of a job before and after its run."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        concurrency: int,
+        master: Master,
+        most_started: int | None,
+    ) -> None:
+        self._handlers = handlers
+        self._only = handlers[ANY].call if ANY in handlers else None
+        self._concurrency = concurrency
+        self._master = master
+        self._most_started = most_started
+        self.pace = Pace(concurrency)
+        self._line = Line()
+        self.tells_begin = False
+
+    def _call_of(self, job: Job) -> Callable[[Job], Any]:
+        return self._only or self._handlers[job.name].call
+
+    def _refusal(self, job: Job) -> str | None:
+        """Why a job must not run."""
+        if job.deferred_failure is not None:
+            return job.deferred_failure
+        if self._most_started is not None and job.attempts_started > self._most_started:
+            return STARTED_TOO_OFTEN
+        return None
+
+    def unload(self) -> list[Job]:
+        self.pace.stuck()
+        return self._line.clear()
+
+    def _after_moving(self, job: Job, result: Result, problem: Exception | None) -> Result | None:
+        """What is left to be done for a run that had its job moved.
+
+        If the move failed because the job was lost, so is the run; if the store failed, the run.
+        """
+        if problem is not None and not isinstance(problem, LostLock):
+            return Raised(problem)
+        error: Exception | None = problem
+        if isinstance(result, Raised) and not isinstance(result.error, ControlError | LostLock):
+            error = result.error if isinstance(result.error, Exception) else problem
+        if error is not None:
+            self._master.strayed(job, error)
+        return None
+
+
+def meaning_of_control(error: BaseException) -> Result:
+    """What a control error means when the job was not moved."""
+    if isinstance(error, DelayedError):
+        advice = "DelayedError was raised without job.move_to_delayed(...) before it"
+        return Raised(RuntimeError(f"{advice}: {error}" if str(error) else advice))
+    return Interrupted()
+
+
+class LoopRunner(Rule):
     """Runs coroutine processors with a fixed number of long-lived consumers.
 
     A task per job would cost more than most of what surrounds it. A consumer whose job has changed
@@ -142,18 +207,13 @@ class LoopRunner:
 
     def __init__(
         self,
-        processors: Processors[Awaitable[Any]],
+        handlers: Mapping[str, Handler],
         concurrency: int,
-        done: Callable[[Verdict], None],
-        random: Random,
+        master: Master,
+        most_started: int | None = None,
     ) -> None:
-        self._processors = processors
-        self._concurrency = concurrency
-        self._done = done
-        self._random = random
-        self.pace = Pace(concurrency)
-        self._line = Line()
-        self._running = 0
+        super().__init__(handlers, concurrency, master, most_started)
+        self._running: set[Job] = set()
         self._sleeping: deque[asyncio.Future[None]] = deque()
         self._consumers: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
@@ -164,12 +224,14 @@ class LoopRunner:
         self._line.put(jobs)
         self._wake_one()
 
-    def running(self) -> int:
-        return self._running + len(self._line)
+    def running(self) -> list[Job]:
+        return list(self._running)
 
-    def unload(self) -> list[Job]:
-        self.pace.stuck()
-        return self._line.clear()
+    def busy(self) -> int:
+        return len(self._running) + len(self._line)
+
+    def change_concurrency(self, concurrency: int) -> None:
+        self._concurrency = self.pace.concurrency = concurrency
 
     def stop(self, interrupt: bool) -> list[Job]:
         self._stopped = True
@@ -209,11 +271,14 @@ class LoopRunner:
         consumer.add_done_callback(self._consumers.discard)
 
     def _replace_this_consumer(self) -> None:
+        self._dismiss_this_consumer()
+        if not self._stopped and len(self._consumers) < self._concurrency:
+            self._add_consumer()
+
+    def _dismiss_this_consumer(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._consumers.discard(task)
-        if not self._stopped:
-            self._add_consumer()
 
     async def _sleep(self) -> None:
         sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -232,7 +297,7 @@ class LoopRunner:
 
     async def _consume(self) -> None:
         clean = contextvars.copy_context()
-        only = self._processors.only
+        only, running = self._only, self._running
         while not self._stopped:
             if not len(self._line):
                 await self._sleep()
@@ -240,14 +305,19 @@ class LoopRunner:
             now, turn_ends = time.perf_counter(), self._end_of_turn()
             # When its turn is over, it may be that it slept meanwhile and this is another turn.
             while now < turn_ends or now < (turn_ends := self._end_of_turn()):
+                if len(self._consumers) > self._concurrency:
+                    self._dismiss_this_consumer()
+                    return
                 if (job := self._line.pop()) is None:
                     break
-                self._running += 1
+                running.add(job)
+                if self.tells_begin:
+                    self._master.begun(job)
                 try:
-                    if job.deferred_failure is None:
-                        result: Result = Returned(await (only or self._processors.of(job))(job))
+                    if job.needs_care or self._most_started is not None:
+                        result = await self._run_with_care(job)
                     else:
-                        result = NotRun(job.deferred_failure)
+                        result = Returned(await (only or self._call_of(job))(job))
                 except Exception as error:
                     result = Raised(error)
                 except GeneratorExit:
@@ -257,18 +327,76 @@ class LoopRunner:
                     if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
                         raise  # this consumer, or the whole loop, is told to end
                     continue
+                if job.moving is not None or type(result) is Raised:
+                    await self._end_with_care(job, result)
+                else:
+                    self._end(job, result)
                 ended = time.perf_counter()
                 self.pace.took(ended - now)
                 now = ended
-                self._end(job, result)
                 if contextvars.copy_context() != clean:
                     self._replace_this_consumer()
                     return
             await asyncio.sleep(0)
 
-    def _end(self, job: Job, result: Result) -> None:
-        self._running -= 1
-        self._done(decide(job, result, self._random))
+    def _end(self, job: Job, result: Result | None) -> None:
+        self._running.discard(job)
+        self._master.ended(job, result)
+
+    async def _end_with_care(self, job: Job, result: Result) -> None:
+        """End a run that failed, or that moved its job."""
+        concluded: Result | None = result
+        if job.moving is not None:
+            problem = None
+            try:
+                await job.moving
+            except Exception as error:
+                problem = error
+            concluded = self._after_moving(job, result, problem)
+        elif isinstance(result, Raised) and isinstance(result.error, ControlError):
+            concluded = meaning_of_control(result.error)
+        elif isinstance(result, Raised):
+            concluded = await self._ask_strategy(job, result.error)
+        self._end(job, concluded)
+
+    async def _ask_strategy(self, job: Job, error: BaseException) -> Raised:
+        try:
+            wait = self._master.strategy(job, error)
+            return Raised(error, await wait if inspect.isawaitable(wait) else wait)
+        except Exception as problem:
+            problem.__context__ = error
+            return Raised(problem, False)
+
+    async def _run_with_care(self, job: Job) -> Result:
+        refusal = self._refusal(job)
+        if refusal is not None:
+            return NotRun(refusal)
+        timeout = job.timeout
+        if timeout is None:
+            return Returned(await self._call_of(job)(job))
+        return await self._run_in_time(job, timeout)
+
+    async def _run_in_time(self, job: Job, timeout: int) -> Result:
+        """Run for so many ms at most; then cancel, and wait until it has ended all the same."""
+        run = asyncio.ensure_future(self._call_of(job)(job))
+        try:
+            done, _ = await asyncio.wait({run}, timeout=timeout / 1000)
+            if done:
+                return Returned(run.result())
+            error = JobTimedOut(f"job {job.id} took longer than its timeout of {timeout} ms")
+            job.abort(error)
+            run.cancel()
+            done, _ = await asyncio.wait({run}, timeout=STUCK_AFTER)
+            if not done:
+                self._master.stuck(job)
+                await asyncio.wait({run})
+            if not run.cancelled():
+                run.exception()  # whatever it is: the time was up before
+            return Raised(error)
+        except asyncio.CancelledError:
+            run.cancel()
+            await asyncio.wait({run})
+            raise
 
 
 def _meaning_of(error: BaseException) -> Result:
@@ -281,51 +409,60 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class ThreadRunner:
+class ThreadRunner(Rule):
     """Runs plain functions in threads that are fed directly, never through the event loop."""
 
     def __init__(
         self,
-        processors: Processors[Any],
+        handlers: Mapping[str, Handler],
         concurrency: int,
-        done: Callable[[Verdict], None],
-        random: Random,
-        name: str,
+        master: Master,
+        most_started: int | None = None,
+        name: str = "bullite",
     ) -> None:
-        self._processors = processors
-        self._concurrency = concurrency
-        self._done = done
-        self._random = random
+        super().__init__(handlers, concurrency, master, most_started)
         self._name = name
-        self.pace = Pace(concurrency)
-        self._line = Line()
         self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """For each job put into the line, True; False tells a thread to end."""
         self._counting = threading.Lock()
-        self._running = self._threads = 0
+        self._running: set[Job] = set()
+        self._threads = self._made = 0
 
     def take(self, jobs: Sequence[Job]) -> None:
         with self._counting:
             self._line.put(jobs)
-            missing = min(self._concurrency, self._running + len(self._line)) - self._threads
+            missing = min(self._concurrency, len(self._running) + len(self._line)) - self._threads
             for _ in range(missing):
                 self._threads += 1
-                name = f"{self._name}-{self._threads}"
+                self._made += 1
+                name = f"{self._name}-{self._made}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
         for _ in jobs:
             self._signals.put(True)
 
-    def running(self) -> int:
-        return self._running + len(self._line)
+    def running(self) -> list[Job]:
+        with self._counting:
+            return list(self._running)
 
-    def unload(self) -> list[Job]:
-        self.pace.stuck()
-        return self._line.clear()
+    def busy(self) -> int:
+        return len(self._running) + len(self._line)
+
+    def change_concurrency(self, concurrency: int) -> None:
+        with self._counting:
+            self._concurrency = self.pace.concurrency = concurrency
+            for _ in range(self._threads - concurrency):
+                self._threads -= 1
+                self._signals.put(False)
 
     def stop(self, interrupt: bool) -> list[Job]:
         jobs = self._line.clear()
-        for _ in range(self._threads):
-            self._signals.put(False)
+        with self._counting:
+            for _ in range(self._threads):
+                self._signals.put(False)
+            self._threads = 0
+            if interrupt:
+                for job in self._running:
+                    job.abort("the worker is closing")
         return jobs
 
     def _work(self) -> None:
@@ -334,20 +471,28 @@ class ThreadRunner:
                 job = self._line.pop()
                 if job is None:
                     continue  # it was given up meanwhile
-                self._running += 1
+                self._running.add(job)
+            if self.tells_begin:
+                self._master.begun(job)
             began = time.perf_counter()
-            result = self._run(job)
+            result = self._conclude(job, self._run(job))
             self.pace.took(time.perf_counter() - began)
-            verdict = decide(job, result, self._random)
             with self._counting:
-                self._running -= 1
-            self._done(verdict)
+                self._running.discard(job)
+            self._master.ended(job, result)
 
     def _run(self, job: Job) -> Result:
-        if job.deferred_failure is not None:
-            return NotRun(job.deferred_failure)
+        if job.needs_care or self._most_started is not None:
+            refusal = self._refusal(job)
+            if refusal is not None:
+                return NotRun(refusal)
+            if job.timeout is not None:
+                return self._run_in_time(job, job.timeout)
+        return self._call(job)
+
+    def _call(self, job: Job) -> Result:
         try:
-            value = contextvars.Context().run(self._processors.of(job), job)
+            value = contextvars.Context().run(self._call_of(job), job)
         except BaseException as error:
             return Raised(error)
         if inspect.isawaitable(value):
@@ -355,3 +500,54 @@ class ThreadRunner:
                 value.close()
             return Raised(TypeError("the processor returned an awaitable: make it an async def"))
         return Returned(value)
+
+    def _run_in_time(self, job: Job, timeout: int) -> Result:
+        """A thread cannot be stopped: it is told to, reported, and its time counts when it ends."""
+        error = JobTimedOut(f"job {job.id} took longer than its timeout of {timeout} ms")
+        time_is_up, has_ended = threading.Event(), threading.Event()
+
+        def ring() -> None:
+            time_is_up.set()
+            job.abort(error)
+            # One that takes a signal may be about to obey; the others cannot even hear.
+            self._master.call_later(STUCK_AFTER if job.listens else 0, report)
+
+        def report() -> None:
+            if not has_ended.is_set():
+                self._master.stuck(job)
+
+        cancel = self._master.call_later(timeout / 1000, ring)
+        began = time.monotonic()
+        result = self._call(job)
+        has_ended.set()
+        late = time_is_up.is_set() or (time.monotonic() - began) * 1000 > timeout
+        cancel()
+        return Raised(error) if late else result
+
+    def _conclude(self, job: Job, result: Result) -> Result | None:
+        if job.moving is not None:
+            problem = None
+            try:
+                job.moving.result()
+            except Exception as error:
+                problem = error
+            return self._after_moving(job, result, problem)
+        if isinstance(result, Raised):
+            if isinstance(result.error, ControlError):
+                return meaning_of_control(result.error)
+            return self._ask_strategy(job, result.error)
+        return result
+
+    def _ask_strategy(self, job: Job, error: BaseException) -> Raised:
+        try:
+            wait = self._master.strategy(job, error)
+            if inspect.isawaitable(wait):
+                wait = asyncio.run(_await(wait))
+            return Raised(error, wait)
+        except Exception as problem:
+            problem.__context__ = error
+            return Raised(problem, False)
+
+
+async def _await(wait: Awaitable[Wait]) -> Wait:
+    return await wait

@@ -6,14 +6,15 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .engine.appetite import Appetite
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .engine.writer import Engine
 from .errors import RequestRefused, StoreClosed, StoreReplaced
-from .operations.settling import Settle
-from .outcome import Verdict, storable
+from .job import Job
+from .operations.settling import Settle, Settled
+from .outcome import Result, Verdict, storable
 from .states import FAIL
 
 _FINAL = (StoreClosed, StoreReplaced, RequestRefused)
@@ -22,36 +23,65 @@ _FINAL = (StoreClosed, StoreReplaced, RequestRefused)
 log = logging.getLogger("bullite.worker")
 
 
+class Run(NamedTuple):
+    """A run that ended, for those who want to hear of it."""
+
+    job: Job
+    result: Result
+
+
+class Batch(NamedTuple):
+    """Verdicts on their way; the runs only if somebody listens."""
+
+    verdicts: Sequence[Verdict]
+    runs: Sequence[Run] | None
+
+
+Report = Callable[[Batch, Settled], None]
+Trouble = Callable[[Exception], None]
+
+
 class Settler:
     """What a worker's runs came to, on its way into the database."""
 
-    def __init__(self, engine: Engine, worker: Appetite, settled: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Appetite,
+        settled: Callable[[], None],
+        report: Report,
+        trouble: Trouble,
+    ) -> None:
         self._engine = engine
         self._worker = worker
         self._settled = settled
+        self._report = report
+        self._trouble = trouble
         self._lock = threading.Lock()
         self.unsettled = 0
         """Verdicts that are not known to be in the database."""
 
-    def send(self, verdicts: Sequence[Verdict]) -> None:
+    def send(self, verdicts: Sequence[Verdict], runs: Sequence[Run] | None = None) -> None:
         """Send the verdicts of runs that ended, or never began; their slots are free now."""
         with self._lock:
             self.unsettled += len(verdicts)
         worker = self._worker
-        answered = partial(self._answered, verdicts, FIRST_PAUSE)
+        answered = partial(self._answered, Batch(verdicts, runs), FIRST_PAUSE)
         self._engine.settle(Settle(worker.queue, verdicts), answered, worker.mailbox, worker)
 
-    def _send_again(self, verdicts: Sequence[Verdict], pause: int) -> None:
-        answered = partial(self._answered, verdicts, pause)
-        settle = Settle(self._worker.queue, verdicts)
+    def _send_again(self, batch: Batch, pause: int) -> None:
+        answered = partial(self._answered, batch, pause)
+        settle = Settle(self._worker.queue, batch.verdicts)
         self._engine.submit(settle, answered, self._worker.mailbox)
 
-    def _answered(self, verdicts: Sequence[Verdict], pause: int, answer: Any) -> None:
-        if isinstance(answer, RequestRefused) and self._send_otherwise(verdicts, answer):
+    def _answered(self, batch: Batch, pause: int, answer: Any) -> None:
+        verdicts = batch.verdicts
+        if isinstance(answer, RequestRefused) and self._send_otherwise(batch, answer):
             return
         if isinstance(answer, Exception) and not isinstance(answer, _FINAL):
             log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
-            again = [verdict._replace(again=True) for verdict in verdicts]
+            self._trouble(answer)
+            again = Batch([verdict._replace(again=True) for verdict in verdicts], batch.runs)
             longer = min(2 * pause, LONGEST_PAUSE)
             timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
             timer.daemon = True
@@ -59,25 +89,31 @@ class Settler:
             return
         if isinstance(answer, Exception):
             log.error("%d results were not stored: %s", len(verdicts), answer)
-        else:
-            for job in answer:
-                log.warning(
-                    "job %d was no longer held when its run ended; nothing was recorded", job
-                )
+            self._trouble(answer)
+        elif answer.lost or batch.runs is not None:
+            self._report(batch, answer)
         with self._lock:
             self.unsettled -= len(verdicts)
         self._settled()
 
-    def _send_otherwise(self, verdicts: Sequence[Verdict], refusal: RequestRefused) -> bool:
+    def _send_otherwise(self, batch: Batch, refusal: RequestRefused) -> bool:
         """Sending refused verdicts again is no use: send them apart, or fail the one at fault."""
-        if len(verdicts) > 1:
-            for verdict in verdicts:
-                self._send_again((verdict,), FIRST_PAUSE)
+        if len(batch.verdicts) > 1:
+            for index, verdict in enumerate(batch.verdicts):
+                run = None if batch.runs is None else (batch.runs[index],)
+                self._send_again(Batch((verdict,), run), FIRST_PAUSE)
             return True
-        [verdict] = verdicts
+        [verdict] = batch.verdicts
         if verdict.move is FAIL:
             return False
-        reason = storable(f"its result was refused: {refusal}")
-        failed = Verdict(verdict.job, verdict.token, FAIL, reason=reason, ahead=verdict.ahead)
-        self._send_again((failed,), FIRST_PAUSE)
+        failed = Verdict(
+            verdict.job,
+            verdict.token,
+            FAIL,
+            reason=storable(f"its result was refused: {refusal}"),
+            ahead=verdict.ahead,
+            custom_id=verdict.custom_id,
+            attempts_made=verdict.attempts_made,
+        )
+        self._send_again(Batch((failed,), batch.runs), FIRST_PAUSE)
         return True

@@ -44,6 +44,26 @@ def state_named(word: str) -> State | None:
     return visible.get(plain)
 
 
+PRIORITIZED = "prioritized"
+"""Waiting with a priority: no state of its own, but shown, listed and counted as one."""
+
+#: What users see a job in, and what is counted, in the order of the columns of counts.
+SHOWN_STATES = (
+    State.WAITING.value,
+    PRIORITIZED,
+    State.DELAYED.value,
+    State.ACTIVE.value,
+    State.WAITING_CHILDREN.value,
+    State.COMPLETED.value,
+    State.FAILED.value,
+)
+
+
+def shown_state(state: str, priority: int) -> str:
+    """The word that users get for a job in `state`."""
+    return PRIORITIZED if priority and state == State.WAITING else state
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
     """One step a job can make. Each is unique: moves are compared by identity."""
@@ -56,7 +76,7 @@ class Move:
     held: bool = False
     """Only the holder of the job's token may make it."""
     events: tuple[str, ...] = ()
-    """What listeners hear, in causal order."""
+    """What listeners hear, in causal order; a move that nobody hears of is not logged."""
 
     def __str__(self) -> str:
         return self.name
@@ -74,39 +94,62 @@ _W, _D, _A, _C, _F, _R = (
 ADD = Move("add", (), _W, events=("added", "waiting"))
 ADD_DELAYED = Move("add_delayed", (), _D, events=("added", "delayed"))
 PROMOTE = Move("promote", (_D,), _W, events=("promoted", "waiting"))
+RESCHEDULE = Move("reschedule", (_D,), _D, events=("delayed",))
+EXPIRE = Move("expire", (_W, _D), _F, events=("failed",))
 CLAIM = Move("claim", (_W,), _A, events=("active",))
 COMPLETE = Move("complete", (_A,), _C, held=True, events=("completed",))
-FAIL = Move("fail", (_A,), _F, held=True, events=("failed",))
-BACK_OFF = Move("back_off", (_A,), _D, held=True, events=("failed", "delayed"))
-RETRY = Move("retry", (_A,), _W, held=True, events=("failed", "waiting"))
-GIVE_BACK = Move("give_back", (_A,), _W, held=True, events=("waiting",))
+FAIL = Move("fail", (_A,), _F, held=True, events=("failed", "retries-exhausted"))
+BACK_OFF = Move(
+    "back_off",
+    (_A,),
+    _D,
+    held=True,
+    events=("failed", "attempt-failed", "delayed", "retry-scheduled"),
+)
+RETRY = Move(
+    "retry", (_A,), _W, held=True, events=("failed", "attempt-failed", "waiting", "retry-scheduled")
+)
+DELAY = Move("delay", (_A,), _D, held=True, events=("delayed",))
+RELEASE = Move("release", (_A,), _W, held=True, events=("waiting",))
+GIVE_BACK = Move("give_back", (_A,), _W, held=True)
 STALL = Move("stall", (_A,), _W, held=True, events=("stalled", "waiting"))
+STALL_DELAYED = Move("stall_delayed", (_A,), _D, held=True, events=("stalled", "delayed"))
 REVIVE = Move("revive", (_C, _F), _W, events=("waiting",))
+REVIVE_DELAYED = Move("revive_delayed", (_C, _F), _D, events=("delayed",))
 REMOVE = Move("remove", (_W, _D, _C, _F), _R, events=("removed",))
-RESTORE_WAITING = Move("restore_waiting", (_R,), _W, events=("waiting",))
-RESTORE_DELAYED = Move("restore_delayed", (_R,), _D, events=("delayed",))
-RESTORE_COMPLETED = Move("restore_completed", (_R,), _C)
-RESTORE_FAILED = Move("restore_failed", (_R,), _F)
-DELETE = Move("delete", (_C, _F, _R), None)
+RESTORE_WAITING = Move("restore_waiting", (_R,), _W, events=("restored", "waiting"))
+RESTORE_DELAYED = Move("restore_delayed", (_R,), _D, events=("restored", "delayed"))
+RESTORE_COMPLETED = Move("restore_completed", (_R,), _C, events=("restored",))
+RESTORE_FAILED = Move("restore_failed", (_R,), _F, events=("restored",))
+DELETE = Move("delete", (_W, _D, _C, _F, _R), None)
+TEAR_AWAY = Move("tear_away", (_A,), None)
+"""A running job is deleted with its queue: its worker will find that it has lost it."""
 
 MOVES = (
     ADD,
     ADD_DELAYED,
     PROMOTE,
+    RESCHEDULE,
+    EXPIRE,
     CLAIM,
     COMPLETE,
     FAIL,
     BACK_OFF,
     RETRY,
+    DELAY,
+    RELEASE,
     GIVE_BACK,
     STALL,
+    STALL_DELAYED,
     REVIVE,
+    REVIVE_DELAYED,
     REMOVE,
     RESTORE_WAITING,
     RESTORE_DELAYED,
     RESTORE_COMPLETED,
     RESTORE_FAILED,
     DELETE,
+    TEAR_AWAY,
 )
 
 #: A removed job goes back to where it was taken from.

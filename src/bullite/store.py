@@ -35,6 +35,11 @@ class Store:
     ) -> None:
         self.location = default_location() if location is None else location
         self._path, self._durable, self._allow_network = parse_location(self.location)
+        # Now, by whoever makes the handle: a fork while another thread imports would leave the
+        # child waiting for that import for ever.
+        from .sqlite.driver import SQLiteDriver
+
+        self._driver_type = SQLiteDriver
         self._clock = clock or SystemClock()
         self._shared: _Shared | None = None
         self._pid = 0
@@ -79,9 +84,7 @@ class Store:
         return f"Store({str(self._path)!r})"
 
     def _make_engine(self) -> Engine:
-        from .sqlite.driver import SQLiteDriver
-
-        driver = SQLiteDriver(
+        driver = self._driver_type(
             self._path,
             self._clock,
             random.SystemRandom().getrandbits,

@@ -1,147 +1,324 @@
-"""A worker: takes jobs of a queue, runs them, settles them; ends without losing any."""
+"""A worker: takes jobs of a queue, has them run, tells of it; ends without losing any."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
-import random
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar, overload
 
 from . import loop
-from .engine.appetite import Appetite
-from .engine.mail import DIRECT
+from .emitter import Entry, EventEmitter, Listener
+from .engine.appetite import Habits
 from .engine.writer import Engine
-from .errors import InvalidOption, InvalidOptionType, StoreClosed, WrongProcess
-from .job import Fate, Job
-from .operations.claiming import Claimed
+from .errors import (
+    InvalidOption,
+    InvalidOptionType,
+    LostLock,
+    StoreClosed,
+    WrongProcess,
+)
+from .hands import Hands
+from .job import Job, Wait
+from .operations.settling import Settled
 from .operations.tending import Register
-from .options import Duration, check_bool, check_duration, check_int, check_name
-from .outcome import Interrupted, Verdict, decide
+from .operations.transaction import Logged
+from .options import (
+    Duration,
+    KeepJobs,
+    check_bool,
+    check_duration,
+    check_int,
+    check_keep,
+    check_name,
+)
+from .outcome import Raised, Returned, Rules
+from .pool import Pool
+from .processors import (
+    ANY,
+    Assignment,
+    Processor,
+    check_concurrency,
+    check_processors,
+    make_handler,
+)
 from .queue import Queue
-from .runner import LoopRunner, Processor, Processors, Runner, ThreadRunner, is_async
-from .settler import Settler
-from .states import State
+from .retention import keep_of
+from .settler import Batch
+from .states import STALL, STALL_DELAYED, State
+from .store import Store
+from .strategies import BackoffStrategy, RetryStrategy, Strategies
 
 log = logging.getLogger("bullite.worker")
 
-MOST_CONCURRENT = 100_000
 CANCEL_GRACE = 1.0
 """Seconds that interrupted coroutines get to end when a worker is closed by force."""
 
+_ordinals = itertools.count(1)
+F = TypeVar("F", bound=Callable[..., Any])
 
-class Worker:
-    """Runs `processor(job)` for the jobs of `queue`, `concurrency` of them at a time.
 
-    An `async def` runs on the event loop, a `def` in a thread. A mapping of names to processors
-    takes only jobs of those names. Made inside a running event loop it starts at once, unless
-    `autorun=False`; else with `run()` or `async with`.
+class Flag(int):
+    """True or False; BullMQ's users call it, Python's read it."""
+
+    def __call__(self) -> bool:
+        return bool(self)
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+
+class Worker(EventEmitter):
+    """Runs `processor` for the jobs of `queue`, `concurrency` of them at a time.
+
+    A processor takes `(job)`, `(job, token)` or `(job, token, signal)`. An `async def` runs on the
+    event loop, a `def` in a thread. A mapping of names to processors takes only jobs of those
+    names; `(processor, n)` gives one a concurrency of its own. Made inside a running event loop it
+    starts at once, unless `autorun=False`; else with `run()` or `async with`. Without a processor,
+    jobs are fetched by hand with `get_next_job`.
     """
 
     def __init__(
         self,
-        queue: Queue,
-        processor: Processor | Mapping[str, Processor],
+        queue: Queue | str,
+        processor: Processor | Mapping[str, Processor | tuple[Processor, int]] | None = None,
         *,
+        store: Store | str | os.PathLike[str] | None = None,
         concurrency: int = 1,
         name: str | None = None,
         autorun: bool = True,
         lock_duration: Duration = 30_000,
         lock_renew_time: Duration | None = None,
+        stalled_interval: Duration = 30_000,
         max_stalled_count: int = 1,
-        random: Callable[[], float] = random.random,
+        stalled_backoff: bool = False,
+        max_started_attempts: int | None = None,
+        poll_interval: Duration = 1_000,
+        maintenance_interval: Duration = 1_000,
+        drain_delay: Duration = 5_000,
+        run_retry_delay: Duration | None = None,
+        skip_stalled_check: bool = False,
+        skip_lock_renewal: bool = False,
+        remove_on_complete: bool | int | KeepJobs | None = None,
+        remove_on_fail: bool | int | KeepJobs | None = None,
+        retry_strategies: Mapping[str, RetryStrategy] | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
     ) -> None:
-        if not isinstance(queue, Queue):
-            raise InvalidOptionType(f"a worker needs a Queue, not {queue!r}")
-        self.queue = queue
-        self.name = check_name("the worker's name", name or f"{socket.gethostname()}:{os.getpid()}")
-        self.concurrency = check_int("concurrency", concurrency, 1, MOST_CONCURRENT)
-        self._processors = _check_processors(processor)
+        super().__init__()
+        self._owns_queue = isinstance(queue, str)
+        self.queue = _check_queue(queue, store)
+        own_name = f"{socket.gethostname()}:{os.getpid()}"
+        self.name = check_name("the worker's name", own_name if name is None else name)
+        self._concurrency = check_concurrency(concurrency)
+        self._assignments = check_processors(processor)
         self._lock_duration = check_duration("lock_duration", lock_duration, least=100)
-        self._renew_every = (
-            self._lock_duration // 2
-            if lock_renew_time is None
-            else check_duration("lock_renew_time", lock_renew_time, least=10)
+        self._renews = not check_bool("skip_lock_renewal", skip_lock_renewal)
+        renew_every = self._lock_duration // 2
+        if lock_renew_time is not None:
+            renew_every = check_duration("lock_renew_time", lock_renew_time)
+            self._renews = self._renews and renew_every > 0
+        self._habits = Habits(
+            renew_every=max(10, renew_every) if self._renews else self._lock_duration,
+            poll_interval=check_duration("poll_interval", poll_interval, least=1),
+            maintenance_interval=check_duration(
+                "maintenance_interval", maintenance_interval, least=1
+            ),
+            stalled_interval=check_duration("stalled_interval", stalled_interval, least=1),
+            checks_stalled=not check_bool("skip_stalled_check", skip_stalled_check),
+            pause_after_error=None
+            if run_retry_delay is None
+            else check_duration("run_retry_delay", run_retry_delay),
+            renewed=self._renewed,
         )
         self._max_stalled_count = check_int("max_stalled_count", max_stalled_count, 0, 2**31 - 1)
-        self._random = random
+        self._stalled_backoff = check_bool("stalled_backoff", stalled_backoff)
+        self._most_started = (
+            None
+            if max_started_attempts is None
+            else check_int("max_started_attempts", max_started_attempts, 0, 2**31 - 1) or None
+        )
+        self._drain_delay = check_duration("drain_delay", drain_delay, least=1)
+        self.rules = Rules(
+            _check_retention("remove_on_complete", remove_on_complete),
+            _check_retention("remove_on_fail", remove_on_fail),
+        )
+        self._strategies = Strategies(retry_strategies, backoff_strategy)
+        self._autorun = check_bool("autorun", autorun)
         self._pid = os.getpid()
-        self._closed = self._closing = False
-        self._verdicts: list[Verdict] = []
-        self._running: asyncio.Task[None] | None = None
+        self._ordinal = next(_ordinals)
+        self._pools: list[Pool] = []
+        self._hands: Hands | None = None
+        self.wants_reports = False
+        self._paused = self._closed = self._closing = False
+        self._dry = self._worked = False
+        self._life_task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        if check_bool("autorun", autorun):
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                pass  # no loop yet: run() or async with will start it
-            else:
-                self._start()
+        if self._assignments:
+            self._start_if_asked()
 
-    # --- starting and running ---
+    def _start_if_asked(self) -> None:
+        if not self._autorun:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return  # no loop yet: run() or async with will start it
+        self._start()
+
+    # --- what it runs ----------------------------------------------------------------------------
+
+    @overload
+    def process(self, name: str, processor: F, *, concurrency: int | None = None) -> F: ...
+    @overload
+    def process(self, name: str, *, concurrency: int | None = None) -> Callable[[F], F]: ...
+    def process(self, name: str, processor: Any = None, *, concurrency: int | None = None) -> Any:
+        """Take jobs called `name` too, and run them with this function; a decorator without one."""
+        if processor is None:
+            return lambda function: self.process(name, function, concurrency=concurrency)
+        check_name("a processor's name", name)
+        taken = {known for assignment in self._assignments for known in assignment.handlers}
+        if ANY in taken:
+            raise InvalidOption("this worker has a processor for all names already")
+        if name in taken:
+            raise InvalidOption(f"this worker has a processor for {name!r} already")
+        handler = make_handler(f"the processor of {name!r}", processor)
+        limit = None if concurrency is None else check_concurrency(concurrency)
+        if self._pools:
+            # It works already: the newcomer gets a standing order of its own.
+            self._assignments.append(Assignment({name: handler}, limit or self._concurrency))
+            self._open_pool(self._assignments[-1])
+        elif limit is not None:
+            self._assignments.append(Assignment({name: handler}, limit))
+        else:
+            shared = next((a for a in self._assignments if a.concurrency is None), None)
+            if shared is not None:
+                self._assignments.remove(shared)
+            handlers = {**(shared.handlers if shared else {}), name: handler}
+            self._assignments.insert(0, Assignment(handlers, None))
+            self._start_if_asked()
+        return processor
 
     @property
-    def is_running(self) -> bool:
-        return self._running is not None and not self._running.done()
+    def concurrency(self) -> int:
+        """How many jobs it runs at a time; may be changed while it works."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, value: int) -> None:
+        self._concurrency = check_concurrency(value)
+        for assignment, pool in zip(self._assignments, self._pools, strict=False):
+            if assignment.concurrency is None:
+                pool.change_concurrency(value)
+
+    # --- starting and running --------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> Flag:
+        """Whether it works: it has begun, and is neither closed nor paused and idle."""
+        task = self._life_task
+        return Flag(task is not None and not task.done() and not self._resting.is_set())
+
+    @property
+    def is_paused(self) -> Flag:
+        return Flag(self._paused)
 
     async def run(self) -> None:
-        """Work until `close`; on a worker that runs already, wait until it ends."""
-        if self._running is not None or not self._closed:
-            await asyncio.shield(self._start())
+        """Work until `close` or `pause`; on a worker that runs already, wait until it ends."""
+        if not self._assignments:
+            raise InvalidOption("no processor is defined: pass one to Worker, or use process()")
+        if self._life_task is None and self._closed:
+            return
+        life = self._start()
+        resting = asyncio.create_task(self._resting.wait())
+        try:
+            await asyncio.wait({life, resting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            resting.cancel()
+        if life.done():
+            await life
+
+    async def wait_until_ready(self) -> None:
+        """Wait until the worker is known to its queue; without `autorun` it takes none yet."""
+        if self._assignments and self._autorun:
+            self._start()
+            if not await self._has_started() and self._life_task is not None:
+                await self._life_task
+            for pool in self._pools:
+                await loop.registered(self._engine, pool.appetite)
+        else:
+            await self._by_hand()
 
     def _start(self) -> asyncio.Task[None]:
         if self._pid != os.getpid():
             raise WrongProcess("this worker was made before a fork; make a new one in this process")
-        if self._running is None:
+        if self._life_task is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = threading.get_ident()
             self._started, self._ended = asyncio.Event(), asyncio.Event()
             self._idle, self._hurry = asyncio.Event(), asyncio.Event()
-            self._loop = asyncio.get_running_loop()
-            self._running = self._loop.create_task(
+            self._resting = asyncio.Event()
+            self._life_task = self._loop.create_task(
                 self._life(), name=f"worker of {self.queue.name}"
             )
-        return self._running
+        return self._life_task
 
     async def _life(self) -> None:
         """Register, be fed until closed, settle everything, leave."""
         try:
             await self.queue.wait_until_ready()
-            engine = self.queue.store.open()
+            self._engine: Engine = self.queue.store.open()
         except Exception as error:
             log.error("worker %s cannot start: %s", self.name, error)
             raise
-        self._equip(engine)
-        engine.attach(self._appetite)
+        for assignment in self._assignments:
+            self._open_pool(assignment)
+        if self._hands is None:
+            self._follow_stalls()
+        elif not self._hands.used:
+            await self._hands.close()  # it only stood for what is registered now
+            self._hands = None
+        if self._paused:
+            self._resting.set()
         self._started.set()
+        self.emit("ready")
         try:
             await self._ended.wait()
         except asyncio.CancelledError:
             # The loop is ending without close(): claim nothing that nobody will run.
             self._closing = True
-            engine.starve(self._appetite, _ignore)
-            self._stop_runners(interrupt=True)
+            for pool in self._pools:
+                self._engine.starve(pool.appetite, _ignore)
+                pool.stop(interrupt=True)
             raise
 
-    def _equip(self, engine: Engine) -> None:
-        """The parts of a working worker: who runs, who settles, and the standing order for jobs."""
-        self._engine = engine
-        self._in_loop = {name: is_async(processor) for name, processor in self._processors.items()}
-        self._fed_directly = not any(self._in_loop.values())
-        mailbox = DIRECT if self._fed_directly else loop.mailbox()
-        processors: Processors[Any] = Processors(self._processors.get(ANY), self._processors)
-        self._loop_runner = LoopRunner(
-            processors, self.concurrency, self._done_in_loop, self._random
+    def _follow_stalls(self) -> None:
+        kinds = frozenset((STALL.name, STALL_DELAYED.name))
+        self._engine.follow(self.queue.key, self._hear_of_stalls, loop.mailbox(), kinds)
+
+    def _open_pool(self, assignment: Assignment) -> None:
+        concurrency = assignment.concurrency or self._concurrency
+        pool = Pool(
+            self,
+            assignment,
+            concurrency,
+            self._engine,
+            self._registration(assignment.names, concurrency),
+            self._habits,
+            loop.mailbox(),
+            self._most_started,
         )
-        self._thread_runner = ThreadRunner(
-            processors,
-            self.concurrency,
-            self._done_in_thread,
-            self._random,
-            f"bullite-{self.queue.name}",
-        )
-        names = None if ANY in self._processors else tuple(self._processors)
-        registration = Register(
+        pool.tell_begin(self.hears("active"))
+        if self._paused:
+            pool.appetite.starved = True
+        self._pools.append(pool)
+        self._engine.attach(pool.appetite)
+
+    def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> Register:
+        return Register(
             queue=self.queue.key,
             name=self.name,
             names=names,
@@ -149,68 +326,209 @@ class Worker:
             max_stalled_count=self._max_stalled_count,
             pid=os.getpid(),
             host=socket.gethostname(),
-            boot=engine.clock.boot,
+            boot=self.queue.store.open().clock.boot,
             address=None,
+            renews=self._renews,
+            stalled_backoff=self._stalled_backoff,
+            number=self._ordinal,
+            concurrency=concurrency,
         )
-        self._appetite = Appetite(
-            registration, self.concurrency, self._receive, mailbox, self._renew_every, self._unload
-        )
-        self._settler = Settler(engine, self._appetite, self._something_settled)
 
-    # --- jobs in, verdicts out ---
+    # --- by hand ---------------------------------------------------------------------------------
 
-    def _receive(self, claimed: Claimed | BaseException) -> None:
-        """Jobs to run; on the loop, or on the engine's thread when only threads run them."""
-        if isinstance(claimed, BaseException):
-            log.error("worker %s could not take jobs: %s", self.name, claimed)
+    async def get_next_job(self, token: str | None = None, block: bool = True) -> Job | None:
+        """Take the next job, to be ended by hand; waits up to `drain_delay` for one if `block`.
+
+        `token` is a word of the caller's own that will stand for the job's token.
+        """
+        if self._pid != os.getpid():
+            raise WrongProcess("this worker was made before a fork; make a new one in this process")
+        if token is not None:
+            check_name("token", token)
+        limit = self._drain_delay / 1000 if check_bool("block", block) else 0
+        if self._takes_nothing():
+            return None
+        hands = await self._by_hand()
+        if self._takes_nothing():
+            return None  # it was told so while it got ready
+        job = await hands.take(limit)
+        if job is not None:
+            if token is not None:
+                job.hold_as(token)
+            self.emit("active", job, State.WAITING.value)
+        return job
+
+    def _takes_nothing(self) -> bool:
+        return self._paused or self._closed
+
+    async def _by_hand(self) -> Hands:
+        await self.queue.wait_until_ready()
+        if self._hands is None:
+            self._engine = self.queue.store.open()
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            registration = self._registration(None, self._concurrency)
+            self._hands = Hands(self, self._engine, registration, self._habits)
+            self._follow_stalls()
+            if self._closed:
+                await self._leave_hands()
+                return self._hands
+        await self._hands.ready()
+        return self._hands
+
+    # --- what its pools tell ---------------------------------------------------------------------
+
+    def begun(self, job: Job) -> None:
+        self._tell("active", job, State.WAITING.value)
+
+    def progressed(self, job: Job, progress: Any) -> None:
+        if self.hears("progress") or self.queue.hears("progress"):
+            self._tell("progress", job, progress)
+            self._in_loop(self.queue.emit, "progress", job.id, progress)
+
+    def strayed(self, job: Job, error: Exception) -> None:
+        log.warning("job %s was moved or lost before its run ended: %s", job.id, error)
+        self._tell("error", error)
+
+    def stuck(self, job: Job) -> None:
+        log.error("job %s runs on although its timeout is over: it is stuck", job.id)
+        self._tell("stuck", job)
+
+    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
+        return self._strategies.ask(job, error)
+
+    def report(self, batch: Batch, settled: Settled) -> None:
+        """The verdicts on these runs are in the database, but for the jobs that were lost."""
+        lost = set(settled.lost)
+        for job in lost:
+            message = f"job {job} was no longer held when its run ended; nothing was recorded"
+            log.warning("%s", message)
+            self._tell("error", LostLock(message))
+        for verdict, run in zip(batch.verdicts, batch.runs or (), strict=False):
+            if verdict.job in lost:
+                continue
+            run.job.settled(verdict, settled.at)
+            active = State.ACTIVE.value
+            match run.result:
+                case Returned(value) if verdict.value is not None or value is None:
+                    self._tell("completed", run.job, value, active)
+                case Raised(error):
+                    self._tell("failed", run.job, error, active)
+                case _ if verdict.reason is not None:
+                    self._tell("failed", run.job, RuntimeError(verdict.reason), active)
+
+    def trouble(self, error: Exception) -> None:
+        """The store failed; it is tried again."""
+        self._tell("error", error)
+        if self.queue.events.hears("error"):
+            self._in_loop(self.queue.events.emit, "error", self.queue.name, self.name, error)
+
+    def took_some(self) -> None:
+        self._worked, self._dry = True, False
+
+    def found_nothing(self) -> None:
+        self._dry = True
+        self.check_idle()
+
+    def check_idle(self) -> None:
+        if (
+            self._closing
+            or self._paused
+            or self.hears("drained")
+            or self.queue.events.hears("drained")
+        ):
+            self._in_loop(self._check_idle)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        handles: list[asyncio.TimerHandle] = []
+        self._in_loop(lambda: handles.append(self._loop.call_later(seconds, call)))
+
+        def cancel() -> None:
+            self._in_loop(_cancel_all, handles)
+
+        return cancel
+
+    def _renewed(self, kept: bool) -> None:
+        """Leases were renewed, on the engine's thread."""
+        if kept and not (self._renews and self.hears("locks-renewed")):
             return
-        fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, locked_by=self.name)
-        queue, token, begun = self.queue, claimed.token, claimed.begun
-        jobs = [Job(queue, row, fate, token) for row in claimed.rows[:begun]]
-        jobs += [Job(queue, row, fate, token, ahead=True) for row in claimed.rows[begun:]]
-        if self._closing:
-            self._give_back(jobs)
-        elif self._fed_directly:
-            self._thread_runner.take(jobs)
-        elif all(self._in_loop.values()):
-            self._loop_runner.take(jobs)
-        else:
+        jobs = [job for pool in self._pools for job in pool.running()]
+        ids = [job.id for job in jobs]
+        if kept and ids:
+            self._tell("locks-renewed", {"count": len(ids), "job_ids": ids})
+        elif not kept:
+            self._tell("lock-renewal-failed", ids)
             for job in jobs:
-                in_loop = self._in_loop[job.name]
-                (self._loop_runner if in_loop else self._thread_runner).take((job,))
+                job.abort(LostLock(f"job {job.id} was given to another worker"))
 
-    def _done_in_thread(self, verdict: Verdict) -> None:
-        if self._fed_directly:
-            self._appetite.ahead = self._thread_runner.pace.ahead()
-        self._settler.send((verdict,))
+    def _hear_of_stalls(self, logged: Sequence[Logged] | BaseException) -> None:
+        if isinstance(logged, BaseException):
+            return
+        for entry in logged:
+            for event in entry.events:
+                id = event[0] if isinstance(event, tuple) else event
+                self.emit("stalled", str(id), State.ACTIVE.value)
 
-    def _done_in_loop(self, verdict: Verdict) -> None:
-        if not self._verdicts:
-            self._loop.call_soon(self._flush)
-        self._verdicts.append(verdict)
+    def _tell(self, event: str, *arguments: Any) -> None:
+        """Emit on the loop's thread, whatever thread this is."""
+        if self.hears(event):
+            self._in_loop(self.emit, event, *arguments)
 
-    def _flush(self) -> None:
-        """Everything that ended in this turn of the loop goes to the engine together."""
-        verdicts, self._verdicts = self._verdicts, []
-        if all(self._in_loop.values()):
-            self._appetite.ahead = self._loop_runner.pace.ahead()
-        self._settler.send(verdicts)
+    def _in_loop(self, call: Callable[..., Any], *arguments: Any) -> None:
+        if threading.get_ident() == self._thread:
+            call(*arguments)
+            return
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            pass  # the loop is closed: nobody is left to listen
 
-    def _unload(self) -> None:
-        """What was fetched ahead waits too long: let others have it. On the engine's thread."""
-        self._appetite.ahead = 0
-        for runner in self._runners():
-            self._give_back(runner.unload())
+    def add_entry(self, key: str, entry: Entry) -> None:
+        super().add_entry(key, entry)
+        self._notice_listeners()
 
-    def _something_settled(self) -> None:
-        if self._closing and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._check_idle)
+    def forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
+        super().forget(key, listener, scope)
+        self._notice_listeners()
 
-    def _give_back(self, jobs: list[Job]) -> None:
-        if jobs:
-            self._settler.send([decide(job, Interrupted(), self._random) for job in jobs])
+    def _notice_listeners(self) -> None:
+        """Looked up once here rather than for every job."""
+        self.wants_reports = self.hears("completed", "failed")
+        for pool in self._pools:
+            pool.tell_begin(self.hears("active"))
 
-    # --- leaving ---
+    # --- pausing ---------------------------------------------------------------------------------
+
+    async def pause(self, do_not_wait_active: bool = False) -> None:
+        """Take no more jobs until `resume`; waits for those that run, unless told not to."""
+        check_bool("do_not_wait_active", do_not_wait_active)
+        if self._paused or self._closed:
+            return
+        self._paused = True
+        if self._hands is not None:
+            await self._hands.starve()
+        if self._life_task is not None and await self._has_started():
+            await self._stop_feeding()
+            for pool in self._pools:
+                pool.unload()
+            if not do_not_wait_active:
+                await self._becomes_idle(None, None)
+            self._check_idle()
+        self.emit("paused")
+
+    async def resume(self) -> None:
+        """Take jobs again."""
+        if not self._paused or self._closed:
+            return
+        self._paused = False
+        if self._hands is not None:
+            self._hands.feed()
+        if self._life_task is not None:
+            self._resting.clear()
+            for pool in self._pools:
+                self._engine.feed(pool.appetite)
+        self.emit("resumed")
+
+    # --- leaving ---------------------------------------------------------------------------------
 
     async def close(self, force: bool = False, timeout: Duration | None = None) -> None:
         """Take no more jobs and end.
@@ -220,23 +538,36 @@ class Worker:
         stays with it until its lease runs out.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
+        first = not self._closed
         self._closed = True
-        if self._running is None:
-            return
-        if await self._has_started():
-            if self._leaving is None:
-                self._leaving = asyncio.create_task(self._leave())
-            done, _ = await asyncio.wait({self._leaving}, timeout=0 if force else limit)
-            if not done:
-                self._hurry.set()
-            await asyncio.shield(self._leaving)
-        await self._running
+        if first:
+            self.emit("closing", f"worker {self.name} is closing")
+        if self._hands is not None:
+            await self._leave_hands()
+        if self._life_task is not None:
+            if await self._has_started():
+                if self._leaving is None:
+                    self._leaving = asyncio.create_task(self._leave())
+                done, _ = await asyncio.wait({self._leaving}, timeout=0 if force else limit)
+                if not done:
+                    self._hurry.set()
+                await asyncio.shield(self._leaving)
+            await self._life_task
+        if first:
+            if self._owns_queue:
+                await self.queue.close()
+            self.emit("closed")
+
+    async def _leave_hands(self) -> None:
+        assert self._hands is not None
+        await self._hands.close()
+        self._engine.unfollow(self._hear_of_stalls)
 
     async def _has_started(self) -> bool:
         """Wait until the worker works; False if it failed to."""
-        assert self._running is not None
+        assert self._life_task is not None
         starting = asyncio.create_task(self._started.wait())
-        await asyncio.wait({starting, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({starting, self._life_task}, return_when=asyncio.FIRST_COMPLETED)
         starting.cancel()
         return self._started.is_set()
 
@@ -244,10 +575,12 @@ class Worker:
         self._closing = True
         try:
             await self._stop_feeding()
-            self._stop_runners(interrupt=False)
-            if not await self._becomes_idle(self._hurry):
-                self._stop_runners(interrupt=True)
-                if not await self._becomes_idle(None):
+            for pool in self._pools:
+                pool.stop(interrupt=False)
+            if not await self._becomes_idle(self._hurry, None):
+                for pool in self._pools:
+                    pool.stop(interrupt=True)
+                if not await self._becomes_idle(None, CANCEL_GRACE):
                     log.warning("worker %s: %d of its jobs still run", self.name, self._busy())
             await self._deregister()
         except StoreClosed:
@@ -257,43 +590,45 @@ class Worker:
 
     async def _stop_feeding(self) -> None:
         """After this no claim of the worker is under way."""
-        self._appetite_closed = asyncio.get_running_loop().create_future()
-        self._engine.starve(self._appetite, loop.Resolver(self._appetite_closed), loop.mailbox())
-        await self._appetite_closed
+        for pool in self._pools:
+            starved: asyncio.Future[Any] = self._loop.create_future()
+            self._engine.starve(pool.appetite, loop.Resolver(starved), loop.mailbox())
+            await starved
 
-    def _stop_runners(self, interrupt: bool) -> None:
-        for runner in self._runners():
-            self._give_back(runner.stop(interrupt))
-
-    async def _becomes_idle(self, unless: asyncio.Event | None) -> bool:
-        """Wait until everything is settled, or until `unless`, or else for a short grace."""
+    async def _becomes_idle(self, unless: asyncio.Event | None, limit: float | None) -> bool:
+        """Wait until everything is settled, or until `unless`, or for so many seconds."""
         self._idle.clear()
         self._check_idle()
         waits = [asyncio.create_task(e.wait()) for e in (self._idle, unless) if e is not None]
-        limit = CANCEL_GRACE if unless is None else None
         await asyncio.wait(waits, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         return self._idle.is_set()
 
     def _check_idle(self) -> None:
-        if self._busy() == 0:
-            self._idle.set()
+        if self._busy():
+            return
+        self._idle.set()
+        if self._paused:
+            self._resting.set()
+        if self._dry and self._worked:
+            self._dry = self._worked = False
+            self.emit("drained")
+            self.queue.events.emit("drained", self.queue.name, self.name)
 
     def _busy(self) -> int:
-        running = sum(runner.running() for runner in self._runners())
-        return running + len(self._verdicts) + self._settler.unsettled
-
-    def _runners(self) -> tuple[Runner, Runner]:
-        return self._loop_runner, self._thread_runner
+        return sum(pool.busy() for pool in self._pools)
 
     async def _deregister(self) -> None:
-        gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.detach(self._appetite, loop.Resolver(gone), loop.mailbox())
-        await gone
+        self._engine.unfollow(self._hear_of_stalls)
+        for pool in self._pools:
+            gone: asyncio.Future[Any] = self._loop.create_future()
+            self._engine.detach(pool.appetite, loop.Resolver(gone), loop.mailbox())
+            await gone
 
     async def __aenter__(self) -> Self:
-        self._start()
+        if self._assignments:
+            self._start()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -304,23 +639,20 @@ def _ignore(answer: object) -> None:
     pass
 
 
-ANY = ""
-"""The name under which the processor for all names is kept; no job can be called that."""
+def _cancel_all(handles: Sequence[asyncio.TimerHandle]) -> None:
+    for handle in handles:
+        handle.cancel()
 
 
-def _check_processors(processor: Any) -> dict[str, Processor]:
-    if callable(processor):
-        return {ANY: processor}
-    if isinstance(processor, Mapping) and processor:
-        for name, function in processor.items():
-            check_name("a processor's name", name)
-            if not callable(function):
-                raise InvalidOptionType(
-                    f"the processor of {name!r} must be callable, not {function!r}"
-                )
-        return dict(processor)
-    if isinstance(processor, Mapping):
-        raise InvalidOption("processor must name at least one job name")
-    raise InvalidOptionType(
-        f"processor must be a function or a mapping of names to functions, not {processor!r}"
-    )
+def _check_queue(queue: Any, store: Any) -> Queue:
+    if isinstance(queue, str):
+        return Queue(queue, store)
+    if not isinstance(queue, Queue):
+        raise InvalidOptionType(f"a worker needs a Queue, or the name of one, not {queue!r}")
+    if store is not None:
+        raise InvalidOption("store goes with the name of a queue; a Queue has its own")
+    return queue
+
+
+def _check_retention(option: str, value: Any) -> Any:
+    return None if value is None else keep_of(check_keep(option, value))

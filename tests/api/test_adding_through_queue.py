@@ -19,7 +19,7 @@ async def test_add_gives_back_the_stored_job(queue: Queue) -> None:
     job = await queue.add("welcome", {"to": "ada"}, attempts=3, priority=5)
     stored = await again(queue, job)
     for seen in (job, stored):
-        assert (seen.name, seen.data, seen.state) == ("welcome", {"to": "ada"}, "waiting")
+        assert (seen.name, seen.data, seen.state) == ("welcome", {"to": "ada"}, "prioritized")
         assert (seen.attempts, seen.priority, seen.attempts_made) == (3, 5, 0)
         assert seen.queue_name == "emails"
     assert job.id == stored.id == str(job.pk)

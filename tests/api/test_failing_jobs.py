@@ -8,6 +8,7 @@ import itertools
 import sqlite3
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,22 @@ async def test_a_failed_try_is_followed_by_another_until_one_succeeds(queue: Que
         job = await queue.add("a", attempts=5)
         assert await job.result() == 2
     done = await again(queue, job)
-    assert (done.attempts_started, done.attempts_made, done.failed_reason) == (3, 3, None)
+    assert (done.attempts_started, done.attempts_made, done.outcome) == (3, 3, "completed")
+
+
+async def test_a_job_that_succeeds_at_last_keeps_the_reason_of_its_last_failure(
+    queue: Queue,
+) -> None:
+    async def work(job: Job) -> None:
+        if job.attempts_made < 2:
+            raise ValueError(f"failure {job.attempts_made + 1}")
+
+    async with Worker(queue, work):
+        job = await queue.add("a", attempts=5)
+        await job.result()
+    done = await again(queue, job)
+    assert (done.state, done.failed_reason) == ("completed", "failure 2")
+    assert len(done.stacktrace) == 2
 
 
 async def test_the_reason_of_the_last_try_is_kept_while_it_waits_for_the_next(queue: Queue) -> None:
@@ -89,15 +105,16 @@ async def test_tries_are_as_far_apart_as_the_backoff_says(queue: Queue) -> None:
         assert wanted - 0.002 < gap < wanted + 0.5
 
 
-async def test_jitter_comes_from_the_workers_random(queue: Queue) -> None:
+async def test_jitter_comes_from_the_queues_random(path: Path) -> None:
     async def work(job: Job) -> None:
         raise ValueError("not yet")
 
-    async with Worker(queue, work, random=lambda: 0.5):
+    queue = Queue("emails", path, random=lambda: 0.5)
+    async with queue, Worker(queue, work):
         backoff: Any = {"type": "fixed", "delay": 60_000, "jitter": 0.5}
         job = await queue.add("a", attempts=2, backoff=backoff)
         await until(lambda: has_failed_once(queue, job))
-    assert (await again(queue, job)).delay == 45_000
+        assert (await again(queue, job)).delay == 45_000
 
 
 async def test_without_tries_left_it_fails_for_good(queue: Queue) -> None:

@@ -15,7 +15,7 @@ from .helpers import again, until
 
 
 def held(worker: Worker) -> int:
-    return worker._appetite.held
+    return sum(pool.appetite.held for pool in worker._pools)
 
 
 async def nothing(job: Job) -> None:

@@ -129,7 +129,7 @@ async def test_a_finished_job_tells_its_story(queue: Queue) -> None:
         job = await queue.add("add")
         await job.result()
     told = await again(queue, job)
-    assert (told.state, told.return_value, told.progress) == ("completed", {"sum": 3}, 50)
+    assert (told.state, told.return_value, told.progress) == ("completed", {"sum": 3}, 100)
     assert (told.attempts_started, told.attempts_made, told.stalled_count) == (1, 1, 0)
     assert told.processed_at is not None
     assert told.finished_at is not None

@@ -17,7 +17,9 @@ async def order_of_runs(queue: Queue) -> list[object]:
     async def note(job: Job) -> None:
         ran.append(job.data)
 
-    last = await queue.add("last", "last", priority=2_097_151 if queue._rank_sign == 1 else -1)
+    await queue.wait_until_ready()
+    lowest = 2_097_151 if queue.priority_order == "low" else -1
+    last = await queue.add("last", "last", priority=lowest)
     async with Worker(queue, note):
         await last.result()
     assert ran.pop() == "last"

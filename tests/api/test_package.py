@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +18,79 @@ from .helpers import python
 PROGRAM = Path(__file__).with_name("typed_program.py")
 
 
-def test_every_public_name_is_there_and_is_used_by_the_typed_program() -> None:
-    program = PROGRAM.read_text(encoding="utf-8")
-    for name in bullite.__all__:
-        assert hasattr(bullite, name)
-        assert name in program
+CLASSES = (
+    *(bullite.Queue, bullite.Job, bullite.Worker, bullite.QueueEvents),
+    *(bullite.QueueEventsProducer, bullite.EventEmitter, bullite.Scheduler, bullite.Signal),
+)
+
+AMONG_OURSELVES = {
+    *("add_entry", "forget", "key", "priority_number", "rank_of"),
+    *("abort", "ahead", "append_log", "hold_as", "listens", "moving", "needs_care", "place"),
+    *("in_queue", "revived", "settled", "stored_options", "token_number"),
+    *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
+    *("strayed", "stuck", "took_some", "trouble", "wants_reports"),
+}
+"""Methods without an underscore that are for other modules of the package, not for users."""
+
+OPTIONS = (
+    *(bullite.JobOptions, bullite.BackoffRule, bullite.KeepJobs, bullite.BulkJob),
+    bullite.QueueSettings,
+)
+
+
+class Used(ast.NodeVisitor):
+    """The names, attributes and keys that a program uses; imports alone are no use."""
+
+    def __init__(self, program: str) -> None:
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.keys: set[str] = set()
+        self.visit(ast.parse(program))
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.names.add(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.attributes.add(node.attr)
+        self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        self.keys.add(str(node.arg))
+        self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        self.keys |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
+        self.generic_visit(node)
+
+
+@pytest.fixture(scope="module")
+def used() -> Used:
+    return Used(PROGRAM.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", bullite.__all__)
+def test_a_public_name_is_there_and_is_used_by_the_typed_program(used: Used, name: str) -> None:
+    assert hasattr(bullite, name)
+    assert name in used.names
+
+
+@pytest.mark.parametrize("of", CLASSES, ids=lambda of: of.__name__)
+def test_every_public_method_is_used_by_the_typed_program(used: Used, of: type) -> None:
+    public = {name for name in dir(of) if not name.startswith("_")} - AMONG_OURSELVES
+    assert public - used.attributes == set()
+
+
+@pytest.mark.parametrize("of", OPTIONS, ids=lambda of: of.__name__)
+def test_every_option_is_used_by_the_typed_program(used: Used, of: type) -> None:
+    assert of.__annotations__.keys() - used.keys == set()
+
+
+@pytest.mark.parametrize("of", [bullite.Queue, bullite.Worker, bullite.QueueEvents])
+def test_every_argument_is_used_by_the_typed_program(used: Used, of: type) -> None:
+    parameters = inspect.signature(of).parameters.values()
+    optional = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    assert len(optional) > 1
+    assert optional - used.keys == set()
 
 
 def test_the_typed_program_works(path: Path) -> None:
@@ -43,11 +113,57 @@ def test_type_checkers_have_nothing_to_say(program: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_importing_the_package_pulls_in_no_heavy_library() -> None:
-    program = "import bullite, sys; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = set(python(program).split())
+HEAVY = {"click", "rich", "psycopg", "starlette", "sqlalchemy", "django"}
+LOADED = "print(*{name.partition('.')[0] for name in sys.modules})"
+
+
+def test_importing_the_package_pulls_in_nothing_that_takes_time() -> None:
+    loaded = set(python(f"import bullite, sys; {LOADED}").split())
     assert "bullite" in loaded
-    assert not loaded & {"click", "rich", "psycopg", "starlette", "sqlalchemy", "django"}
+    assert not loaded & {*HEAVY, "asyncio", "sqlite3", "msgspec"}
+
+
+def test_using_the_package_pulls_in_no_heavy_library(path: Path) -> None:
+    program = f"import sys; from bullite import *; Store(sys.argv[1]).open(); {LOADED}"
+    loaded = set(python(program, path).split())
+    assert {"asyncio", "sqlite3"} <= loaded
+    assert not loaded & HEAVY
+
+
+def test_a_name_is_imported_when_it_is_first_asked_for() -> None:
+    program = """
+import sys, bullite
+def loaded(): return {name for name in sys.modules if name.startswith("bullite.")}
+assert loaded() == set(), loaded()
+assert "Queue" not in vars(bullite)
+bullite.BulliteError
+assert loaded() == {"bullite.errors"}, loaded()
+from bullite import Queue
+assert bullite.Queue is Queue
+assert "Queue" in vars(bullite)
+"""
+    assert python(program) == ""
+
+
+def test_every_public_name_is_listed_and_no_other_is_known() -> None:
+    assert set(bullite.__all__) <= set(dir(bullite))
+    assert sorted(bullite.__all__) == bullite.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'Quue'"):
+        _ = bullite.Quue
+
+
+def test_the_lists_of_public_names_agree() -> None:
+    """One is for type checkers, one for `dir`, one for the imports."""
+    homes = {name for names in bullite._HOMES.values() for name in names}
+    assert {*homes, "scheduler"} == set(bullite.__all__)
+    source = Path(str(bullite.__file__)).read_text(encoding="utf-8")
+    checked = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imported = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name for node in imported for alias in node.names} == set(bullite.__all__)
 
 
 def test_every_error_is_a_bullite_error_and_says_what_it_means() -> None:
@@ -65,7 +181,10 @@ def test_every_error_is_a_bullite_error_and_says_what_it_means() -> None:
         (errors.InvalidOptionType, TypeError),
         (errors.UnserializableData, ValueError),
         (errors.QueueOptionMismatch, ValueError),
+        (errors.PayloadTooLarge, ValueError),
+        (errors.JobIdTaken, ValueError),
         (errors.JobNotFound, LookupError),
+        (errors.JobTimedOut, TimeoutError),
     ],
 )
 def test_a_refused_argument_is_what_python_calls_it(

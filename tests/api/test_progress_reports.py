@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, LostLock, Queue, Worker
+from bullite import Job, JobNotFound, LostLock, Queue, Worker
 from bullite.errors import UnserializableData
 
 from .helpers import again, take_away
@@ -75,12 +75,28 @@ async def test_what_was_asked_for_in_a_loop_is_awaited_there(queue: Queue) -> No
 
 async def test_what_was_asked_for_in_a_thread_may_be_awaited_in_a_loop(queue: Queue) -> None:
     async def work(job: Job) -> None:
-        await (await asyncio.to_thread(job.update_progress, 7))
+        await (await asyncio.to_thread(job.update_progress, "begun"))
 
     async with Worker(queue, work):
         job = await queue.add("a")
         await job.result()
-    assert (await again(queue, job)).progress == 7
+    assert (await again(queue, job)).progress == "begun"
+
+
+@pytest.mark.parametrize(
+    ("reported", "shown"), [(7, 100), (99.5, 100), ("half", "half"), (True, True), ([7], [7])]
+)
+async def test_a_completed_job_shows_a_number_as_all_of_it(
+    queue: Queue, reported: object, shown: object
+) -> None:
+    async def work(job: Job) -> None:
+        await job.update_progress(reported)
+
+    async with Worker(queue, work):
+        job = await queue.add("a")
+        await job.result()
+    progress = (await again(queue, job)).progress
+    assert (progress, type(progress)) == (shown, type(shown))
 
 
 async def test_the_progress_of_a_failed_try_is_kept(queue: Queue) -> None:
@@ -105,10 +121,17 @@ async def test_progress_that_cannot_be_stored_is_refused(queue: Queue) -> None:
         assert await (await queue.add("a")).result() == "went on"
 
 
-async def test_only_the_processor_may_report_progress(queue: Queue) -> None:
+async def test_somebody_outside_its_run_may_say_how_far_a_job_is(queue: Queue) -> None:
     job = await queue.add("a")
-    with pytest.raises(LostLock, match="is not held here: progress is reported by its processor"):
-        job.update_progress(1)
+    await job.update_progress(1)
+    assert (await again(queue, job)).progress == 1
+
+
+async def test_a_job_that_is_gone_gets_no_further(queue: Queue) -> None:
+    job = await queue.add("a")
+    await job.remove()
+    with pytest.raises(JobNotFound):
+        await job.update_progress(1)
 
 
 # --- after the job was taken away ----------------------------------------------------------------
@@ -125,11 +148,12 @@ class Robbed:
     async def __call__(self, job: Job) -> str:
         self.runs += 1
         if self.runs > 1:
+            await job.update_progress("second")
             return "second run"
         self.running.set()
         await self.robbed.wait()
         try:
-            await job.update_progress(99)
+            await job.update_progress("first")
         except LostLock as error:
             self.error = error
         return "first run"
@@ -147,8 +171,9 @@ async def test_a_run_that_lost_its_job_is_told(queue: Queue) -> None:
         job = await queue.add("a")
         await rob(queue, robbed)
         await job.result()
+    assert isinstance(robbed.error, LostLock)
     assert "no longer held by this run; its progress was not stored" in str(robbed.error)
-    assert (await again(queue, job)).progress == 0
+    assert (await again(queue, job)).progress == "second"
 
 
 async def test_the_result_of_a_run_that_lost_its_job_is_refused(

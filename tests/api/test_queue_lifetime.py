@@ -38,6 +38,16 @@ async def test_async_with_opens_and_closes(path: Path) -> None:
     assert not queue.store.is_open
 
 
+async def test_a_closed_queue_has_let_go_of_its_file(tmp_path: Path) -> None:
+    """What it wrote is in the one file: whoever copies that now has everything."""
+    for number in range(20):
+        path = tmp_path / f"{number}.db"
+        async with Queue("emails", path) as queue:
+            await again(queue, await queue.add("a"))
+        left = [name for name in os.listdir(tmp_path) if name.startswith(f"{number}.db-")]
+        assert left == []
+
+
 async def test_a_closed_queue_says_so(path: Path) -> None:
     queue = Queue("emails", path)
     job = await queue.add("a")

@@ -1,28 +1,121 @@
-"""A program that uses every public name; type checkers must have nothing to say about it."""
+"""A program that uses every public name, method and option; type checkers must accept all of it."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import datetime, timedelta
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import bullite
 from bullite import (
+    Attempt,
+    Backoff,
+    BackoffRule,
+    BulkJob,
     BulliteError,
+    ControlError,
+    DelayedError,
+    Duration,
+    EventEmitter,
+    IllegalMove,
     Job,
     JobFailed,
+    JobIdTaken,
+    JobLocked,
     JobNotFound,
+    JobOptions,
+    JobTimedOut,
+    KeepJobs,
     LostLock,
+    Moment,
+    Priority,
+    Processor,
     Queue,
+    QueueEvents,
+    QueueEventsProducer,
+    QueueHasActiveJobs,
     QueueOptionMismatch,
+    QueueSettings,
+    RateLimitError,
+    Scheduler,
+    Signal,
     Store,
     StoreError,
     UnrecoverableError,
     Verification,
+    WaitingError,
     Worker,
+    WorkerInfo,
+    scheduler,
     verify,
 )
+
+SOON: Duration = 10
+PATIENCE: Duration = timedelta(seconds=10)
+KEPT: KeepJobs = {"age": 3600, "count": 1000, "limit": 10}
+RULE: BackoffRule = {
+    "type": "polynomial",
+    "delay": "1ms",
+    "max_delay": timedelta(minutes=1),
+    "jitter": 0.5,
+    "exponent": 2,
+    "settings": {"jitter": False},
+}
+BACKOFF: Backoff = [{"on": "OSError", "retry": False}, RULE]
+
+
+@contextmanager
+def refused(*errors: type[BulliteError]) -> Iterator[None]:
+    """What is done in it must raise an error that is all of these."""
+    try:
+        yield
+    except BulliteError as error:
+        if not all(isinstance(error, each) for each in errors):
+            raise
+    else:
+        raise AssertionError(f"not refused with {errors}")
+
+
+# --- adding --------------------------------------------------------------------------------------
+
+
+async def add(queue: Queue) -> list[Job]:
+    long_ago: Moment = datetime(2026, 1, 1, tzinfo=UTC)
+    job: Job = await queue.add(
+        "greet",
+        {"name": "Ada"},
+        attempts=3,
+        backoff=BACKOFF,
+        priority=Priority.HIGH,
+        delay=SOON,
+        timestamp=int(time.time() * 1000),
+        lifo=False,
+        job_id="greet-ada",
+        timeout="5s",
+        expires="1h",
+        remove_on_complete=KEPT,
+        remove_on_fail=False,
+        keep_logs=10,
+        stack_trace_limit=5,
+        size_limit=10_000,
+        tags=["greeting", "typed"],
+    )
+    options: JobOptions = {"run_at": long_ago, "attempts": 2, "retry_strategy": "patient"}
+    bulk: list[BulkJob] = [
+        {"name": "count", "data": [1, 2, 3]},
+        {"name": "stumble", "data": [], "opts": options},
+    ]
+    told: list[int] = []
+    others: list[Job] = await queue.add_bulk(bulk, chunk=1, on_chunk=told.append)
+    assert told == [1, 2]
+    return [job, *others]
+
+
+# --- processing ----------------------------------------------------------------------------------
 
 
 async def greet(job: Job) -> dict[str, str]:
@@ -30,67 +123,376 @@ async def greet(job: Job) -> dict[str, str]:
         await job.update_progress({"percent": 50})
     except LostLock:
         raise UnrecoverableError("somebody else has it") from None
+    lines: int = await job.log("half way", "warn")
+    assert lines == 1
+    await job.update_data({**job.data, "seen": True})
+    await job.extend_lock("30s")
     return {"greeted": job.data["name"]}
 
 
-def count(job: Job) -> int:
+def count(job: Job, token: str) -> int:
+    assert token == job.token
     job.update_progress(100).result(timeout=5)
     return len(job.data)
 
 
+async def stumble(job: Job, token: str, signal: Signal) -> str:
+    signal.throw_if_aborted()
+    assert not signal.aborted
+    assert job.signal is signal
+    if job.attempts_made == 0:
+        raise OSError("the floor is wet")
+    return "up again"
+
+
+async def change_its_mind(job: Job) -> str:
+    """Goes back, and back later, before it ends; that costs no attempt."""
+    match job.attempts_started:
+        case 1:
+            await job.move_to_delayed(int(time.time() * 1000) + 1)
+            raise DelayedError
+        case 2:
+            await job.move_to_waiting()
+            raise WaitingError
+        case 3:
+            raise RateLimitError
+    assert issubclass(WaitingError, ControlError)
+    return f"run {job.attempts_started}, attempt {job.attempts_made + 1}"
+
+
+async def dawdle(job: Job) -> None:
+    await asyncio.sleep(60)
+
+
+async def patient(attempts_made: int, error: BaseException) -> int:
+    return attempts_made
+
+
+def strategy(attempts_made: int, type: str, error: BaseException, job: Job) -> int:
+    return attempts_made
+
+
+async def work(queue: Queue, jobs: list[Job]) -> None:
+    processors: dict[str, Processor | tuple[Processor, int]] = {
+        "greet": greet,
+        "count": (count, 2),
+        "stumble": stumble,
+        "dawdle": dawdle,
+    }
+    heard: list[str] = []
+    worker = Worker(
+        queue,
+        processors,
+        concurrency=2,
+        name="typed-worker",
+        autorun=False,
+        lock_duration="30s",
+        lock_renew_time="10s",
+        stalled_interval="30s",
+        max_stalled_count=1,
+        stalled_backoff=True,
+        max_started_attempts=10,
+        poll_interval="1s",
+        maintenance_interval="1s",
+        drain_delay="5s",
+        run_retry_delay="1s",
+        skip_stalled_check=False,
+        skip_lock_renewal=False,
+        remove_on_complete=KEPT,
+        remove_on_fail={"count": 100},
+        retry_strategies={"patient": patient},
+        backoff_strategy=strategy,
+    )
+    worker.on("completed", lambda job, value, prev: heard.append(job.name))
+
+    @worker.process("change its mind", concurrency=1)
+    async def decorated(job: Job) -> str:
+        return await change_its_mind(job)
+
+    async with worker:
+        await worker.wait_until_ready()
+        assert worker.is_running
+        assert worker.is_running()
+        assert not worker.is_paused()
+        worker.concurrency = 3
+        assert worker.concurrency == 3
+        assert await jobs[0].result(timeout=PATIENCE) == {"greeted": "Ada"}
+        results: list[Any] = [await job.result() for job in jobs[1:]]
+        assert results == [3, "up again"]
+        fickle = await queue.add("change its mind")
+        assert await fickle.wait_until_finished(PATIENCE) == "run 4, attempt 1"
+        slow = await queue.add("dawdle", timeout=SOON)
+        with refused(JobFailed):
+            await slow.result()
+        await worker.pause(do_not_wait_active=True)
+        assert worker.is_paused
+        await worker.resume()
+        infos: list[WorkerInfo] = await queue.get_workers()
+        assert {(info.name, info.pid > 0, info.host != "") for info in infos} == {
+            ("typed-worker", True, True)
+        }
+        assert all(info.id and info.names and info.started_at for info in infos)
+        assert sum(info.active for info in infos) == 0 < sum(info.concurrency for info in infos)
+        assert await queue.get_workers_count() == 1
+        running = asyncio.create_task(worker.run())
+        await worker.close(force=False, timeout="5s")
+        await running
+    assert set(heard) == {"greet", "count", "stumble", "change its mind"}
+
+
+async def work_by_hand(store: Store) -> None:
+    worker = Worker("by hand", None, store=store)
+    queue = worker.queue
+    for name in ("completes", "fails", "is delayed", "waits"):
+        await queue.add(name)
+
+    async def next_job() -> Job:
+        job = await worker.get_next_job("my word", block=False)
+        assert job is not None
+        return job
+
+    await (await next_job()).move_to_completed("by hand", "my word", remove_on_complete=10)
+    await (await next_job()).move_to_failed("by hand", retry=False, remove_on_fail=False)
+    await (await next_job()).move_to_delayed(datetime.now(UTC) + timedelta(hours=1))
+    job = await next_job()
+    with refused(JobLocked, IllegalMove):
+        await job.remove()
+    with refused(QueueHasActiveJobs):
+        await queue.obliterate()
+    await job.move_to_wait(token=job.token)
+    await queue.obliterate(force=True, count=100)
+    await worker.close()
+
+
+# --- looking at a job ----------------------------------------------------------------------------
+
+
+async def look_at(job: Job) -> None:
+    assert (job.id, job.custom_id, job.name, job.queue_name) == ("greet-ada",) * 2 + (
+        "greet",
+        "typed",
+    )
+    assert job.pk > 0
+    assert (job.data, job.tags) == ({"name": "Ada", "seen": True}, ("greeting", "typed"))
+    assert (job.attempts, job.attempts_made, job.attempts_started) == (3, 1, 1)
+    assert (job.stalled_count, job.stalled_counter, job.deferred_failure) == (0, 0, None)
+    assert (job.state, job.outcome, job.failed_reason) == ("completed", "completed", None)
+    assert job.return_value == job.returnvalue == {"greeted": "Ada"}
+    assert (job.progress, job.priority, job.delay) == ({"percent": 50}, 100_000, 0)
+    assert (job.stack, job.stacktrace, job.lifo) == (None, [], False)
+    assert (job.timeout, job.opts["attempts"], job.original_queue) == (5000, 3, None)
+    nobody: list[None] = [job.parent, job.parent_id, job.parent_key]
+    assert nobody == [job.repeat_job_key, job.deduplication_id, None]
+    assert job.depends_on == ()
+    assert (job.processed_by, job.locked_by, job.token) == ("typed-worker", None, None)
+    finished: datetime | None = job.finished_at
+    assert finished is not None
+    assert job.processed_at is not None
+    assert job.created_at <= job.processed_at <= finished == job.updated_at
+    assert job.timestamp <= (job.processed_on or 0) <= (job.finished_on or 0)
+    assert (job.process_at, job.lock_expires_at) == (None, None)
+    assert job.expires_at is not None
+    attempts: list[Attempt] = await job.get_attempts()
+    assert [
+        (run.number, run.worker, run.outcome, run.error, run.stack, run.started_at, run.ended_at)
+        for run in attempts
+    ] == [(1, "typed-worker", "completed", None, None, job.processed_at, finished)]
+    logs: dict[str, Any] = await job.get_logs(0, -1, asc=True)
+    assert [line["message"] for line in logs["logs"]] == ["half way"]
+    await job.clear_logs(keep=0)
+
+
+async def change(queue: Queue) -> None:
+    job = await queue.add("changed", job_id="changed", delay="1h")
+    assert await job.get_state() == "delayed"
+    assert await job.is_delayed()
+    await job.change_delay("2h")
+    await job.promote()
+    assert await job.is_waiting()
+    await job.change_priority(Priority.LOW, lifo=True)
+    assert await job.is_prioritized()
+    for untrue in (job.is_active, job.is_completed, job.is_failed, job.is_waiting_children):
+        assert not await untrue()
+    await queue.update_job_progress("changed", 10)
+    assert await queue.add_job_log("changed", "from outside", "info", keep_logs=1) == 1
+    assert (await queue.get_job_logs("changed", 0, 0))["count"] == 1
+    await job.remove(remove_children=True)
+    await queue.restore("changed")
+    assert await queue.remove("changed")
+    await queue.add("taken", job_id="changed")
+    with refused(JobIdTaken):
+        await queue.restore("changed")
+    assert await queue.remove_job("changed")
+    with refused(JobNotFound):
+        await queue.retry_job("nobody", delay=SOON, reset_attempts=True)
+
+
+async def try_again(queue: Queue) -> None:
+    [failed] = await queue.get_failed()
+    assert failed.outcome == "timed-out"
+    assert issubclass(JobTimedOut, TimeoutError)
+    await failed.retry("failed", delay="1h", reset_attempts=True)
+    await failed.promote()
+    assert (await queue.get_job_state(failed.id)) == "waiting"
+    assert await queue.retry_jobs(count=10, state="failed", timestamp=datetime.now(UTC)) == []
+    assert await queue.promote_jobs(count=10) == []
+
+
+# --- looking at a queue --------------------------------------------------------------------------
+
+
+async def look_into(queue: Queue) -> None:
+    counts: dict[str, int] = await queue.get_job_counts("completed", "failed")
+    assert counts == {"completed": 4, "failed": 1}
+    assert await queue.get_job_count_by_types("completed", "failed") == 5
+    assert await queue.count() == 0
+    numbers: list[int] = [
+        await queue.get_waiting_count(),
+        await queue.get_prioritized_count(),
+        await queue.get_delayed_count(),
+        await queue.get_active_count(),
+        await queue.get_waiting_children_count(),
+        await queue.get_completed_count(),
+        await queue.get_failed_count(),
+    ]
+    assert numbers == [0, 0, 0, 0, 0, 4, 1]
+    lists: list[list[Job]] = [
+        await queue.get_waiting(0, 9),
+        await queue.get_prioritized(0, 9),
+        await queue.get_delayed(0, 9),
+        await queue.get_active(0, 9),
+        await queue.get_waiting_children(0, 9),
+        await queue.get_completed(0, 9),
+        await queue.get_failed(0, 9),
+    ]
+    assert [len(jobs) for jobs in lists] == numbers
+    assert len(await queue.get_jobs(["completed", "failed"], 0, -1, asc=True)) == 5
+    assert [job.state async for job in queue.iter_jobs("failed", batch=10)] == ["failed"]
+    assert await queue.get_counts_per_priority([0]) == {0: 0}
+    assert (await queue.get_meta())["priority_order"] == queue.priority_order == "high"
+    assert await queue.get_version() == f"bullite:{bullite.__version__}"
+
+
+async def govern(queue: Queue) -> None:
+    settings: QueueSettings = {
+        "default_job_options": {"attempts": 2},
+        "priority_order": "low",
+        "dead_letter": "typed-dead",
+        "keep_completed": "30d",
+        "keep_failed": {"count": 10},
+        "trash_age": "1h",
+        "max_events": 1000,
+    }
+    stored: dict[str, Any] = await queue.configure(**settings)
+    assert stored["dead_letter"] == "typed-dead"
+    with refused(QueueOptionMismatch):
+        await Queue("typed", queue.store, priority_order="high").wait_until_ready()
+    await queue.pause()
+    assert await queue.is_paused()
+    await queue.resume()
+    await queue.add("dull")
+    await queue.drain(delayed=True)
+    await queue.empty()
+    assert len(await queue.clean(0, limit=10, state="completed")) == 4
+    assert await queue.trim_events(0) > 0
+
+
+# --- listening -----------------------------------------------------------------------------------
+
+
+async def listen(store: Store) -> None:
+    shared = EventEmitter()
+    heard: list[tuple[Any, ...]] = []
+
+    @shared.on("ping")
+    def answer(*words: Any) -> None:
+        heard.append(words)
+
+    assert shared.listeners("ping") == [answer]
+    assert shared.emit("ping", 1)
+    shared.off("ping", answer).once("ping", answer)
+    shared.emit("ping", 2)
+    assert not shared.emit("ping", 3)
+    shared.remove_all_listeners()
+    assert not shared.hears("ping")
+    assert heard == [(1,), (2,)]
+
+    events = QueueEvents("heard", store, autorun=False, last_event_id="$")
+    published = asyncio.Event()
+    events.on("greeting", lambda payload, event_id: published.set())
+    running = asyncio.create_task(events.run())
+    await asyncio.sleep(0)
+    await events.wait_until_ready()
+    assert events.running
+    producer = QueueEventsProducer("heard", store)
+    await producer.publish_event("greeting", {"to": "Ada"}, max_events=100)
+    await asyncio.wait_for(published.wait(), 10)
+    assert events.last_event_id is not None
+    await events.close()
+    await running
+    await producer.close()
+
+
+async def heed_signals() -> None:
+    signal, called = Signal(), list[str]()
+    signal.on_abort(lambda: called.append("stop"))
+    waiting = asyncio.create_task(signal.wait())
+    await asyncio.sleep(0)
+    signal.abort("enough")
+    assert await waiting == signal.reason == "enough"
+    assert signal.wait_in_thread(timeout=1)
+    assert called == ["stop"]
+
+
+async def keep_house(store: Store) -> None:
+    async with Scheduler(store) as service:
+        await service.start()
+    await service.close()
+    forever = asyncio.create_task(scheduler.run(store))
+    await asyncio.sleep(0)
+    forever.cancel()
+
+
+# --- all of it -----------------------------------------------------------------------------------
+
+
 async def main(path: str) -> None:
     store = Store(path)
-    async with Queue("typed", store, priority_order="high") as queue:
-        job: Job = await queue.add(
-            "greet",
-            {"name": "Ada"},
-            attempts=3,
-            backoff={"type": "exponential", "delay": "1s", "max_delay": timedelta(minutes=1)},
-            priority=2,
-            delay=10,
-            lifo=False,
-            job_id="greet-ada",
-        )
-        others: list[Job] = await queue.add_bulk(
-            [
-                {"name": "count", "data": [1, 2, 3]},
-                {
-                    "name": "count",
-                    "data": [],
-                    "opts": {"attempts": 2, "backoff": [{"on": "OSError", "retry": False}]},
-                },
-            ],
-            chunk=10,
-            on_chunk=lambda stored: None,
-        )
-        async with Worker(
-            queue,
-            {"greet": greet, "count": count},
-            concurrency=2,
-            name="typed-worker",
-            lock_duration="30s",
-            max_stalled_count=1,
-        ) as worker:
-            assert worker.is_running
-            assert await job.result(timeout=timedelta(seconds=10)) == {"greeted": "Ada"}
-            numbers: list[Any] = [await other.result() for other in others]
-            assert numbers == [3, 0]
+    assert not store.is_open
+    queue = Queue(
+        "typed",
+        store,
+        priority_order="high",
+        default_job_options={"attempts": 1},
+        events=EventEmitter(),
+        random=lambda: 0.5,
+        dead_letter=None,
+        keep_completed=timedelta(days=7),
+        keep_failed=None,
+        trash_age="1d",
+        max_events=10_000,
+    )
+    async with queue:
+        jobs = await add(queue)
+        await work(queue, jobs)
         found: Job | None = await queue.get_job("greet-ada")
         assert found is not None
-        finished: datetime | None = found.finished_at
-        assert finished is not None
-        assert found.opts["attempts"] == 3
-        counts: dict[str, int] = await queue.get_job_counts("completed", "failed")
-        assert counts == {"completed": 3, "failed": 0}
-        await expect(BulliteError, JobNotFound, JobFailed, QueueOptionMismatch, StoreError)
-        checked: Verification = verify(store)
+        await look_at(found)
+        await look_into(queue)
+        await change(queue)
+        await try_again(queue)
+        await govern(queue)
+        await work_by_hand(store)
+        await listen(store)
+        await heed_signals()
+        await keep_house(store)
+        checked: Verification = await asyncio.to_thread(verify, store)
         assert checked.ok, checked.problems
+    await queue.disconnect()
     store.close()
+    with refused(StoreError):
+        await queue.add("too late")
     print(bullite.__version__, checked)  # noqa: T201
-
-
-async def expect(*errors: type[BulliteError]) -> None:
-    assert all(issubclass(error, BulliteError) for error in errors)
 
 
 if __name__ == "__main__":

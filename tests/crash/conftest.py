@@ -10,8 +10,8 @@ from tests.crash.processes import Child
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("db") / "jobs.db"
 
 
 @pytest.fixture

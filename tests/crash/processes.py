@@ -169,7 +169,7 @@ def events(database: Path, kind: str) -> list[tuple[int, int]]:
 
 def jobs_of(event: str) -> list[int]:
     """The jobs of one row of the event log, whatever detail stands beside each."""
-    return [entry if isinstance(entry, int) else entry[0] for entry in json.loads(event)]
+    return [entry[0] if isinstance(entry, list) else entry for entry in json.loads(event)]
 
 
 def registered(database: Path, child: Child) -> bool:

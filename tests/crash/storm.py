@@ -43,19 +43,19 @@ async def worker(database: str, ledger: str, kind: str, max_stalled_count: int) 
     book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(job: Job, what: str) -> None:
-        os.write(book, f"{job.pk},{os.getpid()},{job.token},{what}\n".encode())
+        os.write(book, f"{job.pk},{os.getpid()},{job.token_number},{what}\n".encode())
 
     async def in_loop(job: Job) -> list[int]:
         note(job, "START")
         await asyncio.sleep(job.data)
         note(job, "DONE")
-        return [os.getpid(), job.token]
+        return [os.getpid(), job.token_number]
 
     def in_thread(job: Job) -> list[int]:
         note(job, "START")
         time.sleep(job.data)
         note(job, "DONE")
-        return [os.getpid(), job.token]
+        return [os.getpid(), job.token_number]
 
     await Worker(
         Queue("work", database),
@@ -82,7 +82,12 @@ class Kill:
     """One kill: when it was, and which jobs the process held."""
 
     at: float
-    held: list[int]
+    begun: list[int]
+    ahead: set[int]
+    """Fetched and not begun; that they go back is no event."""
+    worker: int | None
+    came_back: list[float] = field(default_factory=list)
+    """For those ahead, ms until they were back in the queue, or had moved on from there."""
 
 
 @dataclass
@@ -147,20 +152,24 @@ class Storm:
         alive = [pid for pid in sorted(holders) if pid in self.children]
         return self.children[self.random.choice(alive)] if alive else None
 
-    def _held_by(self) -> dict[int, list[int]]:
+    def _held_by(self) -> dict[int, list[tuple[int, int, int]]]:
+        """(job, whether it was fetched ahead, worker) by process."""
         held = collections.defaultdict(list)
-        for pid, job in rows(
+        for pid, *job in rows(
             self.database,
-            "select pid, bullite_jobs.id from bullite_jobs join bullite_workers "
+            "select pid, bullite_jobs.id, ahead, worker from bullite_jobs join bullite_workers "
             "on bullite_workers.id = worker where state = 'active'",
         ):
-            held[pid].append(job)
+            held[pid].append(tuple(job))
         return held
 
     def _kill(self, victim: Child) -> None:
         at = victim.kill()
-        # Nothing but recovery can move these any more, and that says so in the event log.
-        self.kills.append(Kill(at, self._held_by()[victim.pid]))
+        # Nothing but recovery can move these any more.
+        held = self._held_by()[victim.pid]
+        begun = [job for job, ahead, _ in held if not ahead]
+        waiting = {job for job, ahead, _ in held if ahead}
+        self.kills.append(Kill(at, begun, waiting, held[0][2] if held else None))
         del self.children[victim.pid]
         victim.end()
         self._start_worker()
@@ -174,6 +183,7 @@ class Storm:
 
     def _read_events(self) -> None:
         """As it happens: the log keeps only the last 10,000."""
+        self._see_who_came_back()
         for number, kind, jobs, at in rows(
             self.database,
             "select id, kind, jobs, at from bullite_events where id > ? order by id",
@@ -182,8 +192,22 @@ class Storm:
             self._last_event = number
             self.events += [(kind, job, at) for job in jobs_of(jobs)]
 
+    def _see_who_came_back(self) -> None:
+        for kill in self.kills:
+            if kill.ahead:
+                places = ",".join(map(str, kill.ahead))
+                for job, at in rows(
+                    self.database,
+                    "select id, updated_at from bullite_jobs "
+                    f"where id in ({places}) and (state <> 'active' or worker <> ?)",
+                    kill.worker,
+                ):
+                    kill.ahead.discard(job)
+                    kill.came_back.append(at - kill.at)
+
     async def _until(self, condition: Any) -> Any:
         while not (answer := condition()):
+            self._see_who_came_back()
             if time.monotonic() > self.deadline:
                 return self._give_up()
             await asyncio.sleep(0.002)
@@ -254,7 +278,7 @@ def judge(storm: Storm, seconds: float) -> Report:
     return Report(
         jobs=storm.settings.jobs,
         kills=len(storm.kills),
-        kills_that_hit_jobs=sum(1 for kill in storm.kills if kill.held),
+        kills_that_hit_jobs=sum(1 for kill in storm.kills if kill.worker is not None),
         stalled=sum(1 for kind, _, _ in storm.events if kind == "stall"),
         runs=sum(starts.values()),
         completed=len(completed),
@@ -285,17 +309,20 @@ def is_of_a_run(job: int, value: str | None, done: set[tuple[int, int, int]]) ->
 def times_to_come_back(storm: Storm) -> list[float]:
     """For each job that a killed process held: ms until it was back in the queue.
 
-    A job it had only fetched ahead is given back, the others have stalled.
+    Those that it had begun have stalled; those that it had only fetched ahead are given back.
     """
     returns = collections.defaultdict(list)
     for kind, job, at in storm.events:
-        if kind in ("stall", "give_back"):
+        if kind == "stall":
             returns[job].append(at)
-    return [
+    times = [
         min((at - kill.at for at in returns[job] if at >= int(kill.at)), default=float("inf"))
         for kill in storm.kills
-        for job in kill.held
+        for job in kill.begun
     ]
+    for kill in storm.kills:
+        times += [*kill.came_back, *(float("inf") for _ in kill.ahead)]
+    return times
 
 
 def main() -> None:

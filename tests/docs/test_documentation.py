@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bullite"
 
@@ -68,12 +70,33 @@ def test_every_module_says_in_its_first_sentence_what_it_is_for() -> None:
     assert silent == []
 
 
-def test_the_example_of_the_readme_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def programs() -> list[tuple[str, str, str | None]]:
+    """Every program in the pages for users, and what it is said to print."""
+    pages = ("README.md", "docs/guide.md")
+    block = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
+    return [
+        (f"{page}-{number}", program, printed or None)
+        for page in pages
+        for number, (program, printed) in enumerate(block.findall((ROOT / page).read_text()))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"), [pytest.param(*rest, id=name) for name, *rest in programs()]
+)
+def test_a_program_of_the_documentation_runs_in_an_empty_folder(
+    tmp_path: Path, program: str, printed: str | None
+) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    assert (ran.stdout, ran.stderr) == ("{'sent': 'ada@example.com'}\n", "")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    if printed is not None:
+        assert ran.stdout == printed
 
 
 def test_no_code_opens_the_database_behind_sqlites_back() -> None:

@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 
 from bullite import Queue
-from tests.crash.processes import problems, rows, say, wait_until
+from tests.crash.processes import ROOT, problems, rows, say, wait_until
 
 PROCESSES, JOBS = 16, 25
+SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
 
 
 def open_and_add(database: str, barrier: str) -> None:
@@ -38,5 +39,5 @@ def test_sixteen_processes_open_a_new_file_at_once_and_every_job_is_there(
         (PROCESSES * JOBS, PROCESSES * JOBS)
     ]
     assert rows(database, "select name from bullite_queues") == [("work",)]
-    assert rows(database, "select value from bullite_meta where key = 'schema'") == [("1",)]
+    assert rows(database, "select value from bullite_meta where key = 'schema'") == [(str(SCHEMA),)]
     assert problems(database) == ()

@@ -96,6 +96,18 @@ def test_a_good_database_has_no_problems(database: Path) -> None:
             "result of job 99, which does not exist",
         ),
         (
+            "insert into bullite_attempts (job, number, ended_at, outcome) values (99, 1, 1, '')",
+            "attempt of job 99, which does not exist",
+        ),
+        (
+            "insert into bullite_logs values (99, 1, 1, 'info', 'a line')",
+            "log of job 99, which does not exist",
+        ),
+        (
+            "update bullite_jobs set ahead = 1 where state = 'delayed'",
+            "job 3 is delayed and yet held ahead",
+        ),
+        (
             "update bullite_jobs set due_at = null where state = 'delayed'",
             "job 3 is delayed without a due time",
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.errors import StoreError
 from bullite.operations.adding import AddJobs
 from bullite.operations.moving import MoveByHand
 from bullite.operations.opening import OpenQueue
@@ -75,7 +74,7 @@ def test_a_custom_id_that_is_taken_leads_to_the_job_that_has_it(store: Store) ->
     assert (list(added.ids), added.existing) == ([job], {job})
     assert store.row(job).name == "first"
     assert store.counts() == {"waiting": 1}
-    assert store.history(job) == ["add"]
+    assert store.history(job) == ["add", "duplicated"]
 
 
 def test_a_custom_id_twice_in_one_request_stands_for_one_job(store: Store) -> None:
@@ -151,8 +150,7 @@ def test_a_removed_job_is_not_restored_once_its_custom_id_is_taken_again(store: 
     old = store.add(custom_id="x")
     store.move(REMOVE, old)
     new = store.add(custom_id="x")
-    with pytest.raises(StoreError):
-        store.move(RESTORE[State.WAITING], old)
+    assert store.move(RESTORE[State.WAITING], old) == []
     assert store.states(old, new) == ["removed", "waiting"]
 
 
@@ -181,3 +179,55 @@ def test_a_queue_is_found_again_with_the_order_it_was_made_with(store: Store) ->
 def test_a_queue_opened_twice_in_one_batch_is_one_queue(store: Store) -> None:
     one, two = store.ask_together(OpenQueue("new", None), OpenQueue("new", None))
     assert one == two
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def test_a_job_may_have_been_made_at_another_time(store: Store) -> None:
+    now = store.clock.now()
+    job = store.add(timestamp=now - 5_000)
+    row = store.row(job)
+    assert (row.created_at, row.updated_at) == (now - 5_000, now)
+
+
+def test_a_delay_counts_from_the_time_the_job_was_made(store: Store) -> None:
+    made = store.clock.now() - 400
+    job = store.add(timestamp=made, delay=1_000)
+    assert store.row(job).due_at == made + 1_000
+
+
+def test_a_delay_that_is_over_already_is_due_at_once(store: Store) -> None:
+    job = store.add(timestamp=store.clock.now() - 400, delay=100)
+    assert store.worker().claim_one().id == job
+
+
+def test_a_time_to_run_at_beats_a_delay(store: Store) -> None:
+    at = store.clock.now() + 70
+    job = store.add(run_at=at, delay=5_000)
+    row = store.row(job)
+    assert (row.state, row.due_at) == ("delayed", at)
+    assert store.counts() == {"delayed": 1}
+
+
+@pytest.mark.parametrize("ago", [0, 1, 10_000])
+def test_a_time_that_has_come_is_now(store: Store, ago: int) -> None:
+    job = store.add(run_at=store.clock.now() - ago)
+    assert (store.row(job).state, store.row(job).due_at) == ("waiting", None)
+
+
+def test_a_job_expires_so_long_after_it_was_added(store: Store) -> None:
+    job = store.add(expires=50, timestamp=store.clock.now() - 5_000)
+    assert store.row(job).expires_at == store.clock.now() + 50
+    assert store.row(store.add()).expires_at is None
+
+
+def test_the_next_due_time_of_a_batch_is_that_of_its_first_job(store: Store) -> None:
+    worker = store.worker()
+    worker.wants(5)
+    store.home.engine.turn()
+    late, soon = store.add_all(new_job(delay=500), new_job(delay=20))
+    store.clock.advance(20)
+    store.home.engine.turn()
+    assert [held.id for held in worker.received] == [soon]
+    assert store.state(late) == "delayed"

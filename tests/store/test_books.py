@@ -77,8 +77,8 @@ def test_jobs_moved_together_share_a_row_of_the_event_log(store: Store) -> None:
     store.add_all(*(new_job() for _ in range(5)))
     worker = store.worker()
     worker.complete(*worker.claim(5))
-    assert [row.kind for row in store.event_rows()] == ["add", "claim", "complete"]
-    assert len(store.events()) == 15
+    assert [row.kind for row in store.event_rows()] == ["add", "claim", "complete", "drained"]
+    assert len(store.events()) == 16
 
 
 def test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it(store: Store) -> None:
@@ -98,7 +98,7 @@ def test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it(store:
     )
     rows = store.event_rows()
     assert [(row.kind, row.total) for row in rows] == [
-        *(("add", 3), ("claim", 6), ("complete", 8), ("fail", 9))
+        *(("add", 6), ("claim", 9), ("complete", 11), ("fail", 13), ("drained", 14))
     ]
     assert rows[-1].at == store.clock.now()
 
@@ -109,8 +109,8 @@ def test_events_are_numbered_by_queue(store: Store) -> None:
         store.ask_together(
             AddJobs(store.queue, [new_job(), new_job()]), AddJobs(elsewhere, [new_job()])
         )
-    assert [row.total for row in store.event_rows()] == [2, 4]
-    assert [row.total for row in store.event_rows(elsewhere)] == [1, 2]
+    assert [row.total for row in store.event_rows()] == [4, 8]
+    assert [row.total for row in store.event_rows(elsewhere)] == [2, 4]
 
 
 def test_the_events_of_a_job_are_in_causal_order_also_inside_a_batch(store: Store) -> None:
@@ -132,6 +132,56 @@ def test_events_without_a_queue_of_their_own_change_no_counts(store: Store) -> N
     worker.progress(held, "10")
     assert store.counts() == before
     assert store.history(job)[-1] == "progress"
+
+
+def test_an_event_names_a_job_as_its_users_do(store: Store) -> None:
+    store.add(custom_id="mine")
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    assert [event.job for event in store.events()] == ["mine", "mine", "mine", None]
+
+
+# --- running dry ---------------------------------------------------------------------------------
+
+
+def test_a_queue_is_drained_when_its_last_run_ends_and_nothing_waits(store: Store) -> None:
+    store.add_all(new_job(), new_job(priority=1))
+    worker = store.worker()
+    one, two = worker.claim(2)
+    worker.complete(one)
+    assert "drained" not in [event.kind for event in store.events()]
+    worker.fail(two)
+    assert store.events()[-1] == Event("drained", None, None)
+
+
+def test_a_queue_with_a_waiting_job_is_not_drained(store: Store) -> None:
+    store.add_all(new_job(), new_job(priority=1))
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    assert store.events()[-1].kind == "complete"
+
+
+def test_a_queue_with_only_delayed_jobs_is_drained(store: Store) -> None:
+    store.add(delay=50)
+    store.add()
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    assert store.events()[-1].kind == "drained"
+
+
+def test_a_job_that_goes_back_to_the_line_does_not_drain_its_queue(store: Store) -> None:
+    store.add()
+    worker = store.worker()
+    worker.retry(worker.claim_one())
+    assert store.events()[-1].kind == "retry"
+
+
+def test_an_idle_queue_is_not_drained_again_by_what_happens_to_finished_jobs(store: Store) -> None:
+    job = store.add()
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    store.move(REMOVE, job)
+    assert [event.kind for event in store.events()].count("drained") == 1
 
 
 # --- due jobs without a worker -------------------------------------------------------------------

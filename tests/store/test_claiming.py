@@ -7,7 +7,7 @@ import pytest
 from bullite.errors import StoreUnavailable
 from bullite.operations.adding import AddJobs
 from bullite.operations.claiming import MOST_PROMOTED, MOST_SORTED
-from bullite.operations.settling import Progress
+from bullite.operations.editing import Progress
 from bullite.outcome import Verdict
 from bullite.states import COMPLETE, PROMOTE, REMOVE, RESTORE, REVIVE, State
 from tests.harness import LOCK_DURATION, Held, Store, Worker, new_job

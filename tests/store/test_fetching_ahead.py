@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bullite.engine.appetite import UNLOAD_AFTER
+from bullite.operations.editing import AddLog, Progress
 from bullite.states import COMPLETE
 from tests.harness import Store, new_job
 
@@ -26,7 +27,7 @@ def test_the_beginning_of_such_a_job_is_told_with_its_end(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     _, held = worker.claim(1, ahead=1)
-    worker.settle(COMPLETE, held, has_result=False, ahead=True)
+    worker.settle(COMPLETE, held, ahead=True)
     assert store.history(job) == ["add", "claim", "complete"]
     row = store.row(job)
     assert (row.attempts_started, row.attempts_made, row.ahead) == (1, 1, 0)
@@ -51,8 +52,39 @@ def test_when_its_worker_dies_it_goes_back_unharmed(store: Store) -> None:
     assert store.home.recover() == 2
     assert [store.row(job).stalled_count for job in (begun, ahead)] == [1, 0]
     assert store.row(ahead).deferred_failure is None
-    assert store.history(ahead) == ["add", "give_back"]
+    assert store.history(ahead) == ["add"]
     assert [held.id for held in store.worker().claim(3)] == [begun, ahead, waiting]
+
+
+def test_a_job_that_says_something_has_begun_and_that_is_told_first(store: Store) -> None:
+    store.add()
+    job = store.add()
+    worker = store.worker()
+    _, held = worker.claim(1, ahead=1)
+    worker.progress(held, "5")
+    row = store.row(job)
+    assert (row.attempts_started, row.ahead) == (1, 0)
+    worker.complete(held)
+    assert store.row(job).attempts_started == 1
+    assert store.history(job) == ["add", "claim", "progress", "complete"]
+
+
+def test_its_lines_of_a_batch_begin_it_once(store: Store) -> None:
+    store.add()
+    job = store.add()
+    _, held = store.worker().claim(1, ahead=1)
+    lines = [AddLog(store.queue, job, held.token, "info", text, None) for text in "ab"]
+    assert store.ask_together(*lines) == [1, 2]
+    assert store.row(job).attempts_started == 1
+    assert store.history(job) == ["add", "claim", "log_added", "log_added"]
+
+
+def test_what_somebody_else_says_of_it_before_it_began_is_no_beginning(store: Store) -> None:
+    store.add()
+    job = store.add()
+    store.worker().claim(1, ahead=1)
+    store.ask(Progress(store.queue, job, None, "5"))
+    assert store.row(job).attempts_started == 0
 
 
 def test_a_worker_none_of_whose_jobs_end_is_told_to_give_back_what_it_has_not_begun(

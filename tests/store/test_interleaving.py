@@ -14,8 +14,9 @@ import pytest
 
 from bullite.engine.contract import Conflict
 from bullite.operations.claiming import Claim, claim, promote_due
+from bullite.operations.editing import ExtendLease, Progress, extend_leases, record_progress
 from bullite.operations.moving import MoveByHand, move_by_hand
-from bullite.operations.settling import Progress, Settle, record_progress, settle
+from bullite.operations.settling import Settle, settle
 from bullite.operations.sweeping import Sweep, sweep
 from bullite.operations.tending import Recover, recover
 from bullite.operations.transaction import Operation, Transaction
@@ -68,7 +69,8 @@ def recovering(worker: Worker, dead: bool = True) -> Make:
 
 
 def claiming(worker: Worker, token: int = 77) -> Make:
-    request = Claim(worker.process.queue, worker.id, None, 1, 1, LOCK_DURATION, token)
+    queue = worker.process.queue
+    request = Claim(queue, worker.id, "a worker", None, 1, 1, LOCK_DURATION, token)
     return lambda tx: claim(tx, [request])
 
 
@@ -77,7 +79,8 @@ def promoting(store: Store) -> Make:
 
 
 def sweeping(store: Store) -> Make:
-    return lambda tx: sweep(tx, [Sweep(store.queue, 10, 10, 10_000)])
+    store.home.configure(keep_completed_age=10, trash_age=10)
+    return lambda tx: sweep(tx, [Sweep(store.queue)])
 
 
 def then(*makes: Make) -> Make:
@@ -171,6 +174,23 @@ def test_progress_and_recover(store: Store) -> None:
         report = Progress(store.queue, held.id, held.token, "50")
         assert open.run(record_progress(open.tx, [report])) == [False]
     assert store.result(job) is None
+
+
+def test_extending_a_lease_and_a_new_claim(store: Store) -> None:
+    """The job is in other hands: its lease is not the old holder's to set."""
+    store.add()
+    worker, thief = store.worker(), store.process().worker()
+    held = worker.claim_one()
+
+    def steal(tx: Transaction) -> Operation[None]:
+        yield from recovering(worker)(tx)
+        yield from claiming(thief, token=held.token)(tx)
+
+    def extending(tx: Transaction) -> Operation[Any]:
+        return extend_leases(tx, [ExtendLease(held.id, held.token, 10 * LOCK_DURATION)])
+
+    interleave(store.home, extending, "where_they_are", steal, by=thief.process)
+    assert store.row(held.id).lease_until == store.clock.lease_now() + LOCK_DURATION
 
 
 # --- recovering ----------------------------------------------------------------------------------
@@ -362,7 +382,9 @@ def test_sweep_and_revive(store: Store) -> None:
     job = finished(store)
     store.clock.advance(1_000)
     with pytest.raises(Conflict):
-        interleave(store.home, sweeping(store), "old_completed", moving(REVIVE, job), by=store.home)
+        interleave(
+            store.home, sweeping(store), "oldest:completed", moving(REVIVE, job), by=store.home
+        )
 
 
 def test_sweep_and_restore(store: Store) -> None:

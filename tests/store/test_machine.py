@@ -13,7 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,20 +22,29 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bullite.errors import StoreError
+from bullite.errors import BulliteError
 from bullite.operations.adding import NewJob
+from bullite.operations.editing import SetPriority
+from bullite.operations.expiring import Expire
+from bullite.operations.governing import SetPaused
 from bullite.outcome import Verdict
+from bullite.retention import Keep
 from bullite.states import (
     BACK_OFF,
     COMPLETE,
+    DELAY,
     DELETE,
     FAIL,
     GIVE_BACK,
     PROMOTE,
+    RELEASE,
     REMOVE,
+    RESCHEDULE,
     RESTORE,
     RETRY,
     REVIVE,
+    REVIVE_DELAYED,
+    TEAR_AWAY,
     Move,
     State,
 )
@@ -51,8 +59,12 @@ from tests.harness import (
     open_store,
 )
 
-VERDICTS = (COMPLETE, FAIL, BACK_OFF, RETRY, GIVE_BACK)
-BY_HAND = (PROMOTE, REVIVE, REMOVE, DELETE, *RESTORE.values())
+AGAIN = (GIVE_BACK, RELEASE, DELAY, RETRY, BACK_OFF)
+VERDICTS = (COMPLETE, FAIL, *AGAIN)
+BY_HAND = (
+    *(PROMOTE, RESCHEDULE, REVIVE, REVIVE_DELAYED, REMOVE, DELETE, TEAR_AWAY),
+    *RESTORE.values(),
+)
 MAX_STALLED = 1
 
 any_index = st.integers(0, 1_000)
@@ -65,6 +77,11 @@ any_job = st.builds(
     delay=st.sampled_from([0, 0, 50, 300]),
     lifo=st.sampled_from([False, False, True]),
     custom_id=st.sampled_from([None, None, None, "x", "y"]),
+    expires=st.sampled_from([None, None, None, 55, 400]),
+)
+
+any_policy = st.sampled_from(
+    [None, None, None, Keep(0), Keep(1), Keep(2, limit=1), Keep(age=50), Keep(3, age=400)]
 )
 
 some_names = st.sampled_from([None, ("a",), ("b",), ("a", "b")])
@@ -80,6 +97,8 @@ class Job:
     lifo: bool
     custom_id: str | None
     place: int
+    queue: int
+    expires_at: int | None
     state: str = "waiting"
     due_at: int | None = None
     run: Run | None = None
@@ -90,6 +109,9 @@ class Job:
     stalled_count: int = 0
     is_to_fail: bool = False
     removed_from: str | None = None
+    finished_at: int | None = None
+    history: int = 0
+    """How many ended runs the store remembers beside the job's own row."""
 
 
 @dataclass(eq=False)
@@ -129,6 +151,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.gone: list[Crew] = []
         self.crews = [self._hire(self.store.process(), None) for _ in range(2)]
         self._last_place = 0
+        self.queue = self.store.queue
+        self.dead = self.store.home.open_queue("dead")
+        self.buries = self.paused = False
 
     def teardown(self) -> None:
         try:
@@ -140,6 +165,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _drain(self) -> None:
         """In the end, everything that waits is taken in the right order."""
+        self.store.ask(SetPaused(self.queue, paused=False))
         taken = self.store.worker().claim(1_000)
         assert [held.id for held in taken] == [job.id for job in self._line(None)]
 
@@ -150,22 +176,41 @@ class StoreMachine(RuleBasedStateMachine):
         return -self._last_place if in_front else self._last_place
 
     def _line(self, names: tuple[str, ...] | None) -> list[Job]:
-        """Who waits, after those that are due have joined."""
+        """Who waits, after those that are due have joined and those past their time have gone."""
+        self._promote_due()
+        self._expire_due()
+        mine = [job for job in self._in("waiting") if names is None or job.name in names]
+        return sorted(mine, key=lambda job: (job.priority, job.place))
+
+    def _promote_due(self) -> None:
         due = [job for job in self._in("delayed") if (job.due_at or 0) <= self.clock.now()]
         for job in sorted(due, key=lambda job: (job.due_at, job.id)):
             self._promote(job)
-        mine = [job for job in self._in("waiting") if names is None or job.name in names]
-        return sorted(mine, key=lambda job: (job.priority, job.place))
+
+    def _expire_due(self) -> int:
+        """Whoever was begun once cannot expire any more."""
+        late = [
+            job
+            for job in self._in("waiting") + self._in("delayed")
+            if job.expires_at is not None and job.expires_at <= self.clock.now()
+            if not job.attempts_started
+        ]
+        for job in late:
+            job.state, job.due_at, job.finished_at = "failed", None, self.clock.now()
+        return len(late)
 
     def _promote(self, job: Job) -> None:
         job.state, job.due_at, job.place = "waiting", None, self._place(job.lifo)
 
-    def _in(self, state: str) -> list[Job]:
-        return [job for job in self.jobs.values() if job.state == state]
+    def _in(self, state: str, queue: int | None = None) -> list[Job]:
+        queue = queue or self.queue
+        return [job for job in self.jobs.values() if (job.state, job.queue) == (state, queue)]
 
-    def _with_custom_id(self, custom_id: str | None) -> Job | None:
+    def _with_custom_id(self, custom_id: str | None, queue: int | None = None) -> Job | None:
+        queue = queue or self.queue
         same = [job for job in self.jobs.values() if job.custom_id == custom_id is not None]
-        return next((job for job in same if job.state != "removed"), None)
+        there = [job for job in same if job.queue == queue and job.state != "removed"]
+        return next(iter(there), None)
 
     def _hire(self, process: Process, names: tuple[str, ...] | None) -> Crew:
         worker = process.worker(names=names, max_stalled_count=MAX_STALLED)
@@ -186,7 +231,11 @@ class StoreMachine(RuleBasedStateMachine):
                 continue
             assert id not in self.jobs
             place = self._place(bool(new.lifo))
-            job = Job(id, new.name, new.priority, bool(new.lifo), new.custom_id, place)
+            expires_at = None if new.expires is None else self.clock.now() + new.expires
+            job = Job(
+                *(id, new.name, new.priority, bool(new.lifo), new.custom_id),
+                *(place, self.queue, expires_at),
+            )
             if new.delay:
                 job.state, job.due_at = "delayed", self.clock.now() + new.delay
             self.jobs[id] = job
@@ -196,7 +245,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1), want=st.integers(1, 4))
     def claim(self, who: int, want: int) -> None:
         crew = self.crews[who]
-        expected = self._line(crew.names)[:want]
+        line = self._line(crew.names)
+        expected = [] if self.paused else line[:want]
         taken = crew.worker.claim(want)
         assert [held.id for held in taken] == [job.id for job in expected]
         for job, held in zip(expected, taken, strict=True):
@@ -208,20 +258,20 @@ class StoreMachine(RuleBasedStateMachine):
             self.runs.append(job.run)
 
     @precondition(lambda self: self._current_runs())
-    @rule(which=any_index, move=st.sampled_from([COMPLETE, FAIL]))
-    def finish(self, which: int, move: Move) -> None:
-        self._end(which, move)
+    @rule(which=any_index, move=st.sampled_from([COMPLETE, FAIL]), keep=any_policy)
+    def finish(self, which: int, move: Move, keep: Keep | None) -> None:
+        self._end(which, move, keep=keep)
 
     @precondition(lambda self: self._current_runs())
-    @rule(which=any_index, move=st.sampled_from([GIVE_BACK, RETRY, BACK_OFF]))
+    @rule(which=any_index, move=st.sampled_from(AGAIN))
     def hand_back(self, which: int, move: Move) -> None:
         self._end(which, move, delay=which % 100 + 1)
 
-    def _end(self, which: int, move: Move, delay: int = 0) -> None:
+    def _end(self, which: int, move: Move, delay: int = 0, keep: Keep | None = None) -> None:
         runs = self._current_runs()
         run = runs[which % len(runs)]
-        assert self._send(run, move, delay) == []
-        self._settle(self.jobs[run.held.id], move, delay)
+        assert self._send(run, move, delay, keep) == []
+        self._settle(self.jobs[run.held.id], move, delay, keep)
 
     def _current_runs(self) -> list[Run]:
         return [run for run in self.runs if run.crew.alive and self._held_by(run)]
@@ -234,8 +284,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert self._send(run, move, delay=1) == [run.held.id]
         assert run.crew.worker.progress(run.held) is False
 
-    def _send(self, run: Run, move: Move, delay: int) -> list[int]:
-        verdict = Verdict(run.held.id, run.held.token, move, delay)
+    def _send(self, run: Run, move: Move, delay: int, keep: Keep | None = None) -> list[int]:
+        held = run.held
+        verdict = Verdict(held.id, held.token, move, delay, custom_id=held.row.custom_id, keep=keep)
         return run.crew.worker.process.settle(verdict)
 
     def _stale_runs(self) -> list[Run]:
@@ -251,14 +302,50 @@ class StoreMachine(RuleBasedStateMachine):
         job = self.jobs.get(run.held.id)
         return job if job and job.state == "active" and job.run is run else None
 
-    def _settle(self, job: Job, move: Move, delay: int) -> None:
+    def _settle(self, job: Job, move: Move, delay: int, keep: Keep | None) -> None:
         job.state = str(move.target)
-        if move is not GIVE_BACK:
+        if move not in (GIVE_BACK, RELEASE, DELAY):
             job.attempts_made += 1
-        if move is BACK_OFF:
+        if move in (FAIL, RETRY, BACK_OFF):
+            job.history += 1
+        if move in (BACK_OFF, DELAY):
             job.due_at = self.clock.now() + delay
         if move is RETRY:
-            job.place = self._place()
+            self._promote_due()
+            job.place = self._place(job.lifo)
+        if move in (COMPLETE, FAIL):
+            job.finished_at = self.clock.now()
+            if move is COMPLETE or not self._bury(job):
+                self._retain(job, keep)
+
+    def _bury(self, job: Job) -> bool:
+        """To the queue of dead letters, unless its id is taken there."""
+        if self.buries and self._with_custom_id(job.custom_id, self.dead) is None:
+            job.queue = self.dead
+            return True
+        return False
+
+    def _retain(self, ended: Job, keep: Keep | None) -> None:
+        if keep is None:
+            return
+        if keep.nothing:
+            del self.jobs[ended.id]
+            return
+        if keep.age is not None:
+            before = self.clock.now() - keep.age
+            old = [job for job in self._finished(ended.state) if (job.finished_at or 0) <= before]
+            self._forget(old[: keep.limit])
+        if keep.count is not None:
+            left = self._finished(ended.state)
+            self._forget(left[: min(max(0, len(left) - keep.count), keep.limit)])
+
+    def _finished(self, state: str) -> list[Job]:
+        """The oldest first."""
+        return sorted(self._in(state), key=lambda job: (job.finished_at or 0, job.id))
+
+    def _forget(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            del self.jobs[job.id]
 
     @precondition(lambda self: self._current_runs())
     @rule(which=any_index)
@@ -276,25 +363,56 @@ class StoreMachine(RuleBasedStateMachine):
         allowed = job.state in move.sources
         if move in RESTORE.values():
             allowed = allowed and job.removed_from == move.target
-            if allowed and self._with_custom_id(job.custom_id):
-                with pytest.raises(StoreError):
-                    self.store.move(move, job.id)
-                return
-        assert self.store.move(move, job.id) == ([job.id] if allowed else [])
+            allowed = allowed and self._with_custom_id(job.custom_id, job.queue) is None
+        if move in (REVIVE, REVIVE_DELAYED) and job.queue == self.dead:
+            allowed = allowed and self._with_custom_id(job.custom_id) is None
+        delay = which % 100 + 1
+        assert self.store.move(move, job.id, delay=delay) == ([job.id] if allowed else [])
         if allowed:
-            self._move(job, move)
+            self._move(job, move, self.clock.now() + delay)
 
-    def _move(self, job: Job, move: Move) -> None:
-        if move is DELETE:
+    def _move(self, job: Job, move: Move, due_at: int) -> None:
+        if move in (DELETE, TEAR_AWAY):
             del self.jobs[job.id]
         elif move is REMOVE:
             job.removed_from, job.state = job.state, "removed"
         elif move is PROMOTE:
             self._promote(job)
-        elif move is REVIVE:
-            job.state, job.place, job.is_to_fail = "waiting", self._place(job.lifo), False
+        elif move is RESCHEDULE:
+            job.due_at = due_at
+        elif move in (REVIVE, REVIVE_DELAYED):
+            job.history += job.state == "completed"
+            job.queue, job.state, job.finished_at = self.queue, str(move.target), None
+            job.is_to_fail, job.expires_at = False, None
+            if move is REVIVE:
+                job.place = self._place(job.lifo)
+            else:
+                job.due_at = due_at
         else:
             job.state, job.removed_from = str(move.target), None
+
+    # --- what is decided for jobs, and for the whole queue ---
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=any_index, priority=st.integers(-1, 1), lifo=st.booleans())
+    def change_priority(self, which: int, priority: int, lifo: bool) -> None:
+        job = list(self.jobs.values())[which % len(self.jobs)]
+        [answer] = self.store.ask_together(SetPriority(job.id, priority, False, lifo))
+        if job.state in ("waiting", "delayed", "active"):
+            assert answer == priority
+            job.priority, job.place = priority, self._place(lifo)
+        else:
+            assert isinstance(answer, BulliteError)
+
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        assert self.store.ask(SetPaused(self.queue, paused)) is (paused != self.paused)
+        self.paused = paused
+
+    @rule(buries=st.booleans())
+    def bury(self, buries: bool) -> None:
+        self.buries = buries
+        self.store.home.configure(dead_letter="dead" if buries else None)
 
     # --- time, death and recovery ---
 
@@ -302,8 +420,13 @@ class StoreMachine(RuleBasedStateMachine):
     def wait(self, ms: int, promote: bool) -> None:
         self.clock.advance(ms)
         if promote:
-            self._line(None)
+            self._promote_due()
             self.store.home.promote_due()
+
+    @rule(ms=st.sampled_from([0, 60]))
+    def expire(self, ms: int) -> None:
+        self.clock.advance(ms)
+        assert self.store.ask(Expire(self.queue)) == self._expire_due()
 
     @precondition(lambda self: self._current_runs())
     @rule(which=any_index, names=some_names, dies=st.booleans())
@@ -352,6 +475,7 @@ class StoreMachine(RuleBasedStateMachine):
         for job in sorted(lost, key=lambda job: -job.place):
             job.state, job.place = "waiting", self._place(in_front=True)
             job.stalled_count += 1
+            job.history += 1
             job.is_to_fail = job.stalled_count > MAX_STALLED
 
     # --- what must hold after every step ---
@@ -362,6 +486,7 @@ class StoreMachine(RuleBasedStateMachine):
             row["id"]: (
                 *(row["state"], row["removed_from"], row["due_at"] if row["due_at"] else None),
                 *(row["attempts_made"], row["attempts_started"], row["stalled_count"]),
+                *(row["queue"], row["priority"], row["finished_at"]),
             )
             for row in self.store.database.rows("jobs")
         }
@@ -369,17 +494,24 @@ class StoreMachine(RuleBasedStateMachine):
             job.id: (
                 *(job.state, job.removed_from, job.due_at),
                 *(job.attempts_made, job.attempts_started, job.stalled_count),
+                *(job.queue, job.priority, job.finished_at),
             )
             for job in self.jobs.values()
         }
 
     @invariant()
+    def the_ends_of_runs_are_remembered(self) -> None:
+        stored = Counter(row["job"] for row in self.store.database.rows("attempts"))
+        assert stored == {job.id: job.history for job in self.jobs.values() if job.history}
+
+    @invariant()
     def the_counts_are_those_of_the_model(self) -> None:
-        assert self.store.counts() == Counter(
-            "prioritized" if job.state == "waiting" and job.priority else job.state
-            for job in self.jobs.values()
-            if job.state != State.REMOVED
-        )
+        for queue in (self.queue, self.dead):
+            assert self.store.counts(queue) == Counter(
+                "prioritized" if job.state == "waiting" and job.priority else job.state
+                for job in self.jobs.values()
+                if job.state != State.REMOVED and job.queue == queue
+            )
 
     @invariant()
     def the_store_finds_no_problems(self) -> None:

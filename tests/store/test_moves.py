@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from bullite.engine.contract import Conflict
+from bullite.operations.expiring import Expire
 from bullite.operations.moving import delete_jobs, swap_all
 from bullite.operations.tending import Recover
 from bullite.outcome import Verdict
@@ -18,14 +19,19 @@ from bullite.states import (
     ADD_DELAYED,
     BACK_OFF,
     CLAIM,
+    DELAY,
     DELETE,
+    EXPIRE,
     MOVES,
     PROMOTE,
     REMOVE,
+    RESCHEDULE,
     RESTORE,
     RETRY,
     REVIVE,
+    REVIVE_DELAYED,
     STALL,
+    STALL_DELAYED,
     Move,
     State,
     diagram,
@@ -36,7 +42,10 @@ ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 OF_A_JOB = [move for move in MOVES if move.sources]
 HELD = [move for move in OF_A_JOB if move.held]
-TAKES_A_VALUE = (PROMOTE, BACK_OFF, RETRY, STALL, REVIVE)
+TAKES_A_VALUE = (
+    *(PROMOTE, RESCHEDULE, BACK_OFF, RETRY, DELAY, STALL, STALL_DELAYED),
+    *(REVIVE, REVIVE_DELAYED),
+)
 
 
 class Scene(NamedTuple):
@@ -79,10 +88,31 @@ def failed(store: Store, worker: Worker, priority: int) -> int:
     return held.id
 
 
+def expired(store: Store, worker: Worker, priority: int) -> int:
+    job = store.add(priority=priority, expires=5)
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    return job
+
+
 def given_back(store: Store, worker: Worker, priority: int) -> int:
     store.add(priority=priority)
     held = worker.claim_one()
     worker.give_back(held)
+    return held.id
+
+
+def released(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.release(held)
+    return held.id
+
+
+def put_off(store: Store, worker: Worker, priority: int) -> int:
+    store.add(priority=priority)
+    held = worker.claim_one()
+    worker.delay(held, delay=60_000)
     return held.id
 
 
@@ -115,11 +145,14 @@ PLACES: dict[str, tuple[Arrange, State | None, State | None]] = {
     # how to get there, the state, and for removed jobs the state they came from
     "waiting": (waiting, State.WAITING, None),
     "given back": (given_back, State.WAITING, None),
+    "released": (released, State.WAITING, None),
     "delayed": (delayed, State.DELAYED, None),
     "backed off": (backed_off, State.DELAYED, None),
+    "put off": (put_off, State.DELAYED, None),
     "active": (active, State.ACTIVE, None),
     "completed": (completed, State.COMPLETED, None),
     "failed": (failed, State.FAILED, None),
+    "expired": (expired, State.FAILED, None),
     "removed from waiting": (removed_from(waiting), State.REMOVED, State.WAITING),
     "removed from delayed": (removed_from(delayed), State.REMOVED, State.DELAYED),
     "removed from completed": (removed_from(completed), State.REMOVED, State.COMPLETED),
@@ -152,9 +185,18 @@ def attempt(scene: Scene, move: Move) -> bool:
         return [held.id for held in worker.claim(10)] == [job]
     if move is STALL:
         return bool(store.ask(Recover(worker.as_seen(), dead=True)) == 1)
+    if move is STALL_DELAYED:
+        opts = '{"backoff":{"type":"fixed","delay":500}}'
+        store.database.write(f"update bullite_payloads set opts = '{opts}' where job = {job}")
+        lost = worker.as_seen()._replace(stalled_backoff=1)
+        return bool(store.ask(Recover(lost, dead=True)) == 1)
+    if move is EXPIRE:
+        late = "expires_at = 1, attempts_started = 0"
+        store.database.write(f"update bullite_jobs set {late} where id = {job}")
+        return bool(store.ask(Expire(store.queue)) == 1)
     if move.held:
         return store.home.settle(Verdict(job, token, move, delay=500)) == []
-    return store.move(move, job) == [job]
+    return store.move(move, job, delay=500) == [job]
 
 
 # --- asked for in earnest ------------------------------------------------------------------------
@@ -170,8 +212,9 @@ def test_a_move_is_made_if_and_only_if_the_table_allows_it(
     assert attempt(scene, move) is allows(move, place)
     if allows(move, place):
         assert store.state(scene.job) == move.target
-        assert store.history(scene.job)[-1] == move.name
-    else:
+        told = [event.kind for event in store.events() if event.job == scene.job]
+        assert (told[-1] == move.name) is bool(move.events)
+    elif move not in (EXPIRE, STALL_DELAYED):  # for which the scene itself was changed
         assert store.everything() == before, "a refused move changes nothing"
 
 
@@ -228,11 +271,13 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
         "lease_until": 1,
         "max_stalled_count": 1,
         "reason": "it stalled",
+        "name": "a worker",
+        "kept": 1,
     }
     try:
         with process.transaction() as open:
-            if move is DELETE:
-                open.run(delete_jobs(open.tx, source, [job]))
+            if move.target is None:
+                open.run(delete_jobs(open.tx, source, [job], move))
             else:
                 takes = move in TAKES_A_VALUE
                 tokens = {job: [token, 1] if takes else token}
@@ -275,7 +320,9 @@ def test_a_held_move_needs_the_nonce_of_the_token(store: Store, move: Move) -> N
     assert swap(store.home, move, State.ACTIVE, scene.job, scene.token)
 
 
-@pytest.mark.parametrize("move", [move for move in HELD if move is not STALL], ids=str)
+@pytest.mark.parametrize(
+    "move", [move for move in HELD if move not in (STALL, STALL_DELAYED)], ids=str
+)
 def test_a_verdict_of_another_process_with_the_same_number_is_refused(
     store: Store, move: Move
 ) -> None:

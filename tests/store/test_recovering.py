@@ -9,7 +9,7 @@ from bullite.operations import tending
 from bullite.operations.tending import Recover
 from bullite.outcome import STALLED_TOO_OFTEN
 from bullite.states import REVIVE
-from tests.harness import LOCK_DURATION, Store, new_job
+from tests.harness import LOCK_DURATION, Event, Store, new_job
 
 # --- dead workers --------------------------------------------------------------------------------
 
@@ -120,10 +120,11 @@ def test_the_scheduler_finds_dead_workers_by_itself(store: Store) -> None:
 # --- stalled too often ---------------------------------------------------------------------------
 
 
-def stall(store: Store, max_stalled_count: int) -> None:
+def stall(store: Store, max_stalled_count: int, stalled_backoff: bool = False) -> None:
     """Have the next job taken by a process that dies of it."""
     doomed = store.process()
-    assert doomed.worker(max_stalled_count=max_stalled_count).claim(1)
+    options = {"max_stalled_count": max_stalled_count, "stalled_backoff": stalled_backoff}
+    assert doomed.worker(**options).claim(1)
     store.kill(doomed)
     assert store.home.recover() == 1
 
@@ -148,6 +149,56 @@ def test_a_job_that_stalls_too_often_is_to_fail_when_it_is_next_taken(
     held = store.worker().claim_one()
     assert held.row.deferred_failure == STALLED_TOO_OFTEN
     assert held.row.stalled_count == allowed + 1
+
+
+def test_the_limit_is_that_of_the_worker_which_takes_its_place(store: Store) -> None:
+    job = store.add()
+    doomed = store.process()
+    doomed.worker(max_stalled_count=5).claim_one()
+    store.kill(doomed)
+    store.worker(max_stalled_count=0)
+    store.worker(queue=store.home.open_queue("elsewhere"))
+    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine.turn()
+    assert store.row(job).deferred_failure == STALLED_TOO_OFTEN
+
+
+BACKOFF = '{"backoff":{"type":"exponential","delay":1000}}'
+
+
+def test_a_stalled_job_may_go_through_its_backoff(store: Store) -> None:
+    job = store.add(opts=BACKOFF)
+    for stalls, delay in ((1, 1000), (2, 2000)):
+        stall(store, max_stalled_count=5, stalled_backoff=True)
+        row = store.row(job)
+        assert (row.state, row.stalled_count, row.attempts_made) == ("delayed", stalls, 0)
+        assert row.due_at == store.clock.now() + delay
+        assert store.events()[-1] == Event("stall_delayed", job, row.due_at)
+        store.clock.advance(delay)
+    assert store.worker().claim_one().id == job
+
+
+def test_a_stalled_job_without_a_backoff_is_next_all_the_same(store: Store) -> None:
+    job = store.add()
+    stall(store, max_stalled_count=5, stalled_backoff=True)
+    assert store.state(job) == "waiting"
+
+
+def test_a_job_that_stalled_too_often_does_not_wait_for_its_failure(store: Store) -> None:
+    job = store.add(opts=BACKOFF)
+    stall(store, max_stalled_count=0, stalled_backoff=True)
+    assert store.state(job) == "waiting"
+    assert store.worker().claim_one().row.deferred_failure == STALLED_TOO_OFTEN
+
+
+def test_jobs_that_stalled_together_do_not_all_come_back_together(store: Store) -> None:
+    opts = '{"backoff":{"type":"fixed","delay":1000,"jitter":1}}'
+    jobs = [store.add(opts=opts) for _ in range(5)]
+    doomed = store.process()
+    doomed.worker(max_stalled_count=5, stalled_backoff=True).claim(5)
+    store.kill(doomed)
+    store.home.recover()
+    assert len({store.row(job).due_at for job in jobs}) == 5
 
 
 def test_a_job_that_is_to_fail_still_is_after_it_was_given_back(store: Store) -> None:
@@ -284,6 +335,15 @@ def test_a_worker_whose_process_left_no_sign_of_life_is_recovered_by_its_lease_a
     assert store.home.recover() == 1
     assert store.state(job) == "waiting"
     assert store.workers() == []
+
+
+def test_the_jobs_of_a_process_that_closed_under_its_workers_go_back_at_once(store: Store) -> None:
+    careless = store.process()
+    job = store.add()
+    careless.worker().claim_one()
+    store.quit(careless)
+    assert store.home.recover() == 1
+    assert store.state(job) == "waiting"
 
 
 def test_a_worker_that_was_given_up_registers_anew(store: Store) -> None:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bullite.engine.mail import DIRECT
 from bullite.errors import JobNotFound
-from bullite.operations.settling import LONGEST_COPIED_RESULT, Progress
+from bullite.eventlog import LONGEST_COPIED
+from bullite.operations.editing import Progress
 from bullite.outcome import Verdict
-from bullite.states import BACK_OFF, COMPLETE, DELETE, FAIL, GIVE_BACK, REMOVE, RETRY, REVIVE, Move
+from bullite.states import (
+    BACK_OFF,
+    COMPLETE,
+    DELAY,
+    DELETE,
+    FAIL,
+    GIVE_BACK,
+    RELEASE,
+    REMOVE,
+    RETRY,
+    REVIVE,
+    Move,
+)
 from tests.harness import Event, Store, new_job
+
+SETTLING = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY, RELEASE, GIVE_BACK)
 
 # --- what is written -----------------------------------------------------------------------------
 
@@ -23,7 +40,7 @@ def test_a_completed_job_has_its_result_and_its_time(store: Store) -> None:
     assert store.result(job).return_value == '{"sum":3}'
     assert store.row(job).finished_at == store.clock.now()
     assert store.row(job).lease_until is None
-    assert store.events()[-1] == Event("complete", job, {"sum": 3})
+    assert store.events()[-2] == Event("complete", job, {"sum": 3})
 
 
 def test_a_failed_job_has_its_reason_and_its_stack(store: Store) -> None:
@@ -32,10 +49,10 @@ def test_a_failed_job_has_its_reason_and_its_stack(store: Store) -> None:
     held = worker.claim_one()
     store.clock.advance(30)
     worker.fail(held, reason="no paper")
-    result = store.result(job)
-    assert (result.failed_reason, result.stack) == ("no paper", "where it broke")
+    assert store.result(job).failed_reason == "no paper"
+    assert [attempt.stack for attempt in store.attempts(job)] == ["where it broke"]
     assert store.row(job).finished_at == store.clock.now()
-    assert store.events()[-1] == Event("fail", job, ["no paper"])
+    assert store.events()[-2] == Event("fail", job, ["no paper", 1, "error"])
 
 
 def test_a_job_that_backs_off_is_due_after_its_delay_and_keeps_its_reason(store: Store) -> None:
@@ -46,7 +63,7 @@ def test_a_job_that_backs_off_is_due_after_its_delay_and_keeps_its_reason(store:
     row = store.row(job)
     assert (row.state, row.due_at, row.delay) == ("delayed", store.clock.now() + 400, 400)
     assert store.result(job).failed_reason == "it broke"
-    assert store.events()[-1] == Event("back_off", job, ["it broke", store.clock.now() + 400])
+    assert store.events()[-2] == Event("back_off", job, ["it broke", 1, store.clock.now() + 400])
 
 
 def test_jobs_that_back_off_together_each_have_their_own_delay(store: Store) -> None:
@@ -58,40 +75,42 @@ def test_jobs_that_back_off_together_each_have_their_own_delay(store: Store) -> 
     assert [store.row(job).due_at for job in jobs] == [now + 100 * job for job in jobs]
 
 
-def test_a_later_success_replaces_the_reason_of_the_failure(store: Store) -> None:
+def test_a_later_success_keeps_the_reason_of_the_failure_beside_its_value(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     worker.retry(worker.claim_one())
     assert store.result(job).failed_reason == "it broke"
     worker.complete(worker.claim_one(), value="1")
     result = store.result(job)
-    assert (result.return_value, result.failed_reason, result.stack) == ("1", None, None)
+    assert (result.return_value, result.failed_reason) == ("1", "it broke")
 
 
 def test_a_result_too_long_for_the_event_log_is_stored_with_the_job_only(store: Store) -> None:
     job = store.add()
     worker = store.worker()
-    value = '"' + "x" * LONGEST_COPIED_RESULT + '"'
+    value = '"' + "x" * LONGEST_COPIED + '"'
     worker.complete(worker.claim_one(), value=value)
     assert store.result(job).return_value == value
-    assert store.events()[-1] == Event("complete", job, None)
+    assert json.loads(store.event_rows()[-2].jobs) == [[job, None, 1]]
 
 
 def test_one_request_may_settle_many_jobs_in_different_ways(store: Store) -> None:
-    jobs = store.add_all(*(new_job() for _ in range(5)))
-    held = store.worker().claim(5)
-    moves = (COMPLETE, FAIL, BACK_OFF, RETRY, GIVE_BACK)
+    jobs = store.add_all(*(new_job() for _ in range(7)))
+    held = store.worker().claim(7)
+    moves = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY, RELEASE, GIVE_BACK)
     verdicts = [Verdict(h.id, h.token, move, delay=9) for h, move in zip(held, moves, strict=True)]
     assert store.home.settle(*verdicts) == []
-    assert store.states(*jobs) == ["completed", "failed", "delayed", "waiting", "waiting"]
-    assert store.counts() == {"completed": 1, "failed": 1, "delayed": 1, "waiting": 2}
+    assert store.states(*jobs) == ["completed", "failed", *["delayed"] * 2, *["waiting"] * 3]
+    assert store.counts() == {"completed": 1, "failed": 1, "delayed": 2, "waiting": 3}
 
 
 # --- attempts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("move", "made"), [(COMPLETE, 1), (FAIL, 1), (BACK_OFF, 1), (RETRY, 1), (GIVE_BACK, 0)], ids=str
+    ("move", "made"),
+    [(COMPLETE, 1), (FAIL, 1), (BACK_OFF, 1), (RETRY, 1), (DELAY, 0), (RELEASE, 0), (GIVE_BACK, 0)],
+    ids=str,
 )
 def test_a_run_that_ends_by_success_or_failure_is_an_attempt_made(
     store: Store, move: Move, made: int
@@ -112,6 +131,24 @@ def test_every_claim_is_an_attempt_started(store: Store) -> None:
         worker.give_back(held)
 
 
+def test_a_retried_job_goes_behind_those_whose_time_came_while_it_ran(store: Store) -> None:
+    job, due = store.add(), store.add(delay=10)
+    worker = store.worker()
+    held = worker.claim_one()
+    store.clock.advance(10)
+    worker.retry(held)
+    assert [held.id for held in worker.claim(2)] == [due, job]
+
+
+def test_a_retried_job_that_is_last_in_first_out_goes_to_the_front(store: Store) -> None:
+    job = store.add(lifo=True)
+    worker = store.worker()
+    held = worker.claim_one()
+    other = store.add()
+    worker.retry(held)
+    assert [held.id for held in worker.claim(2)] == [job, other]
+
+
 def test_a_worker_is_told_how_many_attempts_were_made(store: Store) -> None:
     store.add()
     worker = store.worker()
@@ -127,7 +164,7 @@ def test_a_revived_job_keeps_its_attempts_and_loses_its_result(store: Store) -> 
     store.move(REVIVE, job)
     row, result = store.row(job), store.result(job)
     assert (row.attempts_made, row.finished_at) == (1, None)
-    assert (result.failed_reason, result.stack) == (None, None)
+    assert (result.failed_reason, result.outcome) == (None, None)
 
 
 # --- refused -------------------------------------------------------------------------------------
@@ -162,7 +199,7 @@ def test_a_second_completion_is_a_lost_lock(store: Store) -> None:
     assert store.everything() == before
 
 
-@pytest.mark.parametrize("move", [COMPLETE, FAIL, BACK_OFF, RETRY, GIVE_BACK], ids=str)
+@pytest.mark.parametrize("move", SETTLING, ids=str)
 def test_a_verdict_sent_again_because_its_answer_got_lost_is_recognised(
     store: Store, move: Move
 ) -> None:
@@ -238,7 +275,7 @@ def test_a_stale_and_a_fresh_verdict_for_one_job_in_one_request_are_told_apart(
     new = worker.claim_one()
     worker.complete(old, new, value="1")
     assert store.counts() == {"completed": 1}
-    assert store.history(job) == ["add", "claim", "give_back", "claim", "complete"]
+    assert store.history(job) == ["add", "claim", "claim", "complete"]
 
 
 # --- progress ------------------------------------------------------------------------------------
@@ -311,7 +348,7 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
     job = store.add()
     worker = store.worker()
     told: list[object] = []
-    store.home.engine.watch(job, told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, DIRECT)
     held = worker.claim_one()
     assert told == []
     worker.complete(held, value="7")
@@ -321,7 +358,7 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
 def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(job, told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, DIRECT)
     store.home.engine.turn()
     worker = store.process().worker()
     worker.fail(worker.claim_one(), reason="no")
@@ -333,7 +370,7 @@ def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: 
 def test_who_waits_for_a_job_that_is_removed_is_told_that_it_is_gone(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(job, told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, DIRECT)
     store.move(REMOVE, job)
     store.home.engine.poke()
     store.home.engine.turn()

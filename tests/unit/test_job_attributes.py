@@ -49,7 +49,8 @@ def test_a_job_tells_what_it_was_given(queue: Queue) -> None:
 def test_a_job_tells_how_far_it_is(queue: Queue) -> None:
     job = job_with(queue)
     assert (job.attempts_made, job.attempts_started, job.stalled_count) == (1, 2, 1)
-    assert (job.state, job.progress, job.return_value) == ("waiting", 0, None)
+    assert (job.state, job.progress, job.return_value) == ("prioritized", 0, None)
+    assert job_with(queue, priority=0).state == "waiting"
 
 
 def test_an_id_of_ones_own_comes_before_the_number(queue: Queue) -> None:
@@ -102,8 +103,8 @@ def test_results_are_decoded(queue: Queue) -> None:
 
 
 def test_only_a_running_job_is_locked(queue: Queue) -> None:
-    assert job_with(queue, Fate("active", locked_by="w")).locked_by == "w"
-    assert job_with(queue, Fate("completed", locked_by="w")).locked_by is None
+    assert job_with(queue, Fate("active", processed_by="w")).locked_by == "w"
+    assert job_with(queue, Fate("completed", processed_by="w")).locked_by is None
 
 
 def test_a_job_shows_itself_in_a_line(queue: Queue) -> None:

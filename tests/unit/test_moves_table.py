@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 from bullite import states
-from bullite.states import ALIASES, MOVES, RESTORE, VISIBLE_STATES, Move, State, state_named
+from bullite.states import (
+    ALIASES,
+    BACK_OFF,
+    MOVES,
+    RESCHEDULE,
+    RESTORE,
+    RESTORE_COMPLETED,
+    RESTORE_FAILED,
+    RETRY,
+    TEAR_AWAY,
+    VISIBLE_STATES,
+    Move,
+    State,
+    state_named,
+)
 
 
 @pytest.mark.parametrize("state", VISIBLE_STATES)
@@ -43,14 +57,14 @@ def test_no_alias_hides_a_state() -> None:
 
 @pytest.mark.parametrize("move", MOVES, ids=str)
 def test_a_move_goes_somewhere_else(move: Move) -> None:
-    assert move.target not in move.sources
+    assert move is RESCHEDULE or move.target not in move.sources
     assert len(set(move.sources)) == len(move.sources)
     assert move.sources or move.target
 
 
 @pytest.mark.parametrize("move", MOVES, ids=str)
 def test_only_running_jobs_are_held(move: Move) -> None:
-    assert move.held == (State.ACTIVE in move.sources)
+    assert move.held == (State.ACTIVE in move.sources and move is not TEAR_AWAY)
 
 
 @pytest.mark.parametrize("move", MOVES, ids=str)
@@ -61,11 +75,22 @@ def test_what_a_move_is_called_is_its_own(move: Move) -> None:
 
 
 @pytest.mark.parametrize("move", MOVES, ids=str)
-def test_listeners_hear_last_where_the_job_ended(move: Move) -> None:
-    unheard = {State.REMOVED: "removed", None: None}
-    if move.events:
+def test_listeners_hear_where_the_job_ended(move: Move) -> None:
+    if move.events and move not in (RESTORE_COMPLETED, RESTORE_FAILED):
         assert move.target is not None
-        assert move.events[-1] == unheard.get(move.target, move.target.value)
+        assert move.target.value in move.events
+
+
+@pytest.mark.parametrize("move", [BACK_OFF, RETRY], ids=str)
+def test_listeners_hear_of_the_failure_before_its_retry(move: Move) -> None:
+    assert move.target is not None
+    heard = ("failed", "attempt-failed", move.target.value, "retry-scheduled")
+    assert move.events == heard
+
+
+def test_nobody_hears_of_what_nobody_asked_for() -> None:
+    silent = [move for move in MOVES if not move.events]
+    assert silent == [states.GIVE_BACK, states.DELETE, TEAR_AWAY]
 
 
 def test_every_state_can_be_reached_and_left_but_those_for_later() -> None:

@@ -10,17 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite import UnrecoverableError
+from bullite.errors import JobTimedOut
 from bullite.outcome import (
+    ERROR,
     LONGEST_REASON,
+    LONGEST_RESULT,
+    STALLED,
+    STALLED_TOO_OFTEN,
+    STARTED_TOO_OFTEN,
+    TIMED_OUT,
     Interrupted,
+    NeverBegun,
     NotRun,
     Raised,
     Result,
     Returned,
+    Rules,
     decide,
     storable,
 )
-from bullite.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RETRY, Move
+from bullite.retention import Keep
+from bullite.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RELEASE, RETRY, Move
 
 
 @dataclass
@@ -31,8 +41,9 @@ class Run:
     attempts_made: int = 0
     stored_options: dict[str, Any] = field(default_factory=dict)
     pk: int = 7
-    token: int = 11
+    token_number: int = 11
     ahead: bool = False
+    custom_id: str | None = None
 
 
 ONCE = Run()
@@ -48,7 +59,7 @@ error = ValueError("no")
     [
         pytest.param(ONCE, Returned(5), COMPLETE, 0, "5", None, id="returned"),
         pytest.param(ONCE, Returned(None), COMPLETE, 0, None, None, id="returned nothing"),
-        pytest.param(LAST, Returned(None), COMPLETE, 0, "null", None, id="nothing, after failures"),
+        pytest.param(LAST, Returned(None), COMPLETE, 0, None, None, id="nothing, after failures"),
         pytest.param(ONCE, Raised(error), FAIL, 0, None, "no", id="raised, the only attempt"),
         pytest.param(THRICE, Raised(error), RETRY, 0, None, "no", id="raised, attempts left"),
         pytest.param(LAST, Raised(error), FAIL, 0, None, "no", id="raised, the last attempt"),
@@ -61,7 +72,14 @@ error = ValueError("no")
         pytest.param(ONCE, Raised(KeyError()), FAIL, 0, None, "KeyError", id="raised, no words"),
         pytest.param(ONCE, Raised(SystemExit(3)), FAIL, 0, None, "3", id="exited"),
         pytest.param(THRICE, NotRun("stalled"), FAIL, 0, None, "stalled", id="not run"),
-        pytest.param(THRICE, Interrupted(), GIVE_BACK, 0, None, None, id="interrupted"),
+        pytest.param(THRICE, Interrupted(), RELEASE, 0, None, None, id="interrupted"),
+        pytest.param(THRICE, NeverBegun(), GIVE_BACK, 0, None, None, id="never begun"),
+        pytest.param(THRICE, Raised(error, 70), BACK_OFF, 70, None, "no", id="a strategy waits"),
+        pytest.param(THRICE, Raised(error, 0), RETRY, 0, None, "no", id="a strategy wants it now"),
+        pytest.param(PATIENT, Raised(error, False), FAIL, 0, None, "no", id="a strategy says no"),
+        pytest.param(
+            LAST, Raised(error, 70), FAIL, 0, None, "no", id="a strategy, but no try left"
+        ),
     ],
 )
 def test_every_result_means_one_move(
@@ -92,10 +110,65 @@ def test_the_stack_tells_the_causes_too() -> None:
     assert stack.index("KeyError: 'first'") < stack.index("ValueError: second")
 
 
-def test_only_a_job_that_never_left_anything_is_spared_its_result_row() -> None:
-    assert not decide(ONCE, Returned(None), lambda: 0.0).has_result
-    assert decide(ONCE, Returned(0), lambda: 0.0).has_result
-    assert decide(LAST, Returned(None), lambda: 0.0).has_result
+def test_a_failure_counts_its_attempt() -> None:
+    assert decide(THRICE, Raised(error), lambda: 0.0).attempts_made == 1
+    assert decide(LAST, Raised(error), lambda: 0.0).attempts_made == 3
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        (Raised(error), ERROR),
+        (Raised(JobTimedOut("too slow")), TIMED_OUT),
+        (NotRun(STALLED_TOO_OFTEN), STALLED),
+        (NotRun(STARTED_TOO_OFTEN), ERROR),
+    ],
+)
+def test_a_failure_is_of_one_sort(result: Result, outcome: str) -> None:
+    assert decide(ONCE, result, lambda: 0.0).outcome == outcome
+
+
+@pytest.mark.parametrize("result", [Returned(1), Raised(error), Interrupted()], ids=repr)
+def test_a_run_that_began_after_its_claim_was_recorded_says_so(result: Result) -> None:
+    assert decide(Run(ahead=True, custom_id="x"), result, lambda: 0.0).ahead
+    assert decide(Run(ahead=True, custom_id="x"), result, lambda: 0.0).public_id == "x"
+    assert decide(Run(), result, lambda: 0.0).public_id == 7
+
+
+def test_no_stack_is_stored_of_a_job_that_wants_none() -> None:
+    silent = Run(stored_options={"stack_trace_limit": 0})
+    assert decide(silent, Raised(error), lambda: 0.0).stack is None
+    assert decide(ONCE, Raised(error), lambda: 0.0).stack is not None
+
+
+def test_a_result_of_more_than_a_mebibyte_is_a_failed_attempt() -> None:
+    assert decide(ONCE, Returned("x" * (LONGEST_RESULT - 2)), lambda: 0.0).move is COMPLETE
+    verdict = decide(ONCE, Returned("x" * (LONGEST_RESULT - 1)), lambda: 0.0)
+    assert verdict.move is FAIL
+    assert str(LONGEST_RESULT) in str(verdict.reason)
+
+
+# --- what may stay -------------------------------------------------------------------------------
+
+RULES = Rules(keep_completed=Keep(5), keep_failed=Keep(6))
+
+
+def test_a_worker_says_what_stays_of_jobs_that_do_not_say_themselves() -> None:
+    assert decide(ONCE, Returned(1), lambda: 0.0, RULES).keep == Keep(5)
+    assert decide(ONCE, Raised(error), lambda: 0.0, RULES).keep == Keep(6)
+    assert decide(ONCE, NotRun("x"), lambda: 0.0, RULES).keep == Keep(6)
+    assert decide(ONCE, Returned(1), lambda: 0.0).keep is None
+
+
+def test_the_word_of_the_job_beats_its_workers() -> None:
+    job = Run(stored_options={"remove_on_complete": True, "remove_on_fail": False})
+    assert decide(job, Returned(1), lambda: 0.0, RULES).keep == Keep(0)
+    assert decide(job, Raised(error), lambda: 0.0, RULES).keep is None
+
+
+def test_a_job_that_is_tried_again_removes_nothing() -> None:
+    job = Run(attempts=2, stored_options={"remove_on_fail": True})
+    assert decide(job, Raised(error), lambda: 0.0, RULES).keep is None
 
 
 class Unspeakable(Exception):

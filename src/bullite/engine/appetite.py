@@ -13,6 +13,24 @@ UNLOAD_AFTER = 10
 """Ms without any of a worker's jobs ending, after which it gives back what it fetched ahead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How often things are to be done for a worker, in ms; the strictest of a process count."""
+
+    renew_every: int = 15_000
+    poll_interval: int = 1_000
+    """The longest it goes without looking for jobs."""
+    maintenance_interval: int = 1_000
+    """The latest that housekeeping may be."""
+    stalled_interval: int = 30_000
+    """The latest that the jobs of lost workers may be looked for."""
+    checks_stalled: bool = True
+    pause_after_error: int | None = None
+    """Between tries while the database fails; None for the usual."""
+    renewed: Callable[[bool], None] = lambda kept: None
+    """Told after every renewal whether the worker is still known; on the engine's thread."""
+
+
 @dataclass(slots=True, eq=False)
 class Appetite:
     """How many jobs a worker would take now, and where to put them.
@@ -23,11 +41,14 @@ class Appetite:
 
     registration: Register
     concurrency: int
+    """How many jobs it runs at a time; of a worker by hand, how many it is asked for just now."""
     reply: Reply
     mailbox: Mailbox
-    renew_every: int
     unload: Callable[[], None]
     """Makes the worker give back what it has not begun; called on the engine's thread."""
+    habits: Habits
+    by_hand: bool = False
+    """Its jobs are run by somebody who asked for each: it never asks for more by itself."""
     ahead: int = 0
     """How many jobs it may hold beyond those it runs; the worker sets it from what they take."""
     held: int = 0
@@ -41,6 +62,8 @@ class Appetite:
     told_hungry: bool = False
     """What other processes believe."""
     starved: bool = False
+    left: bool = False
+    """It was taken off the register, perhaps before it was on it."""
 
     @property
     def queue(self) -> int:
@@ -59,7 +82,10 @@ class Appetite:
 
     def took(self, jobs: int, lease_now: int) -> None:
         """It was given jobs."""
-        self.held += jobs
+        if self.by_hand:
+            self.concurrency -= jobs
+        else:
+            self.held += jobs
         self.moved_at = lease_now
 
     def ended(self, jobs: int, lease_now: int) -> None:
@@ -82,6 +108,7 @@ class Appetite:
         return Claim(
             queue=self.queue,
             worker=self.worker,
+            name=self.registration.name,
             names=self.registration.names,
             want=min(self.want, most),
             begin=max(0, self.concurrency - self.held),

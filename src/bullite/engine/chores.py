@@ -1,7 +1,7 @@
 """The scheduler service: what has to be done by the clock, in every process that has a worker.
 
-Promotion, recovery, renewal and retention, as requests for the engine. Any number of processes may
-do this at once: each due thing happens once, because every request is a guarded move.
+Promotion, expiry, recovery, renewal and retention, as requests for the engine. Any number of
+processes may do this at once: each due thing happens once, because every request is a guarded move.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..operations.claiming import Promote
+from ..operations.expiring import Expire
 from ..operations.sweeping import Sweep
 from ..operations.tending import MOST_RECOVERED, Recover, Renew
 from .contract import Driver, Worker
@@ -21,11 +22,10 @@ RECOVER_EVERY = 250
 """Ms between looks for dead workers; their jobs are promised back within a second."""
 
 SWEEP_EVERY = 10_000
-KEEP_COMPLETED = 7 * 24 * 3600 * 1000
-KEEP_REMOVED = 24 * 3600 * 1000
-KEEP_EVENTS = 10_000
+MAINTENANCE_INTERVAL = 1_000
+"""Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
-Chore = Promote | Recover | Renew | Sweep
+Chore = Expire | Promote | Recover | Renew | Sweep
 
 
 @dataclass(slots=True)
@@ -33,8 +33,10 @@ class Chores:
     """What is due, by the clock that never jumps."""
 
     driver: Driver
-    maintenance_interval: int = 1_000
+    maintenance_interval: int = MAINTENANCE_INTERVAL
     renew_every: int = 15_000
+    recovers: bool = True
+    """Whether the jobs of dead workers are taken back here."""
     _renew_at: int = 0
     _recover_at: int = 0
     _promote_at: int = 0
@@ -52,10 +54,12 @@ class Chores:
             chores.append(Renew())
         if lease_now >= self._recover_at:
             self._recover_at = lease_now + min(RECOVER_EVERY, self.maintenance_interval)
-            chores += self._recoveries(lease_now)
+            if self.recovers:
+                chores += self._recoveries(lease_now)
         if lease_now >= self._promote_at:
             self._promote_at = lease_now + self.maintenance_interval
             chores += self._promotions()
+            chores += self._expiries()
         if lease_now >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
             chores += self._sweeps()
@@ -65,7 +69,7 @@ class Chores:
         """Whether a chore that did as much as one transaction may has more to do."""
         if isinstance(chore, Recover):
             return answer >= MOST_RECOVERED
-        return isinstance(chore, Sweep | Promote) and answer > 0
+        return isinstance(chore, Sweep | Promote | Expire) and answer > 0
 
     def _recoveries(self, lease_now: int) -> Iterator[Recover]:
         rows = self.driver.execute("workers", {}).rows
@@ -84,13 +88,11 @@ class Chores:
         rows = self.driver.execute("due_queues", {"now": self.driver.clock.now()}).rows
         return (Promote(row[0]) for row in rows)
 
+    def _expiries(self) -> Iterator[Expire]:
+        rows = self.driver.execute("expired_queues", {"now": self.driver.clock.now()}).rows
+        return (Expire(row[0]) for row in rows)
+
     def _sweeps(self) -> Iterator[Sweep]:
         self.driver.tidy(row[2] for row in self.driver.execute("workers", {}).rows)
-        now = self.driver.clock.now()
-        params = {
-            "completed_before": now - KEEP_COMPLETED,
-            "removed_before": now - KEEP_REMOVED,
-            "keep_events": KEEP_EVENTS,
-        }
-        rows = self.driver.execute("dusty_queues", params).rows
-        return (Sweep(row[0], KEEP_COMPLETED, KEEP_REMOVED, KEEP_EVENTS) for row in rows)
+        rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
+        return (Sweep(row[0]) for row in rows)

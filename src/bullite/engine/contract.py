@@ -33,6 +33,10 @@ class Worker(NamedTuple):
     registered: int
     lease_until: int
     max_stalled_count: int
+    renews: int
+    """Whether its lease is renewed."""
+    stalled_backoff: int
+    """Whether its jobs go through their back-off when it is lost."""
 
 
 class StatementRefused(Exception):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import StoreError
-from ..operations.claiming import Claimed, claim
+from ..operations.claiming import Claim, Claimed, claim
 from ..operations.moving import ANY_NAME
 from ..operations.transaction import Operation, Transaction
-from .appetite import Appetite
-from .contract import Driver
+from .appetite import Appetite, Habits
+from .contract import Driver, Worker
 from .mail import Ask
 
 log = logging.getLogger("bullite.engine")
@@ -54,8 +55,16 @@ class Feeding:
         if not any(a.queue == appetite.queue for a in self._appetites):
             self._due.pop(appetite.queue, None)
 
-    def shortest_renewal(self) -> int:
-        return min(appetite.renew_every for appetite in self._appetites)
+    def habits(self) -> Habits:
+        """The strictest of what the workers want."""
+        all = [appetite.habits for appetite in self._appetites]
+        return Habits(
+            renew_every=min(h.renew_every for h in all),
+            poll_interval=min(h.poll_interval for h in all),
+            maintenance_interval=min(h.maintenance_interval for h in all),
+            stalled_interval=min(h.stalled_interval for h in all),
+            checks_stalled=any(h.checks_stalled for h in all),
+        )
 
     def unregistered(self) -> list[Appetite]:
         """Workers that the database does not know (any more)."""
@@ -68,8 +77,10 @@ class Feeding:
         return [appetite for appetite in self._appetites if not appetite.mailbox.alive()]
 
     def check_registered(self, registered: set[int]) -> None:
-        """Others gave up on a worker whose lease ran out: it starts anew."""
+        """Leases were renewed. Others gave up on a worker whose lease ran out: it starts anew."""
         for appetite in self._appetites:
+            if appetite.worker:
+                appetite.habits.renewed(appetite.worker in registered)
             if appetite.worker and appetite.worker not in registered:
                 log.error(
                     "worker %d lost its registration; its jobs were given to others",
@@ -146,6 +157,11 @@ class Feeding:
 
     # --- feeding, inside a transaction ---
 
+    def claim_by_hand(self, appetite: Appetite) -> Claim:
+        """A claim of one job for somebody who asked for it."""
+        self._last_token += 1
+        return replace(appetite.claim(self._last_token, 1), want=1, begin=1)
+
     def serve(self, tx: Transaction, drive: Drive) -> Served:
         """Claim for every worker that has free slots and may find something."""
         served: list[tuple[Appetite, Claimed]] = []
@@ -195,19 +211,39 @@ class Feeding:
             appetite.told_hungry = claimed.drained and appetite.want > 0
             if claimed.next_due is not None:
                 self.expect(appetite.queue, claimed.next_due)
+            if claimed.paused:
+                appetite.unload()
         if len(self._appetites) > 1 and served:
             # Whoever was served first is served last next time.
             self._appetites.append(self._appetites.pop(0))
-        return [(Ask(None, a.reply, a.mailbox), claimed) for a, claimed in served if claimed.rows]
+        return [
+            (Ask(None, a.reply, a.mailbox), claimed)
+            for a, claimed in served
+            if claimed.rows or claimed.drained
+        ]
 
     def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""
         hungry = [a for a in self._appetites if (a.stirred and a.is_hungry) or not a.worker]
         if not hungry or self._is_paused():
             return []
-        self._paused_until = self._clock.lease_now() + self._pause
+        asked_for = [p for a in hungry if (p := a.habits.pause_after_error) is not None]
+        self._paused_until = self._clock.lease_now() + min(asked_for, default=self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return [(Ask(None, appetite.reply, appetite.mailbox), error) for appetite in hungry]
+
+    def judge(self, lost: Worker) -> Worker:
+        """A worker whose jobs are taken back, under the limit that its successors here set."""
+        limits = [
+            appetite.registration.max_stalled_count
+            for appetite in self._appetites
+            if appetite.queue == lost.queue
+        ]
+        return lost._replace(max_stalled_count=min(limits, default=lost.max_stalled_count))
+
+    def tell_all(self, error: BaseException) -> list[tuple[Ask, Any]]:
+        """Something that concerns every worker failed."""
+        return [(Ask(None, a.reply, a.mailbox), error) for a in self._appetites]
 
     def _is_paused(self) -> bool:
         return self._paused_until > 0 and self._paused_until > self._clock.lease_now()

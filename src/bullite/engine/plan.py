@@ -18,6 +18,8 @@ class Request:
     """Whether its answer may be given only when it is on the disk."""
     barrier = False
     """Whether nothing that came after it may be carried out before it."""
+    keeps_order = False
+    """Whether several for one job may share a group, because they are carried out in order."""
 
     def keys(self) -> Sequence[int]:
         """The jobs it touches."""
@@ -35,7 +37,9 @@ def group(requests: Sequence[Request]) -> list[list[int]]:
         kind = type(request)
         keys = request.keys()
         place = open_group.get(kind)
-        if place is None or any(last_group_of_job.get(key, -1) >= place for key in keys):
+        if place is None or any(
+            last_group_of_job.get(key, -1) >= place + request.keeps_order for key in keys
+        ):
             place = open_group[kind] = len(groups)
             groups.append([])
         groups[place].append(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ class ReadingThread:
             queue.SimpleQueue()
         )
         self._started = self._closed = False
+        self._ended = threading.Event()
 
     def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
         """`reply` gets the rows."""
@@ -38,6 +40,8 @@ class ReadingThread:
     def close(self) -> None:
         self._closed = True
         self._requests.put(_STOP)
+        if self._started:
+            self._ended.wait(10)
 
     def _run(self) -> None:
         reader: Reader | None = None
@@ -52,3 +56,4 @@ class ReadingThread:
             mailbox.deliver([(reply, answer)])
         if reader is not None:
             reader.close()
+        self._ended.set()

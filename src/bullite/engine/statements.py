@@ -1,4 +1,4 @@
-"""Reads a store's SQL file: named statements, and moves composed from the table of moves.
+"""Reads a store's SQL file: named statements, moves composed from the table, lists of jobs.
 
 Knows nothing of databases and nothing of jobs but the table in states.py.
 """
@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from ..states import MOVES, Move, State
 
-_HEADER = re.compile(r"^-- (name|move|template): (\w+)(?: takes (\w+))?(?: \((folded|many)\))?$")
+_HEADER = re.compile(
+    r"^-- (name|move|template|page): ([\w-]+)(?: takes (\w+))?(?: by (\w+), (\w+) aged (\w+))?"
+    r"(?: \((folded|many)\))?$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class _Block:
     kind: str
     name: str
     takes: bool
+    keys: tuple[str, ...]
     flag: str | None
     text: str
 
@@ -38,7 +42,12 @@ def load(source: str) -> dict[str, Statement]:
     templates = {block.name: block.text for block in blocks if block.kind == "template"}
     changes = {block.name: block for block in blocks if block.kind == "move"}
     statements = {
-        block.name: Statement(block.name, block.text, block.flag == "folded", block.flag == "many")
+        block.name: Statement(
+            block.name,
+            block.text.replace("{job}", templates.get("job", "")),
+            block.flag == "folded",
+            block.flag == "many",
+        )
         for block in blocks
         if block.kind == "name"
     }
@@ -46,12 +55,40 @@ def load(source: str) -> dict[str, Statement]:
         for state in move.sources:
             name = move_statement(move, state)
             statements[name] = Statement(name, _compose(move, state, templates, changes))
+    for block in blocks:
+        if block.kind == "page":
+            statements |= _page_statements(block, templates)
     return statements
 
 
 def move_statement(move: Move, source: State) -> str:
     """The name of the statement that makes `move` from `source`."""
     return f"{move.name}:{source}"
+
+
+def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Statement]:
+    """A list of jobs: pages of it in both directions, what follows a place in it, its oldest."""
+    first, second, aged = block.keys
+    texts = {
+        f"page:{block.name}:asc": ("page", "asc"),
+        f"page:{block.name}:desc": ("page", "desc"),
+        f"after:{block.name}": ("after", "asc"),
+        f"oldest:{block.name}": ("oldest", "asc"),
+    }
+    return {
+        name: Statement(
+            name,
+            templates[template].format(
+                job=templates["job"],
+                filter=block.text,
+                first=first,
+                second=second,
+                aged=aged,
+                direction=direction,
+            ),
+        )
+        for name, (template, direction) in texts.items()
+    }
 
 
 def _compose(
@@ -78,9 +115,9 @@ def _blocks(source: str) -> list[_Block]:
 
     def close() -> None:
         if header is not None:
-            kind, name, takes, flag = header.groups()
+            kind, name, takes, *keys, flag = header.groups()
             text = "\n".join(lines).strip()
-            blocks.append(_Block(kind, name, takes is not None, flag, text))
+            blocks.append(_Block(kind, name, takes is not None, tuple(keys), flag, text))
 
     for line in source.splitlines():
         match = _HEADER.match(line)

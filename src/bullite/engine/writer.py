@@ -15,7 +15,18 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import RequestRefused, StoreClosed, StoreError, StoreReplaced
-from ..operations import adding, claiming, moving, opening, settling, sweeping, tending
+from ..operations import (
+    adding,
+    claiming,
+    editing,
+    expiring,
+    governing,
+    moving,
+    opening,
+    settling,
+    sweeping,
+    tending,
+)
 from ..operations.transaction import Operation, Transaction
 from .appetite import Appetite
 from .chores import Chore, Chores
@@ -24,7 +35,7 @@ from .feeding import Feeding
 from .inbox import Inbox
 from .mail import DIRECT, Ask, Mailbox, Reply
 from .plan import group
-from .watching import Watchers
+from .watching import Watched, Watchers
 
 log = logging.getLogger("bullite.engine")
 
@@ -38,7 +49,7 @@ CHECK_EVERY = 250
 CHECK_SOON = 5
 """The same, in the first moments of a wait for which no wake-up will come."""
 
-LOOK_EVERY = 1_000
+POLL_INTERVAL = 1_000
 """Ms after which a hungry worker has a look, whether anything seems to have changed or not."""
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
@@ -47,14 +58,29 @@ SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
     adding.AddJobs: adding.add,
     settling.Settle: settling.settle,
-    settling.Progress: settling.record_progress,
+    editing.Progress: editing.record_progress,
+    editing.SetData: editing.set_data,
+    editing.SetPriority: editing.set_priority,
+    editing.ExtendLease: editing.extend_leases,
+    editing.AddLog: editing.add_logs,
+    editing.ClearLogs: editing.clear_logs,
     moving.MoveByHand: moving.move_by_hand,
+    moving.MoveOne: moving.move_one,
     opening.OpenQueue: opening.open_queue,
+    governing.Configure: governing.configure,
+    governing.SetPaused: governing.set_paused,
+    governing.Publish: governing.publish,
+    governing.TellCleaned: governing.tell_cleaned,
+    governing.TrimEvents: governing.trim_events,
+    governing.Reset: governing.reset,
     tending.Register: tending.register,
     tending.Deregister: tending.deregister,
+    tending.Resize: tending.resize,
     tending.Renew: tending.renew,
     tending.Recover: tending.recover,
+    claiming.Claim: claiming.claim,
     claiming.Promote: claiming.promote,
+    expiring.Expire: expiring.expire,
     sweeping.Sweep: sweeping.sweep,
 }
 
@@ -75,6 +101,9 @@ class Engine:
         self._feeding = Feeding(driver)
         self._watchers = Watchers(driver)
         self._check_at = self._look_at = 0
+        self._poll_interval = POLL_INTERVAL
+        self._caretakers = 0
+        self._followers: list[tuple[int, frozenset[str] | None, Ask]] = []
         self._is_running = self._stopping = False
         self._broken: StoreError | None = None
         self._stopped = threading.Event()
@@ -101,6 +130,10 @@ class Engine:
         order = _Order(partial(self._ended, worker, len(settle.verdicts)))
         self.submit_all([Ask(order, _accept), Ask(settle, reply, mailbox)])
 
+    def ended(self, worker: Appetite, jobs: int) -> None:
+        """Runs of a worker ended with nothing left to settle: their slots are free."""
+        self.submit(_Order(partial(self._ended, worker, jobs)), _accept)
+
     def attach(self, appetite: Appetite) -> None:
         """Register a worker and feed it from now on."""
         self.submit(_Order(partial(self._attach, appetite)), _ignore)
@@ -113,7 +146,40 @@ class Engine:
         """Take a worker off the register; what it holds, it still holds, until its lease ends."""
         self.submit(_Order(partial(self._detach, appetite)), reply, mailbox)
 
-    def watch(self, job: int, reply: Reply, mailbox: Mailbox) -> None:
+    def change_concurrency(self, appetite: Appetite, concurrency: int) -> None:
+        """Let a worker run more or fewer jobs at a time from now on."""
+        self.submit(_Order(partial(self._change_concurrency, appetite, concurrency)), _accept)
+
+    def feed(self, appetite: Appetite) -> None:
+        """Feed a starved worker again."""
+        self.submit(_Order(partial(self._feed, appetite)), _accept)
+
+    def serve_one(self, appetite: Appetite) -> None:
+        """Feed a worker by hand one job more, when there is one."""
+        self.submit(_Order(partial(self._serve, appetite, 1)), _accept)
+
+    def serve_no_more(self, appetite: Appetite) -> None:
+        """Somebody who asked a worker by hand for a job waits no more."""
+        self.submit(_Order(partial(self._serve, appetite, -1)), _accept)
+
+    def claim_now(self, appetite: Appetite, reply: Reply, mailbox: Mailbox) -> None:
+        """`reply` gets a `Claimed` with one job for a worker by hand, or with none."""
+        self.submit(_Order(partial(self._claim_now, appetite)), reply, mailbox)
+
+    def take_care(self, more: int) -> None:
+        """Do the chores even if no worker lives here, while somebody wants that: +1, then -1."""
+        self.submit(_Order(partial(self._take_care, more)), _accept)
+
+    def follow(
+        self, queue: int, reply: Reply, mailbox: Mailbox, kinds: frozenset[str] | None = None
+    ) -> None:
+        """`reply` gets what this process logs of a queue, of these kinds: a list of `Logged`."""
+        self.submit(_Order(partial(self._follow, queue, kinds)), reply, mailbox)
+
+    def unfollow(self, reply: Reply) -> None:
+        self.submit(_Order(partial(self._unfollow, reply)), _accept)
+
+    def watch(self, job: Watched, reply: Reply, mailbox: Mailbox) -> None:
         """`reply` gets [state, return value, failed reason] once the job is finished."""
         self.submit(_Order(partial(self._watch, job)), reply, mailbox)
 
@@ -195,13 +261,16 @@ class Engine:
         """Seconds until there is something to do; None if nothing will be."""
         lease_now = self.clock.lease_now()
         times = []
-        if self._feeding:
+        if self._has_chores():
             times.append(self._chores.next_at() - lease_now)
         if self._is_waited_for():
             times.append(self._check_at - lease_now)
         if (next_feeding := self._feeding.next_at()) is not None:
             times.append(next_feeding)
         return max(0, min(times)) / 1000 if times else None
+
+    def _has_chores(self) -> bool:
+        return bool(self._feeding) or self._caretakers > 0
 
     def _is_waited_for(self) -> bool:
         return bool(self._watchers) or self._feeding.is_hungry()
@@ -213,12 +282,12 @@ class Engine:
             return
         self._check_at = lease_now + self._check_interval(lease_now)
         if self.driver.changed() or lease_now >= self._look_at:
-            self._look_at = lease_now + LOOK_EVERY
+            self._look_at = lease_now + self._poll_interval
             self._look_around()
 
     def _check_interval(self, lease_now: int) -> int:
         if not self._watchers and self.driver.ears():
-            return CHECK_EVERY
+            return min(CHECK_EVERY, self._poll_interval)
         # Nobody wakes us for results, nor for jobs where there are no wake-ups: look sooner.
         waited = lease_now - self._watchers.since
         return min(CHECK_EVERY, max(CHECK_SOON, waited // 20))
@@ -233,7 +302,7 @@ class Engine:
         """One batch: everything there is to do now, in one transaction."""
         asks = self._obey(self._inbox.take())
         asks += self._registrations()
-        if self._feeding and self.clock.lease_now() >= self._chores.next_at():
+        if self._has_chores() and self.clock.lease_now() >= self._chores.next_at():
             asks += self._due_chores()
         self._feeding.stir_due()
         self._feeding.unload_the_stuck()
@@ -255,7 +324,65 @@ class Engine:
 
     def _attach(self, appetite: Appetite, ask: Ask) -> None:
         self._feeding.add(appetite)
-        self._chores.renew_every = self._feeding.shortest_renewal()
+        self._take_up_habits()
+
+    def _take_up_habits(self) -> None:
+        """Do things as often as the strictest worker wants."""
+        if not self._feeding:
+            return
+        habits = self._feeding.habits()
+        self._poll_interval = habits.poll_interval
+        self._chores.renew_every = habits.renew_every
+        self._chores.recovers = habits.checks_stalled or self._caretakers > 0
+        self._chores.maintenance_interval = min(
+            habits.maintenance_interval, habits.stalled_interval
+        )
+
+    def _change_concurrency(self, appetite: Appetite, concurrency: int, ask: Ask) -> list[Ask]:
+        appetite.concurrency = appetite.registration.concurrency = concurrency
+        appetite.stirred = True
+        return [Ask(tending.Resize(appetite.worker, concurrency), _accept)]
+
+    def _feed(self, appetite: Appetite, ask: Ask) -> None:
+        appetite.starved = False
+        appetite.stirred = True
+
+    def _serve(self, appetite: Appetite, more: int, ask: Ask) -> None:
+        appetite.concurrency = max(0, appetite.concurrency + more)
+        appetite.stirred = True
+
+    def _claim_now(self, appetite: Appetite, ask: Ask) -> list[Ask]:
+        if appetite.starved or not appetite.worker:
+            self._deliver([(ask, None)])
+            return []
+        claim = self._feeding.claim_by_hand(appetite)
+        return [Ask(claim, ask.reply, ask.mailbox)]
+
+    def _take_care(self, more: int, ask: Ask) -> None:
+        self._caretakers += more
+        self._chores.recovers = True
+        self._take_up_habits()
+
+    def _follow(self, queue: int, kinds: frozenset[str] | None, ask: Ask) -> None:
+        self._followers.append((queue, kinds, ask))
+
+    def _unfollow(self, reply: Reply, ask: Ask) -> None:
+        self._followers = [follower for follower in self._followers if follower[2].reply != reply]
+
+    def _told(self, tx: Transaction) -> list[tuple[Ask, Any]]:
+        """What the transaction logged, for those who follow."""
+        logged = tx.logged()
+        return [
+            (ask, mine)
+            for queue, kinds, ask in self._followers
+            if (
+                mine := [
+                    entry
+                    for entry in logged
+                    if entry.queue == queue and (kinds is None or entry.kind in kinds)
+                ]
+            )
+        ]
 
     def _ended(self, appetite: Appetite, jobs: int, ask: Ask) -> None:
         appetite.ended(jobs, self.clock.lease_now())
@@ -266,15 +393,17 @@ class Engine:
 
     def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:
         self._feeding.remove(appetite)
+        appetite.left = True
+        self._take_up_habits()
         return [Ask(tending.Deregister(appetite.worker), ask.reply, ask.mailbox)]
 
     def _unwatch(self, job: int, reply: Reply, ask: Ask) -> None:
         self._watchers.remove(job, reply)
 
-    def _watch(self, job: int, ask: Ask) -> None:
+    def _watch(self, job: Watched, ask: Ask) -> None:
         self._watchers.add(job, ask)
         self._check_at = 0
-        self._deliver(self._watchers.check([job]))
+        self._deliver(self._watchers.check([job.job]))
 
     def _registrations(self) -> list[Ask]:
         appetites = self._feeding.unregistered() if self._feeding else []
@@ -297,12 +426,17 @@ class Engine:
         except StoreError as error:
             log.warning("the scheduler could not look into the database: %s", error)
             chores = []
+        for chore in chores:
+            if isinstance(chore, tending.Recover):
+                chore.worker = self._feeding.judge(chore.worker)
         asks = [Ask(chore, partial(self._done, chore)) for chore in chores]
         return asks + [Ask(tending.Deregister(a.worker), _ignore) for a in abandoned]
 
     def _done(self, chore: Chore, answer: Any) -> None:
         if isinstance(answer, BaseException):
             log.warning("%s failed: %s", type(chore).__name__.lower(), answer)
+            if isinstance(chore, tending.Renew):
+                self._deliver(self._feeding.tell_all(answer))
         elif isinstance(chore, tending.Renew):
             self._feeding.check_registered(answer)
         elif self._chores.again(chore, answer):
@@ -366,9 +500,11 @@ class Engine:
             self.driver.rollback()
             raise
         self.driver.wake()
+        told = self._told(tx) if self._followers else ()
         jobs = self._feeding.committed(tx, served)
-        results = self._watchers.settled(requests)
-        self._deliver([*jobs, *zip(asks, answers, strict=True), *results])
+        results = self._watchers.settled(requests, answers)
+        # Answers first: who added a job hears of that before it is begun.
+        self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])
 
     def _drive(self, operation: Operation[T]) -> T:
         try:

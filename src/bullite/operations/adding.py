@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.plan import Request
+from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_DELAYED, State
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
@@ -19,7 +20,6 @@ class NewJob(NamedTuple):
 
     name: str
     custom_id: str | None
-    state: str
     rank: int
     priority: int
     lifo: int
@@ -27,6 +27,12 @@ class NewJob(NamedTuple):
     attempts: int
     data: str
     opts: str | None
+    timestamp: int | None = None
+    """The time it was made, if that is not now."""
+    run_at: int | None = None
+    """The time it is due; beats `delay`."""
+    expires: int | None = None
+    """Ms after which it must have begun."""
 
 
 _STORED_AS_THEY_ARE = NewJob._fields.index("data")
@@ -41,47 +47,78 @@ class Added(NamedTuple):
     """The ids that were found by a custom id, in the store or earlier in the batch."""
 
 
+class OutOfDate(NamedTuple):
+    """The queue's settings changed after the jobs' options were resolved; nothing was added."""
+
+
 @dataclass(slots=True)
 class AddJobs(Request):
-    """Add jobs to one queue, all or none. Answers an Added."""
+    """Add jobs to one queue, all or none. Answers an Added, or an OutOfDate."""
 
     queue: int
     jobs: Sequence[NewJob]
+    version: int = 1
+    """Of the settings that the jobs' options were resolved under."""
 
 
-def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added]]:
-    answers: list[Added] = []
-    new: dict[int, dict[int, NewJob]] = {request.queue: {} for request in requests}
-    taken: dict[int, dict[str, int]] = {queue: {} for queue in new}
+def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | OutOfDate]]:
+    answers: list[Added | OutOfDate] = []
+    new: dict[int, dict[int, NewJob]] = {}
+    taken: dict[int, dict[str, int]] = {}
+    terms: dict[int, tuple[bool, int]] = {}
     number = yield from take_numbers(sum(len(request.jobs) for request in requests))
     for request in requests:
+        queue = request.queue
+        if queue not in terms:
+            terms[queue] = yield from _terms(queue)
+            new[queue], taken[queue] = {}, {}
+        if terms[queue][1] != request.version:
+            answers.append(OutOfDate())
+            continue
         if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
-            queue = request.queue
             added = yield from _number_by_custom_id(tx, request, number, new[queue], taken[queue])
         else:
             ids = range(number, number + len(request.jobs))
-            new[request.queue].update(zip(ids, request.jobs, strict=True))
+            new[queue].update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         answers.append(added)
         number += len(request.jobs)
-    yield from _insert(tx, new)
+    yield from _insert(tx, new, terms)
     return answers
 
 
 _NONE: frozenset[int] = frozenset()
 
 
-def _insert(tx: Transaction, new: dict[int, dict[int, NewJob]]) -> Operation[None]:
+def _terms(queue: int) -> Operation[tuple[bool, int]]:
+    """Whether the queue's jobs stand in the lanes of their names, and its settings' version."""
+    result = yield "terms", {"queue": queue}
+    by_name, version = result.rows[0]
+    return bool(by_name), version
+
+
+def _insert(
+    tx: Transaction, new: dict[int, dict[int, NewJob]], terms: dict[int, tuple[bool, int]]
+) -> Operation[None]:
     rows: list[Row] = []
     payloads: list[Row] = []
     for queue, jobs in new.items():
-        by_name = yield "takes_by_name", {"queue": queue}
-        rows += _job_rows(tx, queue, jobs, bool(by_name.rows[0][0]))
+        due = {id: due for id, job in jobs.items() if (due := _due(tx, job)) is not None}
+        rows += _job_rows(tx, queue, jobs, due, by_name=terms[queue][0])
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
-        _enter_in_books(tx, queue, jobs)
+        _enter_in_books(tx, queue, jobs, due)
     if rows:
         yield "insert_jobs", rows
         yield "insert_payloads", payloads
+
+
+def _due(tx: Transaction, job: NewJob) -> int | None:
+    """When the job may begin; None for now."""
+    if not job.delay and job.run_at is None:
+        return None
+    if job.run_at is None:
+        return (tx.now if job.timestamp is None else job.timestamp) + job.delay
+    return job.run_at if job.run_at > tx.now else None
 
 
 def _number_by_custom_id(
@@ -96,6 +133,7 @@ def _number_by_custom_id(
     taken.update({row[0]: row[1] for row in result.rows})
     ids: list[int] = []
     existing: set[int] = set()
+    duplicates: list[Event] = []
     for id, job in enumerate(request.jobs, start=number):
         found = taken.get(job.custom_id) if job.custom_id else None
         if found is None:
@@ -104,11 +142,16 @@ def _number_by_custom_id(
                 taken[job.custom_id] = id
         else:
             existing.add(found)
+            duplicates.append(job.custom_id or found)
         ids.append(id if found is None else found)
+    if duplicates:
+        tx.log(request.queue, DUPLICATED, duplicates)
     return Added(ids, tx.now, frozenset(existing))
 
 
-def _job_rows(tx: Transaction, queue: int, new: dict[int, NewJob], by_name: bool) -> list[Row]:
+def _job_rows(
+    tx: Transaction, queue: int, new: dict[int, NewJob], due: dict[int, int], by_name: bool
+) -> list[Row]:
     now = tx.now
     return [
         (
@@ -116,30 +159,35 @@ def _job_rows(tx: Transaction, queue: int, new: dict[int, NewJob], by_name: bool
             -id if job.lifo else id,
             queue,
             job.name if by_name else "",
+            now if job.timestamp is None else job.timestamp,
             now,
-            now,
-            now + job.delay if job.delay else None,
+            due.get(id),
+            None if job.expires is None else now + job.expires,
+            "delayed" if id in due else "waiting",
             *job[:_STORED_AS_THEY_ARE],
         )
         for id, job in new.items()
     ]
 
 
-def _enter_in_books(tx: Transaction, queue: int, new: dict[int, NewJob]) -> None:
+def _enter_in_books(
+    tx: Transaction, queue: int, new: dict[int, NewJob], due: dict[int, int]
+) -> None:
     """What new jobs mean for the counts, the log and the workers."""
     if not new:
         return
-    delayed = {id: job for id, job in new.items() if job.state == State.DELAYED}
-    waiting = {id: job for id, job in new.items() if id not in delayed} if delayed else new
+    waiting = {id: job for id, job in new.items() if id not in due} if due else new
     if waiting:
         prioritized = sum(1 for job in waiting.values() if job.priority)
         tx.count(queue, "waiting", len(waiting) - prioritized)
         tx.count(queue, "prioritized", prioritized)
-        tx.log(queue, ADD.name, [(id, job.name) for id, job in waiting.items()])
+        tx.log(queue, ADD.name, [(job.custom_id or id, job.name) for id, job in waiting.items()])
         for job in waiting.values():
             tx.made_ready(queue, job.name)
-    if delayed:
-        events: list[Event] = [(id, [job.name, tx.now + job.delay]) for id, job in delayed.items()]
-        tx.count(queue, "delayed", len(delayed))
+    if due:
+        events: list[Event] = [
+            (new[id].custom_id or id, [new[id].name, at]) for id, at in due.items()
+        ]
+        tx.count(queue, State.DELAYED.value, len(due))
         tx.log(queue, ADD_DELAYED.name, events)
-        tx.made_delayed(queue, tx.now + min(job.delay for job in delayed.values()))
+        tx.made_delayed(queue, min(due.values()))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
+from .expiring import MOST_EXPIRED, expire_due
 from .moving import ANY_NAME, as_json, back_in_line, swap_all
 from .transaction import Operation, Transaction
 
@@ -29,6 +30,8 @@ class Claim(Request):
 
     queue: int
     worker: int
+    name: str
+    """Of the worker."""
     names: tuple[str, ...] | None
     want: int
     begin: int
@@ -71,24 +74,53 @@ class Claimed(NamedTuple):
     """There was nothing more that this worker could take."""
     next_due: int | None
     """When drained: the time at which the next delayed job of the queue is due."""
+    paused: bool = False
+    """The queue hands out nothing: what was fetched ahead must not begin either."""
+
+
+class _Gates(NamedTuple):
+    """What a claim must know of its queue."""
+
+    by_name: int
+    paused: int
+    has_expired: int
+
+
+_SHUT = _Gates(0, 1, 0)
+"""A queue that does not exist hands out nothing."""
 
 
 def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]]:
-    answers = []
+    answers: list[Claimed] = []
     for request in requests:
-        promoted = yield from promote_due(tx, request.queue)
-        lanes = yield from _lanes(request)
-        rows = (yield from _next_in_line(request, lanes)) if lanes else ()
-        if rows:
-            yield from _hold(tx, request, rows)
-        drained = bool(lanes) and len(rows) < request.want and promoted < MOST_PROMOTED
-        next_due = None
-        if drained:
-            result = yield "next_due", {"queue": request.queue}
-            next_due = result.rows[0][0]
-        begun = min(request.begin, len(rows))
-        answers.append(Claimed(rows, begun, request.token, tx.now, drained, next_due))
+        answers.append((yield from _claim_one(tx, request)))
     return answers
+
+
+def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
+    promoted = yield from promote_due(tx, request.queue)
+    gates = yield from _gates(tx, request.queue)
+    expired = (yield from expire_due(tx, request.queue)) if gates.has_expired else 0
+    # Behind as many as one go can fail there may be more, which must not begin.
+    shut = gates.paused or expired >= MOST_EXPIRED
+    lanes = () if shut else (yield from _lanes(request, gates))
+    rows = (yield from _next_in_line(request, lanes)) if lanes else ()
+    if rows:
+        yield from _hold(tx, request, rows)
+    looked_everywhere = bool(lanes) or bool(gates.paused)
+    drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
+    next_due = None
+    if drained:
+        result = yield "next_due", {"queue": request.queue}
+        next_due = result.rows[0][0]
+    begun = min(request.begin, len(rows))
+    paused = bool(gates.paused)
+    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused)
+
+
+def _gates(tx: Transaction, queue: int) -> Operation[_Gates]:
+    result = yield "gates", {"queue": queue, "now": tx.now}
+    return _Gates(*result.rows[0]) if result.rows else _SHUT
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
@@ -99,7 +131,7 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
         yield from back_in_line(tx, PROMOTE, State.DELAYED, jobs)
         tx.count(queue, "delayed", -len(jobs))
         tx.count_waiting(queue, [row[2] for row in due.rows], +1)
-        tx.log(queue, PROMOTE.name, [job for job, _ in jobs])
+        tx.log(queue, PROMOTE.name, [row[3] or row[0] for row in due.rows])
         tx.made_ready(queue, ANY_NAME, len(jobs))
     return len(due.rows)
 
@@ -116,6 +148,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
                 some,
                 token=request.token,
                 worker=request.worker,
+                name=request.name,
                 lease_until=tx.lease_now + request.lock_duration,
                 ahead=is_ahead,
             )
@@ -124,7 +157,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
     if begun:
-        tx.log(request.queue, CLAIM.name, list(begun))
+        tx.log(request.queue, CLAIM.name, [row[2] or row[0] for row in rows[: len(begun)]])
 
 
 def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[Any]]:
@@ -143,7 +176,7 @@ def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[An
     return result.rows
 
 
-def _lanes(request: Claim) -> Operation[Sequence[str]]:
+def _lanes(request: Claim, gates: _Gates) -> Operation[Sequence[str]]:
     """The lanes this worker takes from; none while there is more to sort than one go can.
 
     Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
@@ -154,8 +187,7 @@ def _lanes(request: Claim) -> Operation[Sequence[str]]:
         params = {"queue": request.queue, "most": MOST_SORTED}
         sorted_now = yield "sort_into_lanes", params
         return request.names if sorted_now.changed < MOST_SORTED else ()
-    by_name = yield "takes_by_name", {"queue": request.queue}
-    if not (by_name.rows and by_name.rows[0][0]):
+    if not gates.by_name:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}
     return [row[0] for row in result.rows] or (UNSORTED,)

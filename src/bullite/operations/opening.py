@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..engine.plan import Request
 from .transaction import Operation, Transaction
@@ -13,20 +14,45 @@ DEFAULT_PRIORITY_ORDER = "low"
 
 @dataclass(slots=True)
 class OpenQueue(Request):
-    """Find or make a queue. Answers its id and its priority order."""
+    """Find or make a queue. Answers an OpenedQueue."""
 
     name: str
     priority_order: str | None
 
 
-def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[tuple[int, str]]]:
-    answers: list[tuple[int, str]] = []
+class OpenedQueue(NamedTuple):
+    """What a producer must know of a queue."""
+
+    id: int
+    priority_order: str
+    version: int
+    """Of its settings; raised when they change."""
+    default_job_options: str | None
+
+
+def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[OpenedQueue]]:
+    answers: list[OpenedQueue] = []
     for request in requests:
         found = yield "queue_named", {"name": request.name}
         if found.rows:
-            answers.append((found.rows[0][0], found.rows[0][1]))
-            continue
-        order = request.priority_order or DEFAULT_PRIORITY_ORDER
-        made = yield "insert_queue", {"name": request.name, "priority_order": order, "now": tx.now}
-        answers.append((made.rows[0][0], order))
+            answers.append(OpenedQueue(*found.rows[0]))
+        else:
+            order = request.priority_order or DEFAULT_PRIORITY_ORDER
+            id = yield from _make(tx, request.name, order)
+            answers.append(OpenedQueue(id, order, 1, None))
     return answers
+
+
+def find_or_make(tx: Transaction, name: str) -> Operation[int]:
+    """The number of a queue."""
+    found = yield "queue_named", {"name": name}
+    if found.rows:
+        id: int = found.rows[0][0]
+        return id
+    return (yield from _make(tx, name, DEFAULT_PRIORITY_ORDER))
+
+
+def _make(tx: Transaction, name: str, order: str) -> Operation[int]:
+    made = yield "insert_queue", {"name": name, "priority_order": order, "now": tx.now}
+    id: int = made.rows[0][0]
+    return id

@@ -5,27 +5,36 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..engine.contract import Conflict
 from ..engine.plan import Request
-from ..outcome import Verdict
-from ..states import BACK_OFF, CLAIM, COMPLETE, FAIL, GIVE_BACK, RETRY, Move, State
-from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
+from ..eventlog import LONGEST_COPIED
+from ..outcome import CANCELLED, Verdict
+from ..states import (
+    BACK_OFF,
+    CLAIM,
+    COMPLETE,
+    DELAY,
+    FAIL,
+    GIVE_BACK,
+    RELEASE,
+    RETRY,
+    Move,
+    State,
+)
+from .burying import bury
+from .claiming import promote_due
+from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
+from .retaining import retain
 from .transaction import Event, Operation, Transaction
-
-LONGEST_COPIED_RESULT = 4 * 1024
-"""Longer results are not copied into the event log; readers fetch them from the job."""
 
 
 @dataclass(slots=True)
 class Settle(Request):
-    """A worker tells how its runs of jobs of one queue ended.
-
-    Answers the jobs it had lost: their verdicts were refused and changed nothing.
-    """
+    """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
 
     queue: int
     verdicts: Sequence[Verdict]
@@ -34,21 +43,31 @@ class Settle(Request):
         return [verdict.job for verdict in self.verdicts]
 
 
-def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[list[int]]]:
+class Settled(NamedTuple):
+    """What became of the verdicts."""
+
+    lost: Sequence[int]
+    """The jobs that were not held any more: their verdicts were refused and changed nothing."""
+    at: int
+
+
+_NOBODY: tuple[int, ...] = ()
+
+
+def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
     groups = _group_by_queue_and_move(requests)
     lost: set[tuple[int, int]] = set()
-    results: list[tuple[int, str | None, str | None, str | None]] = []
     for (queue, move), verdicts in groups.items():
         if tx.careful or any(verdict.again for verdict in verdicts):
             verdicts = yield from _those_held(tx, verdicts, lost)
         if verdicts:
             yield from _settle_group(tx, queue, move, verdicts)
-            results += [(v.job, v.value, v.reason, v.stack) for v in verdicts if v.has_result]
-    if results:
-        yield "write_results", results
     if not lost:
-        return [[] for _ in requests]
-    return [[v.job for v in request.verdicts if (v.job, v.token) in lost] for request in requests]
+        return [Settled(_NOBODY, tx.now)] * len(requests)
+    return [
+        Settled([v.job for v in request.verdicts if (v.job, v.token) in lost], tx.now)
+        for request in requests
+    ]
 
 
 def _group_by_queue_and_move(
@@ -91,20 +110,25 @@ def _settle_group(
     All are expected to be held. When one is not, the swap falls short and the transaction is tried
     again with care, so the common case never has to look first.
     """
+    if move is RETRY:
+        # Those whose time has come while this one ran were there before it.
+        yield from promote_due(tx, queue)
     asked = yield from _asked(move, verdicts)
     if len(asked) != len(verdicts):
         raise Conflict("two verdicts for one job")
     yield from swap_all(tx, move, State.ACTIVE, asked)
-    tx.count(queue, "active", -len(verdicts))
-    begun = [verdict.job for verdict in verdicts if verdict.ahead]
+    tx.runs_ended(queue, len(verdicts))
+    begun: list[Event] = [verdict.public_id for verdict in verdicts if verdict.ahead]
     if begun:
-        tx.log(queue, CLAIM.name, list(begun))
+        tx.log(queue, CLAIM.name, begun)
     yield from _arrive(tx, queue, move, verdicts)
-    tx.log(queue, move.name, _events(tx, move, verdicts))
+    if move.events:
+        tx.log(queue, move.name, _events(tx, move, verdicts))
+    yield from _leave_behind(tx, queue, move, verdicts)
 
 
 def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
-    if move is BACK_OFF:
+    if move in (BACK_OFF, DELAY):
         return {v.job: [v.token, v.delay] for v in verdicts}
     if move is RETRY:
         first = yield from take_numbers(len(verdicts))
@@ -113,61 +137,75 @@ def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
 
 
 def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) -> Operation[None]:
-    if move in (RETRY, GIVE_BACK):
+    if move in (RETRY, RELEASE, GIVE_BACK):
         places = yield from where_they_are([verdict.job for verdict in verdicts])
         tx.count_waiting(queue, [place.priority for place in places.values()], +1)
         tx.made_ready(queue, ANY_NAME, len(places))
-    else:
-        tx.count(
-            queue, {COMPLETE: "completed", FAIL: "failed", BACK_OFF: "delayed"}[move], len(verdicts)
-        )
-    if move is BACK_OFF:
+        return
+    assert move.target is not None
+    tx.count(queue, move.target.value, len(verdicts))
+    if move.target is State.DELAYED:
         tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
 
 
 def _events(tx: Transaction, move: Move, verdicts: list[Verdict]) -> list[Event]:
     if move is COMPLETE:
-        return [v.job if v.value is None else (v.job, _copied(v.value)) for v in verdicts]
-    if move is BACK_OFF:
-        return [(v.job, [v.reason, tx.now + v.delay]) for v in verdicts]
-    return [v.job if v.reason is None else (v.job, [v.reason]) for v in verdicts]
+        return [
+            v.job if v.value is None and v.custom_id is None else _completed(v) for v in verdicts
+        ]
+    if move is FAIL:
+        return [_failed(v) for v in verdicts]
+    if move in (BACK_OFF, RETRY):
+        return [(v.public_id, [v.reason, v.attempts_made, tx.now + v.delay]) for v in verdicts]
+    if move is DELAY:
+        return [(v.public_id, tx.now + v.delay) for v in verdicts]
+    return [v.public_id for v in verdicts]
 
 
-def _copied(value: str) -> msgspec.Raw | None:
-    return msgspec.Raw(value.encode()) if len(value) <= LONGEST_COPIED_RESULT else None
+def _completed(verdict: Verdict) -> Any:
+    """One with a result, or with an id of its own.
+
+    A third member says whether there is a result to fetch, because it is too long to be copied; a
+    fourth is the number of a job that is called otherwise.
+    """
+    value = verdict.value
+    too_long = value is not None and len(value) > LONGEST_COPIED
+    copied = None if value is None or too_long else msgspec.Raw(value.encode())
+    if verdict.custom_id is not None:
+        return (verdict.custom_id, copied, int(too_long), verdict.job)
+    return (verdict.job, copied, 1) if too_long else (verdict.job, copied)
 
 
-@dataclass(slots=True)
-class Progress(Request):
-    """The holder of a job says how far it is. Answers False if it no longer holds the job."""
-
-    queue: int
-    job: int
-    token: int
-    progress: str
-    durable = False
-
-    def keys(self) -> Sequence[int]:
-        return (self.job,)
+def _failed(verdict: Verdict) -> Event:
+    told = [verdict.reason, verdict.attempts_made, verdict.outcome]
+    if verdict.custom_id is None:
+        return (verdict.job, told)
+    return (verdict.custom_id, [*told, verdict.job])
 
 
-def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[list[bool]]:
-    asked = {request.job: [request.token, request.progress] for request in requests}
-    result = yield "write_progress", {"jobs": as_json(asked), "nonce": tx.nonce}
-    held = set(asked)
-    if result.changed != len(asked):
-        places = yield from where_they_are(list(asked))
-        held = {r.job for r in requests if _is_held(tx, r, places.get(r.job))}
-    for request in requests:
-        if request.job in held:
-            event = (request.job, msgspec.Raw(request.progress.encode()))
-            tx.log(request.queue, "progress", [event])
-    return [request.job in held for request in requests]
+def _leave_behind(
+    tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]
+) -> Operation[None]:
+    """Write results and history; then what may not stay goes."""
+    if move is COMPLETE:
+        values = [(v.job, v.value) for v in verdicts if v.value is not None]
+        if values:
+            yield "write_values", values
+        asking = [(v.job, v.keep) for v in verdicts if v.keep is not None]
+        yield from retain(tx, queue, State.COMPLETED, asking)
+    elif move in (FAIL, BACK_OFF, RETRY):
+        yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
+        yield from _write_history(tx, verdicts)
+        if move is FAIL:
+            deserving = [v for v in verdicts if v.outcome != CANCELLED]
+            buried = yield from bury(tx, queue, deserving)
+            kept = [(v.job, v.keep) for v in verdicts if v.job not in buried]
+            yield from retain(tx, queue, State.FAILED, kept)
 
 
-def _is_held(tx: Transaction, request: Progress, place: Place | None) -> bool:
-    return (
-        place is not None
-        and place.state == State.ACTIVE
-        and (place.token, place.nonce) == (request.token, tx.nonce)
-    )
+def _write_history(tx: Transaction, verdicts: list[Verdict]) -> Operation[None]:
+    ended = [[v.job, v.outcome, v.reason, v.stack] for v in verdicts]
+    yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
+    for verdict in verdicts:
+        if verdict.stack_limit is not None:
+            yield "forget_stacks", {"job": verdict.job, "keep": verdict.stack_limit}

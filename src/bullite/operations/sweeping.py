@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..engine.plan import Request
+from ..retention import Keep
 from ..states import State
+from .governing import Settings, read_settings
 from .moving import delete_jobs
+from .retaining import retire
 from .transaction import Operation, Transaction
 
 MOST_SWEPT = 500
@@ -19,33 +22,30 @@ class Sweep(Request):
     """Delete what is past keeping in one queue, a small piece at a time. Answers how much."""
 
     queue: int
-    keep_completed: int
-    keep_removed: int
-    keep_events: int
 
 
 def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        answers.append((yield from _sweep_one(tx, request)))
+        settings = yield from read_settings(request.queue)
+        answers.append((yield from _sweep_one(tx, request.queue, settings)))
     return answers
 
 
-def _sweep_one(tx: Transaction, request: Sweep) -> Operation[int]:
+def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int]:
     swept = 0
-    for state, statement, keep in (
-        (State.COMPLETED, "old_completed", request.keep_completed),
-        (State.REMOVED, "old_removed", request.keep_removed),
+    for state, count, age in (
+        (State.COMPLETED, settings.keep_completed_count, settings.keep_completed_age),
+        (State.FAILED, settings.keep_failed_count, settings.keep_failed_age),
     ):
-        params = {"queue": request.queue, "before": tx.now - keep, "most": MOST_SWEPT}
-        old = yield statement, params
-        if old.rows:
-            yield from delete_jobs(tx, state, [row[0] for row in old.rows])
-            swept += len(old.rows)
-            if state is State.COMPLETED:
-                tx.count(request.queue, "completed", -len(old.rows))
-    trimmed = yield (
-        "trim_events",
-        {"queue": request.queue, "keep": request.keep_events, "most": MOST_SWEPT},
-    )
+        # An age of a policy is inclusive; here a job is kept for the whole of it.
+        keep = Keep(count, None if age is None else age + 1)
+        swept += yield from retire(tx, queue, state, keep, MOST_SWEPT)
+    before = tx.now - settings.trash_age
+    trash = yield "old_removed", {"queue": queue, "before": before, "most": MOST_SWEPT}
+    if trash.rows:
+        yield from delete_jobs(tx, State.REMOVED, [row[0] for row in trash.rows])
+        swept += len(trash.rows)
+    params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
+    trimmed = yield "trim_events", params
     return swept + trimmed.changed

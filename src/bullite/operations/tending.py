@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from ..backoff import delay_after
+from ..codec import decode
 from ..engine.contract import Worker
 from ..engine.plan import Request
-from ..outcome import STALLED_TOO_OFTEN
-from ..states import GIVE_BACK, STALL, Move, State
+from ..outcome import STALLED, STALLED_TOO_OFTEN
+from ..states import GIVE_BACK, STALL, STALL_DELAYED, State
 from .moving import ANY_NAME, as_json, swap_all, take_numbers
-from .transaction import Operation, Transaction
+from .transaction import Event, Operation, Transaction
 
 MOST_RECOVERED = 1_000
 """Jobs of one dead worker taken back in one transaction."""
@@ -31,6 +35,13 @@ class Register(Request):
     host: str
     boot: str
     address: str | None
+    renews: bool = True
+    """Whether its lease is renewed; if not, what it holds is its own only for so long."""
+    number: int = 0
+    """Which worker of its process it belongs to."""
+    concurrency: int = 1
+    stalled_backoff: bool = False
+    """Whether its jobs go through their back-off when it is lost."""
     durable = False
 
 
@@ -53,6 +64,10 @@ def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[in
                 "lease_until": tx.lease_now + r.lock_duration,
                 "max_stalled_count": r.max_stalled_count,
                 "address": r.address,
+                "renews": int(r.renews),
+                "number": r.number,
+                "concurrency": r.concurrency,
+                "stalled_backoff": int(r.stalled_backoff),
                 "now": tx.now,
             },
         )
@@ -71,7 +86,26 @@ class Deregister(Request):
 def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[None]]:
     for request in requests:
         yield "deregister_worker", {"worker": request.worker}
-        yield "delete_idle_worker", {"worker": request.worker, "expired_before": FOR_EVER}
+        yield (
+            "delete_idle_worker",
+            {"worker": request.worker, "expired_before": FOR_EVER, "dead": 0},
+        )
+    return [None] * len(requests)
+
+
+@dataclass(slots=True)
+class Resize(Request):
+    """A worker runs more or fewer jobs at a time from now on."""
+
+    worker: int
+    concurrency: int
+    durable = False
+
+
+def resize(tx: Transaction, requests: Sequence[Resize]) -> Operation[list[None]]:
+    for request in requests:
+        params = {"worker": request.worker, "concurrency": request.concurrency}
+        yield "set_concurrency", params
     return [None] * len(requests)
 
 
@@ -125,13 +159,59 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
     if ahead:
         asked = {job: token for job, token, *_ in ahead}
         yield from swap_all(tx, GIVE_BACK, State.ACTIVE, asked, nonce=worker.nonce)
-        _count_back(tx, worker.queue, GIVE_BACK, ahead)
-    yield "delete_idle_worker", {"worker": worker.id, "expired_before": expired_before}
+        _count_back(tx, worker.queue, ahead)
+    yield (
+        "delete_idle_worker",
+        {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},
+    )
     return len(held.rows)
 
 
-def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[int]]) -> Operation[None]:
-    """The worker died under these: to the front of the line; who was first there stays first."""
+def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:
+    """The worker died under these."""
+    ended = [[job, STALLED, None, None] for job, *_ in begun]
+    yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
+    delays: dict[int, int] = {}
+    if worker.stalled_backoff:
+        delays = yield from _backoffs(worker, [row[0] for row in begun])
+    to_front = [row for row in begun if row[0] not in delays]
+    if to_front:
+        yield from _stall_to_front(tx, worker, to_front)
+    if delays:
+        yield from _stall_for_later(tx, worker, [row for row in begun if row[0] in delays], delays)
+
+
+def _backoffs(worker: Worker, jobs: Sequence[int]) -> Operation[dict[int, int]]:
+    """How long those that may stall once more, and have a back-off, are to wait."""
+    found = yield "backoffs", {"jobs": as_json(jobs)}
+    delays: dict[int, int] = {}
+    for job, stalled_count, opts in found.rows:
+        if stalled_count < worker.max_stalled_count:
+            # Spread without dice: neighbours lie far apart, and a job always waits the same.
+            spread = job * 0.618034 % 1
+            backoff = decode(opts).get("backoff")
+            delay = delay_after(backoff, stalled_count + 1, None, partial(float, spread))
+            if delay:
+                delays[job] = delay
+    return delays
+
+
+def _stall_for_later(
+    tx: Transaction, worker: Worker, rows: Sequence[Sequence[Any]], delays: dict[int, int]
+) -> Operation[None]:
+    asked = {job: [token, delays[job]] for job, token, *_ in rows}
+    yield from swap_all(tx, STALL_DELAYED, State.ACTIVE, asked, nonce=worker.nonce)
+    tx.count(worker.queue, "active", -len(rows))
+    tx.count(worker.queue, State.DELAYED.value, len(rows))
+    events: list[Event] = [(row[4] or row[0], tx.now + delays[row[0]]) for row in rows]
+    tx.log(worker.queue, STALL_DELAYED.name, events)
+    tx.made_delayed(worker.queue, tx.now + min(delays.values()))
+
+
+def _stall_to_front(
+    tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]
+) -> Operation[None]:
+    """To the front of the line; who was first there stays first."""
     first = yield from take_numbers(len(begun))
     asked = {job: [token, -number] for number, (job, token, *_) in enumerate(begun, start=first)}
     yield from swap_all(
@@ -143,11 +223,11 @@ def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[int]]) -> O
         max_stalled_count=worker.max_stalled_count,
         reason=STALLED_TOO_OFTEN,
     )
-    _count_back(tx, worker.queue, STALL, begun)
+    _count_back(tx, worker.queue, begun)
+    tx.log(worker.queue, STALL.name, [row[4] or row[0] for row in begun])
 
 
-def _count_back(tx: Transaction, queue: int, move: Move, rows: Sequence[Sequence[int]]) -> None:
+def _count_back(tx: Transaction, queue: int, rows: Sequence[Sequence[Any]]) -> None:
     tx.count(queue, "active", -len(rows))
     tx.count_waiting(queue, [row[2] for row in rows], +1)
-    tx.log(queue, move.name, [row[0] for row in rows])
     tx.made_ready(queue, ANY_NAME, len(rows))

@@ -6,10 +6,11 @@ Written to the database once, by `close_books`, whatever number of requests shar
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..codec import encode_plain
 from ..engine.contract import Params, Result
+from ..eventlog import DRAINED, told_by
 
 Step = tuple[str, Params]
 """The name of a statement, and its parameters."""
@@ -28,14 +29,25 @@ _COUNTED = (
 )
 _UNCHANGED = dict.fromkeys(_COUNTED, 0)
 
-Event = int | tuple[int, Any]
-"""A job, with a detail if there is one to tell."""
+Event = int | str | tuple[int | str | None, Any]
+"""The id of a job as users know it, with a detail if there is one to tell; None for the queue's."""
+
+
+class Logged(NamedTuple):
+    """What a transaction added to the log of one queue, in order."""
+
+    queue: int
+    kind: str
+    events: list[Event]
 
 
 class Transaction:
     """What the operations of one transaction share."""
 
-    __slots__ = ("_counts", "_events", "careful", "delayed", "lease_now", "nonce", "now", "ready")
+    __slots__ = (
+        *("_counts", "_drains", "_events"),
+        *("careful", "delayed", "lease_now", "nonce", "now", "ready"),
+    )
 
     def __init__(self, now: int, lease_now: int, nonce: int, careful: bool = False) -> None:
         self.careful = careful
@@ -48,6 +60,7 @@ class Transaction:
         self.delayed: dict[int, int] = {}
         """By queue: the nearest due time among jobs that became delayed."""
         self._counts: dict[int, dict[str, int]] = {}
+        self._drains: set[int] = set()
         self._events: dict[int, list[tuple[str, list[Event]]]] = {}
 
     def count(self, queue: int, kind: str, change: int) -> None:
@@ -62,9 +75,26 @@ class Transaction:
         for priority in priorities:
             self.count(queue, "prioritized" if priority else "waiting", change)
 
+    def counted(self, queue: int, kind: str) -> int:
+        """The change of a kept count so far."""
+        return self._counts.get(queue, _UNCHANGED)[kind]
+
+    def runs_ended(self, queue: int, number: int) -> None:
+        """Count jobs out of active by the end of their runs: the queue may be drained now."""
+        self.count(queue, "active", -number)
+        self._drains.add(queue)
+
     def log(self, queue: int, kind: str, events: list[Event]) -> None:
         """Append to the event log; the order of calls is the order readers see."""
         self._events.setdefault(queue, []).append((kind, events))
+
+    def logged(self) -> list[Logged]:
+        """Everything appended to the log."""
+        return [
+            Logged(queue, kind, events)
+            for queue, batches in self._events.items()
+            for kind, events in batches
+        ]
 
     def made_ready(self, queue: int, name: str, number: int = 1) -> None:
         """Say that jobs called `name` can be claimed from `queue` when this commits."""
@@ -79,13 +109,24 @@ class Transaction:
         """Write the counts and the events, a statement or two whatever the batch."""
         rows: list[tuple[int, str, str, int, int]] = []
         for queue in self._counts.keys() | self._events.keys():
-            events = self._events.get(queue, ())
-            size = sum(len(jobs) for _, jobs in events)
+            events = self._events.get(queue, [])
+            size = sum([len(jobs) * told_by(kind) for kind, jobs in events])
             counts = self._counts.get(queue, _UNCHANGED)
-            changed = yield "change_counts", {**counts, "events": size, "queue": queue}
-            total = changed.rows[0][0] - size if changed.rows else 0
+            drains = queue in self._drains
+            changed = yield (
+                "change_counts",
+                {**counts, "events": size, "drains": drains, "queue": queue},
+            )
+            if not changed.rows:
+                continue  # no such queue: there is nothing to keep books of
+            total, is_drained = changed.rows[0]
+            total -= size
+            if drains and is_drained:
+                events.append((DRAINED, [(None, None)]))
+                self._events[queue] = events
+                total -= 1
             for kind, jobs in events:
-                total += len(jobs)
+                total += len(jobs) * told_by(kind)
                 rows.append((queue, kind, encode_plain(jobs).decode(), total, self.now))
         if rows:
             yield "insert_events", rows

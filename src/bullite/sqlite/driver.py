@@ -77,15 +77,16 @@ class SQLiteDriver:
             self._gate = Gate(self._places.gate)
         except OSError as error:
             raise StoreUnwritable(f"cannot open {self._places.gate}: {error.strerror}") from error
-        try:
-            self._writer = prepare(self._places, self._gate)
-            self._checkpointer = connect(self.path)
-        except BaseException:
-            self._gate.close()
-            raise
+        with forks.opening:
+            try:
+                self._writer = prepare(self._places, self._gate)
+                self._checkpointer = connect(self.path)
+            except BaseException:
+                self._gate.close()
+                raise
+            forks.guard(self)
         self._identity = Identity(self._places)
         self._data_version = self._read_data_version()
-        forks.guard(self)
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
@@ -94,12 +95,20 @@ class SQLiteDriver:
         forks.unguard(self)
         self._wakeups.close()
         if self._liveness is not None:
-            self._liveness.release()
+            self._liveness.release(keep_file=self._has_workers(writer))
             self._liveness = None
         self._checkpointer.close()
         # The last connection to close checkpoints, under SQLite's own exclusive lock.
         writer.close()
         self._gate.close()
+
+    def _has_workers(self, writer: sqlite3.Connection) -> bool:
+        """Whether workers of this process were not closed: others must see that it is gone."""
+        try:
+            text = STATEMENTS["workers_of_process"].text
+            return bool(writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]")
+        except sqlite3.Error:
+            return True
 
     def hold_still(self) -> None:
         """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
@@ -274,8 +283,10 @@ class SQLiteDriver:
         return dead
 
     def frozen_lease(self, worker: Worker) -> bool:
+        if not (worker.registered and worker.renews):
+            return False
         # A missing file cannot vouch for anyone: then the lease decides.
-        return bool(worker.registered and is_alive(self._places.liveness(worker.nonce)))
+        return bool(is_alive(self._places.liveness(worker.nonce)))
 
     def tidy(self, known: Iterable[int]) -> None:
         for nonce in set(self._places.nonces()) - {*known, self.nonce}:
@@ -292,8 +303,9 @@ class SQLiteReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._in_use = threading.RLock()
-        self._connection = connect(path)
-        forks.guard(self)
+        with forks.opening:
+            self._connection = connect(path)
+            forks.guard(self)
 
     def read(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]

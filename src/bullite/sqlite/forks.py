@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
+import threading
 import weakref
 from typing import Protocol
 
@@ -29,6 +30,9 @@ class Guarded(Protocol):
     def abandon(self) -> None:
         """After a fork, in the child: let go of everything, it is the parent's."""
 
+
+opening = threading.RLock()
+"""Held while connections are made that nobody guards yet: a fork waits for that, too."""
 
 _guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
 _still: list[Guarded] = []
@@ -53,6 +57,7 @@ def drop(connection: sqlite3.Connection) -> None:
 
 
 def _before() -> None:
+    opening.acquire()
     for owner in list(_guarded):
         owner.hold_still()
         _still.append(owner)
@@ -61,6 +66,7 @@ def _before() -> None:
 def _in_parent() -> None:
     while _still:
         _still.pop().go_on()
+    opening.release()
 
 
 def _in_child() -> None:
@@ -69,6 +75,7 @@ def _in_child() -> None:
     _still.clear()
     _guarded.clear()
     forget_after_fork()
+    opening.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -27,10 +27,11 @@ class Liveness:
             self._fd = _open_and_lock(path)
         _held_here.add(path)
 
-    def release(self) -> None:
-        """Give the sign up and clear it away."""
+    def release(self, keep_file: bool = False) -> None:
+        """Give the sign up and clear it away, or leave the file to say that nobody is there."""
         _held_here.discard(self._path)
-        self._path.unlink(missing_ok=True)
+        if not keep_file:
+            self._path.unlink(missing_ok=True)
         os.close(self._fd)
 
 

@@ -8,6 +8,8 @@
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
 -- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
 -- is of [token, what it takes]; for a move that needs neither it is an array of jobs.
+-- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
+-- age of a job in it. From each come pages both ways, what follows a place, and the oldest.
 
 -- template: move
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
@@ -25,11 +27,55 @@ where id in (select value from json_each(:jobs)) and bullite_jobs.state = '{sour
 delete from bullite_jobs
 where id in (select value from json_each(:jobs)) and state = '{source}'
 
+-- template: job
+select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
+    attempts_started, stalled_count, bullite_jobs.created_at, deferred_failure, opts, rank, seq, data,
+    state, lifo, delay, due_at, updated_at, processed_at, finished_at, return_value, failed_reason,
+    progress, outcome, bullite_jobs.processed_by, bullite_workers.lease_until,
+    bullite_jobs.lease_until, expires_at,
+    (select name from bullite_queues where id = bullite_jobs.original_queue), (
+        select json_group_array(stack) from (
+            select stack from bullite_attempts
+            where job = bullite_jobs.id and stack is not null order by number
+        )
+    )
+from bullite_jobs
+    join bullite_payloads on bullite_payloads.job = bullite_jobs.id
+    left join bullite_results on bullite_results.job = bullite_jobs.id
+    left join bullite_workers on bullite_workers.id = bullite_jobs.worker
+
+-- template: page
+{job}
+where bullite_jobs.id in (
+    select id from bullite_jobs where queue = :queue and {filter}
+    order by {first} {direction}, {second} {direction} limit :most offset :skip
+)
+order by bullite_jobs.{first} {direction}, bullite_jobs.{second} {direction}
+
+-- template: after
+{job}
+where bullite_jobs.id in (
+    select id from bullite_jobs
+    where queue = :queue and {filter} and ({first}, {second}) > (:first, :second)
+    order by {first}, {second} limit :most
+)
+order by bullite_jobs.{first}, bullite_jobs.{second}
+
+-- template: oldest
+select id, custom_id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
+order by {first}, {second} limit :most
+
 -- move: promote takes seq
 seq = asked.value ->> 1, due_at = null, delay = 0
 
+-- move: reschedule takes delay
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+
+-- move: expire
+finished_at = :now, due_at = null
+
 -- move: claim
-token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
+token = :token, nonce = :nonce, worker = :worker, processed_by = :name, lease_until = :lease_until,
 ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
 
 -- move: complete
@@ -46,7 +92,14 @@ lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 
 
 -- move: retry takes seq
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
-lease_until = null, seq = asked.value ->> 1
+lease_until = null, seq = (asked.value ->> 1) * (1 - 2 * lifo)
+
+-- move: delay takes delay
+attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+
+-- move: release
+attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
 
 -- move: give_back
 ahead = 0, lease_until = null
@@ -55,8 +108,18 @@ ahead = 0, lease_until = null
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
 deferred_failure = case when stalled_count + 1 > :max_stalled_count then :reason end
 
+-- move: stall_delayed takes delay
+stalled_count = stalled_count + 1, lease_until = null,
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+
 -- move: revive takes seq
-finished_at = null, seq = asked.value ->> 1, deferred_failure = null
+finished_at = null, processed_at = null, deferred_failure = null, expires_at = null, seq = asked.value ->> 1,
+attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
+
+-- move: revive_delayed takes delay
+finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1),
+attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
 removed_at = :now, removed_from = state
@@ -83,14 +146,49 @@ update bullite_sequence set last = last + :count returning last
 -- queues ------------------------------------------------------------------------------------------
 
 -- name: queue_named
-select id, priority_order from bullite_queues where name = :name
+select id, priority_order, version, default_job_options from bullite_queues where name = :name
 
 -- name: insert_queue
 insert into bullite_queues (name, priority_order, created_at) values (:name, :priority_order, :now)
 returning id
 
--- name: takes_by_name
-select by_name from bullite_queues where id = :queue
+-- What a claim must know of its queue: by name, paused, has jobs past their time to begin.
+-- name: gates
+select by_name, paused, exists (
+    select 1 from bullite_jobs
+    where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
+        and attempts_started = 0
+) from bullite_queues where id = :queue
+
+-- What a producer must know of it: by name, and the version of its settings.
+-- name: terms
+select by_name, version from bullite_queues where id = :queue
+
+-- name: settings
+select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
+    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events
+from bullite_queues where id = :queue
+
+-- name: configure
+update bullite_queues set
+    version = version + 1, priority_order = :priority_order,
+    default_job_options = :default_job_options, dead_letter = :dead_letter,
+    keep_completed_age = :keep_completed_age, keep_completed_count = :keep_completed_count,
+    keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
+    trash_age = :trash_age, max_events = :max_events
+where id = :queue
+
+-- name: turn_ranks
+update bullite_jobs set rank = -rank where queue = :queue and rank <> 0
+
+-- name: set_paused
+update bullite_queues set paused = :paused where id = :queue and paused <> :paused
+
+-- name: held_ahead
+select count(*) from bullite_jobs where queue = :queue and state = 'active' and ahead = 1
+
+-- name: queue_names
+select id, name from bullite_queues
 
 -- name: take_by_name
 update bullite_queues set by_name = 1 where id = :queue and by_name = 0
@@ -100,9 +198,12 @@ update bullite_queues set
     waiting = waiting + :waiting, prioritized = prioritized + :prioritized,
     delayed = delayed + :delayed, active = active + :active,
     waiting_children = waiting_children + :waiting_children,
-    completed = completed + :completed, failed = failed + :failed, events = events + :events
+    completed = completed + :completed, failed = failed + :failed,
+    events = events + :events + (
+        :drains and waiting + prioritized + active + :waiting + :prioritized + :active = 0
+    )
 where id = :queue
-returning events
+returning events, waiting + prioritized + active = 0
 
 -- name: counts
 select waiting, prioritized, delayed, active, waiting_children, completed, failed
@@ -112,9 +213,9 @@ from bullite_queues where id = :queue
 
 -- name: insert_jobs (many)
 insert into bullite_jobs (
-    id, seq, queue, lane, created_at, updated_at, due_at,
-    name, custom_id, state, rank, priority, lifo, delay, attempts
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
+    name, custom_id, rank, priority, lifo, delay, attempts
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_payloads (many)
 insert into bullite_payloads (job, data, opts) values (?, ?, ?)
@@ -127,8 +228,8 @@ where queue = :queue and custom_id in (select value from json_each(:custom_ids))
 -- claiming ----------------------------------------------------------------------------------------
 
 -- name: due (folded)
-select json_group_array(json_array(id, lifo, priority)) from (
-    select id, lifo, priority from bullite_jobs
+select json_group_array(json_array(id, lifo, priority, custom_id)) from (
+    select id, lifo, priority, custom_id from bullite_jobs
     where queue = :queue and state = 'delayed' and due_at <= :now
     order by due_at, id limit :most
 )
@@ -200,15 +301,40 @@ select json_group_array(json_array(lane)) from lanes where lane is not null
 
 -- settling ----------------------------------------------------------------------------------------
 
--- name: write_results (many)
-insert into bullite_results (job, return_value, failed_reason, stack) values (?, ?, ?, ?)
+-- name: write_values (many)
+insert into bullite_results (job, return_value) values (?, ?)
+on conflict (job) do update set return_value = excluded.return_value
+
+-- name: write_failures (many)
+insert into bullite_results (job, failed_reason, outcome) values (?, ?, ?)
 on conflict (job) do update set
-    return_value = excluded.return_value, failed_reason = excluded.failed_reason,
-    stack = excluded.stack
+    return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
+
+-- name: write_attempts
+insert into bullite_attempts (job, number, started_at, ended_at, worker, outcome, error, stack)
+select bullite_jobs.id,
+    1 + coalesce((select max(number) from bullite_attempts where job = bullite_jobs.id), 0),
+    processed_at, coalesce(finished_at, :now), processed_by,
+    asked.value ->> 1, asked.value ->> 2, asked.value ->> 3
+from json_each(:attempts) as asked join bullite_jobs on bullite_jobs.id = asked.value ->> 0
+
+-- name: forget_stacks
+update bullite_attempts set stack = null
+where job = :job and stack is not null and number not in (
+    select number from bullite_attempts
+    where job = :job and stack is not null order by number desc limit :keep
+)
+
+-- name: move_to_queue
+update bullite_jobs set
+    queue = :target, original_queue = :original_queue, rank = rank * :turn,
+    lane = case when :by_name then name else '' end
+where id in (select value from json_each(:jobs)) and queue = :queue
 
 -- name: where_they_are (folded)
 select json_group_array(json_array(
-    id, queue, state, priority, lifo, due_at, token, nonce, removed_from
+    id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
+    ahead
 )) from bullite_jobs where id in (select value from json_each(:jobs))
 
 -- name: write_progress
@@ -219,8 +345,12 @@ where bullite_jobs.state = 'active' and bullite_jobs.token = asked.value ->> 0
     and bullite_jobs.nonce = :nonce
 on conflict (job) do update set progress = excluded.progress
 
+-- name: set_progress
+insert into bullite_results (job, progress) values (:job, :progress)
+on conflict (job) do update set progress = excluded.progress
+
 -- name: forget_results
-update bullite_results set return_value = null, failed_reason = null, stack = null
+update bullite_results set return_value = null, failed_reason = null, outcome = null
 where job in (select value from json_each(:jobs))
 
 -- name: delete_payloads
@@ -229,23 +359,78 @@ delete from bullite_payloads where job in (select value from json_each(:jobs))
 -- name: delete_results
 delete from bullite_results where job in (select value from json_each(:jobs))
 
+-- name: delete_attempts
+delete from bullite_attempts where job in (select value from json_each(:jobs))
+
+-- name: delete_logs
+delete from bullite_logs where job in (select value from json_each(:jobs))
+
+-- expiring ----------------------------------------------------------------------------------------
+
+-- name: expired (folded)
+select json_group_array(json_array(id, state, priority, custom_id, opts)) from (
+    select id, state, priority, custom_id, opts
+    from bullite_jobs join bullite_payloads on job = id
+    where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
+        and attempts_started = 0
+    order by expires_at limit :most
+)
+
+-- name: expired_queues (folded)
+select json_group_array(json_array(id)) from bullite_queues where exists (
+    select 1 from bullite_jobs where queue = bullite_queues.id and expires_at <= :now
+        and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+)
+
+-- editing -----------------------------------------------------------------------------------------
+
+-- name: begin
+update bullite_jobs set attempts_started = attempts_started + 1, ahead = 0
+where id = :job and state = 'active' and ahead = 1
+
+-- name: set_data
+update bullite_payloads set data = :data where job = :job
+
+-- name: set_priority
+update bullite_jobs set priority = :priority, rank = :rank, seq = :seq, updated_at = :now
+where id = :job
+
+-- name: set_lease
+update bullite_jobs set lease_until = :lease_until
+where id = :job and state = 'active' and token = :token and nonce = :nonce
+
+-- name: last_logs (folded)
+select json_group_array(json_array(asked.value,
+    (select min(number) from bullite_logs where job = asked.value),
+    (select max(number) from bullite_logs where job = asked.value)
+)) from json_each(:jobs) as asked
+
+-- name: insert_logs (many)
+insert into bullite_logs (job, number, at, level, message) values (?, ?, ?, ?, ?)
+
+-- name: trim_logs
+delete from bullite_logs where job = :job and number <= :last
+
 -- workers -----------------------------------------------------------------------------------------
 
 -- name: insert_worker
 insert into bullite_workers (
     queue, name, names, nonce, pid, host, boot, lock_duration, lease_until, max_stalled_count,
-    address, started_at
+    renews, number, concurrency, stalled_backoff, address, started_at
 ) values (
     :queue, :name, :names, :nonce, :pid, :host, :boot, :lock_duration, :lease_until,
-    :max_stalled_count, :address, :now
+    :max_stalled_count, :renews, :number, :concurrency, :stalled_backoff, :address, :now
 ) returning id
+
+-- name: set_concurrency
+update bullite_workers set concurrency = :concurrency where id = :worker
 
 -- name: set_hunger
 update bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
 update bullite_workers set lease_until = :lease_now + lock_duration
-where nonce = :nonce and registered = 1
+where nonce = :nonce and registered = 1 and renews = 1
 
 -- name: workers_of_process (folded)
 select json_group_array(json_array(id)) from bullite_workers
@@ -255,15 +440,23 @@ where nonce = :nonce and registered = 1
 update bullite_workers set registered = 0, hungry = 0 where id = :worker
 
 -- name: delete_idle_worker
-delete from bullite_workers where id = :worker and lease_until < :expired_before and not exists (
+delete from bullite_workers
+where id = :worker and lease_until < :expired_before and (renews = 1 or registered = 0 or :dead)
+    and not exists (
     select 1 from bullite_jobs
     where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
 )
 
 -- name: workers (folded)
 select json_group_array(json_array(
-    id, queue, nonce, boot, registered, lease_until, max_stalled_count
+    id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff
 )) from bullite_workers
+
+-- name: workers_of_queue
+select id, name, names, nonce, pid, host, number, concurrency, started_at,
+    (select count(*) from bullite_jobs
+        where queue = :queue and state = 'active' and worker = bullite_workers.id)
+from bullite_workers where queue = :queue and registered = 1 order by id
 
 -- name: addresses_of_hungry (folded)
 select json_group_array(json_array(address)) from (
@@ -279,8 +472,8 @@ select json_group_array(json_array(address)) from (
 )
 
 -- name: held_by_worker (folded)
-select json_group_array(json_array(id, token, priority, ahead)) from (
-    select id, token, priority, ahead from bullite_jobs
+select json_group_array(json_array(id, token, priority, ahead, custom_id)) from (
+    select id, token, priority, ahead, custom_id from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
         and not exists (
             select 1 from bullite_workers where id = :worker and lease_until >= :expired_before
@@ -288,17 +481,50 @@ select json_group_array(json_array(id, token, priority, ahead)) from (
     order by seq desc limit :most
 )
 
+-- name: backoffs (folded)
+select json_group_array(json_array(id, stalled_count, opts))
+from bullite_jobs join bullite_payloads on job = id
+where id in (select value from json_each(:jobs)) and opts is not null
+
 -- events ------------------------------------------------------------------------------------------
 
 -- name: insert_events (many)
 insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
 
+-- The newest row of a queue is emptied rather than deleted, so that no id is handed out twice.
 -- name: trim_events
 delete from bullite_events where id in (
     select id from bullite_events
     where queue = :queue and total <= (select events from bullite_queues where id = :queue) - :keep
+        and id < (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
     order by total limit :most
 )
+
+-- name: empty_last_event
+update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
+    and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
+
+-- How far the log has come: for each queue, in all and up to a row.
+-- name: end_of_log
+select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
+    select total from bullite_events
+    where queue = bullite_queues.id and id <= :after order by total desc limit 1
+) from bullite_queues
+
+-- name: events_after
+select id, queue, kind, jobs, total, at from bullite_events
+where id > :after and (:queue is null or queue = :queue) order by id limit :most
+
+-- A job with a custom id has its number further back in the entry that tells of its end.
+-- name: end_in_log
+select kind, entry.value from bullite_events, json_each(jobs) as entry
+where queue = :queue and (
+    kind = 'complete' and :job = case entry.type when 'array'
+        then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end
+    or kind = 'fail' and :job = coalesce(entry.value -> 1 ->> 3, entry.value ->> 0)
+    or kind = 'expire' and :job = coalesce(entry.value -> 1 ->> 2, entry.value ->> 0)
+)
+order by total desc limit 1
 
 -- sweeping ----------------------------------------------------------------------------------------
 
@@ -306,20 +532,21 @@ delete from bullite_events where id in (
 select json_group_array(json_array(id)) from bullite_queues
 where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'completed'
-        and finished_at < :completed_before
+        and finished_at < :now - keep_completed_age
 ) or exists (
+    select 1 from bullite_jobs where queue = bullite_queues.id and state = 'failed'
+        and finished_at < :now - keep_failed_age
+) or completed > keep_completed_count or failed > keep_failed_count
+or exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'removed'
-        and removed_at < :removed_before
+        and removed_at < :now - trash_age
 ) or exists (
     select 1 from bullite_events where queue = bullite_queues.id
-        and total <= bullite_queues.events - :keep_events
-)
-
--- name: old_completed (folded)
-select json_group_array(json_array(id)) from (
-    select id from bullite_jobs
-    where queue = :queue and state = 'completed' and finished_at < :before
-    order by finished_at limit :most
+        and total <= bullite_queues.events - max_events
+        and id < (
+            select id from bullite_events
+            where queue = bullite_queues.id order by total desc, id desc limit 1
+        )
 )
 
 -- name: old_removed (folded)
@@ -329,22 +556,65 @@ select json_group_array(json_array(id)) from (
     order by removed_at limit :most
 )
 
+-- lists -------------------------------------------------------------------------------------------
+
+-- page: waiting by seq, id aged created_at
+state = 'waiting' and rank = 0 and lane = ''
+
+-- page: prioritized by rank, seq aged created_at
+state = 'waiting' and rank <> 0 and lane = ''
+
+-- The same where jobs stand in the lanes of their names, which have to be sorted together.
+-- page: waiting-by-name by seq, id aged created_at
+state = 'waiting' and rank = 0
+
+-- page: prioritized-by-name by rank, seq aged created_at
+state = 'waiting' and rank <> 0
+
+-- page: delayed by due_at, id aged created_at
+state = 'delayed'
+
+-- page: active by processed_at, id aged processed_at
+state = 'active'
+
+-- page: waiting-children by created_at, id aged created_at
+state = 'waiting-children'
+
+-- page: completed by finished_at, id aged finished_at
+state = 'completed'
+
+-- page: failed by finished_at, id aged finished_at
+state = 'failed'
+
 -- reading -----------------------------------------------------------------------------------------
 
 -- name: job
-select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
-    attempts_started, stalled_count, created_at, deferred_failure, opts, rank, seq, data, state, lifo, delay,
-    due_at, updated_at, processed_at, finished_at, return_value, failed_reason, stack, progress,
-    bullite_workers.name, bullite_jobs.lease_until, bullite_workers.lease_until
-from bullite_jobs
-    join bullite_payloads on bullite_payloads.job = bullite_jobs.id
-    left join bullite_results on bullite_results.job = bullite_jobs.id
-    left join bullite_workers on bullite_workers.id = bullite_jobs.worker
+{job}
 where bullite_jobs.queue = :queue and state <> 'removed' and bullite_jobs.id = :job
 
 -- name: job_with_custom_id
 select id from bullite_jobs
 where queue = :queue and custom_id = :custom_id and state <> 'removed'
+
+-- name: removed_job
+select id, removed_from, removed_at from bullite_jobs
+where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
+order by removed_at desc, id desc limit 1
+
+-- name: counts_per_priority
+select priority, count(*) from bullite_jobs
+where queue = :queue and state = 'waiting' group by priority order by min(rank)
+
+-- name: attempts
+select number, started_at, ended_at, worker, outcome, error, stack
+from bullite_attempts where job = :job order by number
+
+-- name: logs
+select at, level, message from bullite_logs where job = :job and number between :first and :last
+order by number
+
+-- name: log_range
+select min(number), max(number) from bullite_logs where job = :job
 
 -- name: finished_among (folded)
 select json_group_array(json_array(id, state, return_value, failed_reason)) from (
@@ -410,6 +680,12 @@ where not exists (select 1 from bullite_jobs where id = bullite_payloads.job)
 union all
 select 'result of job ' || job || ', which does not exist' from bullite_results
 where not exists (select 1 from bullite_jobs where id = bullite_results.job)
+union all
+select 'attempt of job ' || job || ', which does not exist' from bullite_attempts
+where not exists (select 1 from bullite_jobs where id = bullite_attempts.job)
+union all
+select 'log of job ' || job || ', which does not exist' from bullite_logs
+where not exists (select 1 from bullite_jobs where id = bullite_logs.job)
 
 -- name: verify_times
 select 'job ' || id || ' is delayed without a due time' from bullite_jobs

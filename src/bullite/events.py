@@ -1,0 +1,271 @@
+"""The durable event log, read from any process: every event of a queue, once, in order.
+
+A reader remembers how far it has come; one that fell so far behind that the log was trimmed under
+it is told how much it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+from . import loop
+from .codec import decode, encode
+from .emitter import EventEmitter, plain
+from .errors import EventsAlreadyRunning, InvalidOption, InvalidOptionType
+from .eventlog import Event, unfold
+from .operations.governing import Publish
+from .operations.opening import OpenQueue
+from .options import check_bool, check_int, check_name
+from .queuebase import QueueBase
+from .store import Store
+
+log = logging.getLogger("bullite.events")
+
+ROWS_AT_ONCE = 200
+FIRST_WAIT, LONGEST_WAIT = 0.005, 0.25
+"""Seconds between looks for what other processes log; longer the longer nothing came."""
+
+GAP = "gap"
+"""Tells a reader how many events it missed: {"missed": n}, None if that cannot be known."""
+
+_EVENT_ID = re.compile(r"(\d+)(?:-(\d+))?")
+Position = tuple[int, int]
+"""A row of the log, and how many of its events were read."""
+
+_WHOLE = 2**62
+OLDEST, TRIMMED = -1, -2
+"""In place of a number of events: reading begins with whatever is there; so much was trimmed that
+it is not known how many came before."""
+
+
+class QueueEvents(EventEmitter):
+    """Hears everything that happens to a queue, or with None to all, whoever does it.
+
+    Listeners get `(payload, event_id)`; with `last_event_id` reading goes on after that event,
+    "0-0" starts at the oldest there is. After `wait_until_ready()` no event is missed. Listeners of
+    `completed:7` and the like hear of one job only.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        autorun: bool = True,
+        last_event_id: str = "$",
+    ) -> None:
+        super().__init__()
+        self.name = None if name is None else check_name("the queue's name", name)
+        self._owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store)
+        self._wanted = _check_event_id(last_event_id)
+        self._place: Position | None = None
+        """How far reading has come; None until it is known where it begins."""
+        self._queue: int | None = None
+        self._names: dict[int, str] = {}
+        self._opening, self._bell = asyncio.Lock(), asyncio.Event()
+        self._seen: dict[int, int] = {}
+        """By queue: how many events were told or are known not to be wanted."""
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._autorun = check_bool("autorun", autorun)
+        self.last_event_id: str | None = None if last_event_id == "$" else last_event_id
+        """The event that was told last; a later reader can go on after it."""
+        if self._autorun:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                pass  # no loop yet: run() or async with will start it
+            else:
+                self._start()
+
+    # --- reading ---
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def run(self) -> None:
+        """Read until `close`."""
+        if self.running:
+            raise EventsAlreadyRunning("these queue events are being read already")
+        await asyncio.shield(self._start())
+
+    async def wait_until_ready(self) -> None:
+        """Wait until everything that happens from now on will be told, once it is read."""
+        if self._autorun:
+            self._start()
+        await self._open()
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._read())
+        return self._task
+
+    async def _read(self) -> None:
+        await self._open()
+        wait = FIRST_WAIT
+        while not self._closed:
+            self._bell.clear()
+            try:
+                told = await self._tell_next()
+            except Exception as error:
+                log.warning("could not read the event log: %r", error)
+                self.emit("error", error)
+                told, wait = 0, LONGEST_WAIT
+            if told:
+                wait = FIRST_WAIT
+                continue
+            try:
+                await asyncio.wait_for(self._bell.wait(), wait)
+                wait = FIRST_WAIT
+            except TimeoutError:
+                wait = min(1.5 * wait, LONGEST_WAIT)
+
+    async def _open(self) -> None:
+        """Find the place where reading begins; once, whoever asks first."""
+        async with self._opening:
+            if self._place is not None:
+                return
+            if not self.store.is_open:
+                await loop.in_thread(self.store.open)
+            if self.name is not None:
+                opened = await loop.ask(self.store, OpenQueue(self.name, None))
+                self._queue = opened.id
+                self.store.open().follow(self._queue, self._ring, loop.mailbox())
+            self._place = await self._find_place()
+
+    async def _find_place(self) -> Position:
+        """Where reading begins, and how many events of each queue came before that."""
+        after = -1 if self._wanted is None else self._wanted[0]
+        rows = await loop.read(self.store, "end_of_log", {"after": after})
+        newest = rows[0][3] if rows else 0
+        for queue, name, events, _, total in rows:
+            self._names[queue] = name
+            if self._wanted is None:
+                self._seen[queue] = events
+            else:
+                self._seen[queue] = (OLDEST if after == 0 else TRIMMED) if total is None else total
+        return (newest, _WHOLE) if self._wanted is None else self._wanted
+
+    def _ring(self, logged: object) -> None:
+        """This process has logged something."""
+        self._bell.set()
+
+    async def _tell_next(self) -> int:
+        """Tell what there is after the place where reading has come to; how many rows."""
+        assert self._place is not None
+        row, index = self._place
+        after = row if index >= _WHOLE else row - 1
+        params = {"queue": self._queue, "after": after, "most": ROWS_AT_ONCE}
+        rows = await loop.read(self.store, "events_after", params)
+        for id, queue, kind, jobs, total, _ in rows:
+            events = list(unfold(id, queue, kind, decode(jobs)))
+            if self.name is None and queue not in self._names:
+                await self._learn_names()
+            self._tell_gap(id, queue, total, len(events))
+            for place, event in enumerate(events):
+                if (id, place) > (row, index):
+                    await self._tell(event)
+                    self._place = (id, place)
+            self._place = (id, _WHOLE)
+            if self._closed:
+                break
+        return len(rows)
+
+    def _tell_gap(self, row: int, queue: int, total: int, events: int) -> None:
+        """Counting goes on where it was, unless rows were trimmed in between."""
+        seen = self._seen.get(queue, 0)
+        self._seen[queue] = max(total, seen)
+        before = total - events
+        if seen == OLDEST or before <= max(seen, 0):
+            return
+        missed = None if seen == TRIMMED else before - seen
+        log.warning("%s events were trimmed before they were read", missed or "some")
+        self.emit(GAP, {"missed": missed, **self._about(queue)}, f"{row - 1}-0")
+
+    async def _tell(self, event: Event) -> None:
+        payload = {**event.payload, **self._about(event.queue)}
+        if event.truncated:
+            payload["return_value"] = await self._fetch_value(event.queue, payload["job_id"])
+        self.last_event_id = event.id
+        self.emit(event.name, payload, event.id)
+        if "job_id" in payload:
+            self.emit(f"{event.name}:{payload['job_id']}", payload, event.id)
+
+    def _about(self, queue: int) -> dict[str, str]:
+        return {"queue": self._names.get(queue, "")} if self.name is None else {}
+
+    async def _learn_names(self) -> None:
+        rows = await loop.read(self.store, "queue_names", {})
+        self._names = {row[0]: row[1] for row in rows}
+
+    async def _fetch_value(self, queue: int, job_id: str) -> Any:
+        """A result that was too long for the log; None if its job is gone."""
+        number: int | None = int(job_id) if job_id.isdecimal() else None
+        if number is None:
+            params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
+            found = await loop.read(self.store, "job_with_custom_id", params)
+            number = found[0][0] if found else -1
+        rows: Sequence[Any] = await loop.read(self.store, "finished_among", {"jobs": f"[{number}]"})
+        return decode(rows[0][2]) if rows and rows[0][2] is not None else None
+
+    # --- ending ---
+
+    async def close(self) -> None:
+        """Hear no more."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._task is not None:
+            self._bell.set()
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.exception()  # told already to whoever waited
+        if self._place is not None and self.store.is_open:
+            self.store.open().unfollow(self._ring)
+        if self._owns_store:
+            await loop.in_thread(self.store.close)
+
+    async def __aenter__(self) -> Self:
+        self._start()
+        await self.wait_until_ready()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class QueueEventsProducer(QueueBase):
+    """Puts events of the user's own into the log of a queue."""
+
+    def __init__(self, name: str, store: Store | str | os.PathLike[str] | None = None) -> None:
+        super().__init__(name, store, None, None)
+
+    async def publish_event(
+        self, event: str, payload: dict[str, Any] | None = None, max_events: int | None = None
+    ) -> None:
+        """Let every reader of the queue's events hear of this; keep about `max_events` in all."""
+        check_name("the event's name", event)
+        given = {} if payload is None else payload
+        if not isinstance(given, dict):
+            raise InvalidOptionType(f"payload must be a dict, not {payload!r}")
+        told = decode(encode(given, "the payload of event ", event))
+        if max_events is not None:
+            check_int("max_events", max_events, 1, 2**31 - 1)
+        await self._be_ready()
+        await loop.ask(self.store, Publish(self.key, plain(event), told, max_events))
+
+
+def _check_event_id(value: Any) -> Position | None:
+    if value == "$":
+        return None
+    match = _EVENT_ID.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidOption(f'last_event_id must be "$" or an id such as "17-0", not {value!r}')
+    return int(match[1]), int(match[2] or 0) if int(match[1]) else _WHOLE

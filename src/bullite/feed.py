@@ -1,0 +1,114 @@
+"""Tells the emitter of a queue what this process does to it: every event, once, in causal order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import loop
+from .codec import decode, encode_plain
+from .emitter import EventEmitter
+from .engine.writer import Engine
+from .errors import JobFailed, StoreError
+from .eventlog import DRAINED, Event, unfold
+from .operations.transaction import Logged
+
+if TYPE_CHECKING:
+    from .getters import Getters
+
+
+log = logging.getLogger("bullite.events")
+
+_feeds: weakref.WeakKeyDictionary[EventEmitter, dict[tuple[Engine, int], Feed]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def follow(queue: Getters) -> Feed:
+    """Have what this process does to a queue told to the queue's emitter: once, however many
+    objects stand for the queue."""
+    feeds = _feeds.setdefault(queue.events, {})
+    key = (queue.store.open(), queue.key)
+    if key not in feeds:
+        feeds[key] = Feed(queue.events, *key)
+    feeds[key].objects.append(queue)
+    return feeds[key]
+
+
+class Feed:
+    """Follows the engine for one queue."""
+
+    def __init__(self, emitter: EventEmitter, engine: Engine, key: int) -> None:
+        self.objects: list[Getters] = []
+        """Those who want it; the first is asked for jobs."""
+        self._emitter = emitter
+        self._engine = engine
+        self._key = key
+        self._batches: deque[Sequence[Logged]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        engine.follow(key, self._hear, loop.mailbox())
+
+    def stop(self, queue: Getters) -> None:
+        """One of those who wanted it wants it no more."""
+        self.objects.remove(queue)
+        if not self.objects:
+            self._engine.unfollow(self._hear)
+            _feeds[self._emitter].pop((self._engine, self._key), None)
+
+    async def told(self) -> None:
+        """Wait until everything heard so far was told."""
+        if self._telling is not None:
+            await self._telling
+
+    def _hear(self, logged: Sequence[Logged] | BaseException) -> None:
+        if isinstance(logged, BaseException):
+            return  # the engine has stopped: there is nothing more to hear
+        self._batches.append(logged)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._batches:
+                for entry in self._batches.popleft():
+                    events = decode(encode_plain(entry.events))
+                    for event in unfold(0, entry.queue, entry.kind, events):
+                        if event.name != DRAINED:  # a worker tells of that, with its name
+                            await self._tell(event)
+        finally:
+            self._telling = None
+
+    async def _tell(self, event: Event) -> None:
+        if not (self.objects and self._emitter.hears(event.name)):
+            return
+        queue = self.objects[0]
+        try:
+            arguments = await _arguments(queue, event)
+        except StoreError as error:
+            log.warning("an event could not be told in full: %s", error)
+            arguments = [event.payload.get("job_id")]
+        self._emitter.emit(event.name, queue.name, *arguments)
+
+
+async def _arguments(queue: Getters, event: Event) -> list[Any]:
+    """What a listener gets after the name of the queue."""
+    payload = dict(event.payload)
+    id = payload.pop("job_id", None)
+    if id is None or event.is_custom:
+        return [event.payload] if event.payload else []
+    match event.name:
+        case "added" | "active":
+            return [id, await queue.get_job(id)]
+        case "completed":
+            job = await queue.get_job(id)
+            fetched = event.truncated and job is not None
+            return [id, job.return_value if fetched and job else payload["return_value"], job]
+        case "failed" | "attempt-failed":
+            return [id, JobFailed(payload["failed_reason"]), await queue.get_job(id)]
+        case _:
+            told = [payload[key] for key in ("data", "log", "delay") if key in payload]
+            return [id, *told]

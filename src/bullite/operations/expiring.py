@@ -1,0 +1,66 @@
+"""Failing jobs that were not begun in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..codec import decode
+from ..engine.plan import Request
+from ..eventlog import Payload
+from ..outcome import EXPIRED
+from ..retention import Keep, keep_of
+from ..states import EXPIRE, State
+from .moving import count_in, count_out, swap_all
+from .retaining import retain
+from .transaction import Event, Operation, Transaction
+
+MOST_EXPIRED = 1_000
+"""Jobs failed in one go; the rest follow in the next transactions."""
+
+REASON = "job expired before it was started"
+
+
+@dataclass(slots=True)
+class Expire(Request):
+    """Fail the jobs of one queue that nobody began in time. Answers how many."""
+
+    queue: int
+
+
+def expire(tx: Transaction, requests: Sequence[Expire]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from expire_due(tx, request.queue)))
+    return answers
+
+
+def expire_due(tx: Transaction, queue: int) -> Operation[int]:
+    """Move the jobs past their time to failed; none is retried or moved to another queue."""
+    found = yield "expired", {"queue": queue, "now": tx.now, "most": MOST_EXPIRED}
+    for source in EXPIRE.sources:
+        rows = [row for row in found.rows if row[1] == source]
+        if not rows:
+            continue
+        jobs = [row[0] for row in rows]
+        yield from swap_all(tx, EXPIRE, source, jobs)
+        yield "write_failures", [(job, REASON, EXPIRED) for job in jobs]
+        priorities = [row[2] for row in rows]
+        count_out(tx, queue, source, priorities)
+        count_in(tx, queue, EXPIRE.target, priorities)
+        tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
+        yield from retain(tx, queue, State.FAILED, [(row[0], _keep(row[4])) for row in rows])
+    return len(found.rows)
+
+
+def _event(source: State, row: Sequence[Any]) -> Event:
+    """As all that end: with its number, if the job is called otherwise."""
+    job, _, _, custom_id, _ = row
+    told = [source.value, REASON]
+    return (job, told) if custom_id is None else (custom_id, [*told, job])
+
+
+def _keep(opts: str | None) -> Keep | None:
+    options: Payload = {} if opts is None else decode(opts)
+    return keep_of(options.get("remove_on_fail"))

@@ -1,0 +1,177 @@
+"""What is decided for a whole queue: its settings, whether it is paused, its event log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..codec import encode_plain
+from ..engine.plan import Request
+from ..eventlog import CLEANED, CUSTOM, PAUSED, RESUMED
+from .moving import ANY_NAME
+from .transaction import Operation, Transaction
+
+MOST_TRIMMED = 10_000
+"""Rows of the event log deleted in one go."""
+
+
+class Settings(NamedTuple):
+    """What is stored about a queue beside its jobs; ages in ms, None keeps for ever."""
+
+    name: str
+    priority_order: str
+    paused: int
+    version: int
+    default_job_options: str | None
+    dead_letter: str | None
+    keep_completed_age: int | None
+    keep_completed_count: int | None
+    keep_failed_age: int | None
+    keep_failed_count: int | None
+    trash_age: int
+    max_events: int
+
+
+AS_NEW: dict[str, Any] = {
+    "default_job_options": None,
+    "dead_letter": None,
+    "keep_completed_age": 7 * 24 * 3600 * 1000,
+    "keep_completed_count": None,
+    "keep_failed_age": None,
+    "keep_failed_count": None,
+    "trash_age": 24 * 3600 * 1000,
+    "max_events": 10_000,
+}
+"""What a queue is made with."""
+
+
+def read_settings(queue: int) -> Operation[Settings]:
+    result = yield "settings", {"queue": queue}
+    return Settings(*result.rows[0])
+
+
+@dataclass(slots=True)
+class Configure(Request):
+    """Change some of a queue's settings, for every producer and worker. Answers the settings."""
+
+    queue: int
+    changes: Mapping[str, Any]
+    barrier = True
+
+
+def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[Settings]]:
+    answers: list[Settings] = []
+    for request in requests:
+        old = yield from read_settings(request.queue)
+        new = old._replace(**request.changes)
+        if new != old:
+            yield "configure", {**new._asdict(), "queue": request.queue}
+            if new.priority_order != old.priority_order:
+                yield "turn_ranks", {"queue": request.queue}
+        answers.append((yield from read_settings(request.queue)))
+    return answers
+
+
+@dataclass(slots=True)
+class SetPaused(Request):
+    """Let a queue hand out no jobs, or let it go on. Answers whether that changed anything."""
+
+    queue: int
+    paused: bool
+    barrier = True
+
+
+def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list[bool]]:
+    answers = []
+    for request in requests:
+        params = {"queue": request.queue, "paused": int(request.paused)}
+        changed = yield "set_paused", params
+        if changed.changed:
+            tx.log(request.queue, PAUSED if request.paused else RESUMED, [(None, None)])
+            counts = yield "counts", {"queue": request.queue}
+            waiting, prioritized, *_ = counts.rows[0]
+            # Workers are to look either way: for jobs, or to learn that there are none for them.
+            ready = 0 if request.paused else waiting + prioritized
+            tx.made_ready(request.queue, ANY_NAME, ready)
+        answers.append(bool(changed.changed))
+    return answers
+
+
+@dataclass(slots=True)
+class Publish(Request):
+    """Put an event of the user's own into the log, keeping so many. Answers nothing."""
+
+    queue: int
+    event: str
+    payload: Mapping[str, Any]
+    keep: int | None = None
+
+
+def publish(tx: Transaction, requests: Sequence[Publish]) -> Operation[list[None]]:
+    for request in requests:
+        tx.log(request.queue, CUSTOM, [(None, [request.event, request.payload])])
+        if request.keep is not None:
+            yield from _trim(request.queue, request.keep)
+    return [None] * len(requests)
+
+
+@dataclass(slots=True)
+class TellCleaned(Request):
+    """Put into the log how many jobs a cleaning removed. Answers nothing."""
+
+    queue: int
+    count: int
+
+
+def tell_cleaned(tx: Transaction, requests: Sequence[TellCleaned]) -> Operation[list[None]]:
+    for request in requests:
+        tx.log(request.queue, CLEANED, [(None, request.count)])
+    yield from ()  # an operation is a generator, even when it has nothing to ask
+    return [None] * len(requests)
+
+
+@dataclass(slots=True)
+class TrimEvents(Request):
+    """Keep only the newest events of a queue. Answers how many rows of the log went."""
+
+    queue: int
+    keep: int
+    barrier = True
+
+
+def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers.append((yield from _trim(request.queue, request.keep)))
+    return answers
+
+
+def _trim(queue: int, keep: int) -> Operation[int]:
+    params = {"queue": queue, "keep": keep, "most": MOST_TRIMMED}
+    trimmed = yield "trim_events", params
+    yield "empty_last_event", params
+    return trimmed.changed
+
+
+@dataclass(slots=True)
+class Reset(Request):
+    """Make a queue, all of whose jobs were deleted, as it was when it was new. Answers nothing."""
+
+    queue: int
+    barrier = True
+
+
+def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
+    for request in requests:
+        old = yield from read_settings(request.queue)
+        yield "configure", {**old._asdict(), **AS_NEW, "queue": request.queue}
+        yield "set_paused", {"queue": request.queue, "paused": 0}
+        while (yield from _trim(request.queue, 0)) >= MOST_TRIMMED:
+            pass
+    return [None] * len(requests)
+
+
+def as_text(options: Mapping[str, Any] | None) -> str | None:
+    """Options as they are stored."""
+    return encode_plain(options).decode() if options else None

@@ -1,0 +1,216 @@
+"""One standing order of a worker with those who carry it out: jobs in, verdicts out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from .engine.appetite import Appetite, Habits
+from .engine.mail import DIRECT, Mailbox
+from .engine.writer import Engine
+from .job import Fate, Job, Wait
+from .operations.claiming import Claimed
+from .operations.settling import Settled
+from .operations.tending import Register
+from .outcome import NeverBegun, Result, Rules, Verdict, decide
+from .processors import Assignment
+from .queue import Queue
+from .runner import LoopRunner, Runner, ThreadRunner
+from .settler import Batch, Run, Settler
+from .states import State
+
+log = logging.getLogger("bullite.worker")
+
+
+class Owner(Protocol):
+    """The worker that a pool belongs to."""
+
+    queue: Queue
+    name: str
+    rules: Rules
+    wants_reports: bool
+    """Whether anybody listens to how runs end."""
+
+    def begun(self, job: Job) -> None: ...
+    def strayed(self, job: Job, error: Exception) -> None: ...
+    def stuck(self, job: Job) -> None: ...
+    def progressed(self, job: Job, progress: Any) -> None: ...
+    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait: ...
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]: ...
+    def report(self, batch: Batch, settled: Settled) -> None: ...
+    def trouble(self, error: Exception) -> None: ...
+    def check_idle(self) -> None: ...
+    def took_some(self) -> None: ...
+    def found_nothing(self) -> None: ...
+
+
+class Pool:
+    """Takes jobs of some names, or of all, and has so many of them run at a time."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        assignment: Assignment,
+        concurrency: int,
+        engine: Engine,
+        registration: Register,
+        habits: Habits,
+        mailbox: Mailbox,
+        most_started: int | None,
+    ) -> None:
+        self._owner = owner
+        self._queue = owner.queue
+        self._random, self._rules = owner.queue.random, owner.rules
+        self._loop = asyncio.get_running_loop()
+        handlers = assignment.handlers
+        self._in_loop = {name: handler.in_loop for name, handler in handlers.items()}
+        self._all_in_loop = all(self._in_loop.values())
+        self._fed_directly = not any(self._in_loop.values())
+        self._closing = False
+        self._verdicts: list[Verdict] = []
+        self._runs: list[Run] = []
+        name = f"bullite-{self._queue.name}"
+        self._loop_runner = LoopRunner(handlers, concurrency, self, most_started)
+        self._thread_runner = ThreadRunner(handlers, concurrency, self, most_started, name)
+        self.appetite = Appetite(
+            registration,
+            concurrency,
+            self._receive,
+            DIRECT if self._fed_directly else mailbox,
+            self._unload,
+            habits,
+        )
+        self._engine = engine
+        self._settler = Settler(
+            engine, self.appetite, owner.check_idle, owner.report, owner.trouble
+        )
+
+    # --- jobs in ---
+
+    def _receive(self, claimed: Claimed | BaseException) -> None:
+        """Jobs to run; on the loop, or on the engine's thread when only threads run them."""
+        if isinstance(claimed, BaseException):
+            if isinstance(claimed, Exception):
+                log.error("worker %s: the store failed: %s", self._owner.name, claimed)
+                self._owner.trouble(claimed)
+            return
+        if claimed.rows:
+            self._take(claimed)
+        if claimed.drained:
+            self._owner.found_nothing()
+
+    def _take(self, claimed: Claimed) -> None:
+        name = self._owner.name
+        fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=name)
+        queue, token, begun, owner = self._queue, claimed.token, claimed.begun, self._owner
+        jobs = [Job(queue, row, fate, token, False, owner) for row in claimed.rows[:begun]]
+        jobs += [Job(queue, row, fate, token, True, owner) for row in claimed.rows[begun:]]
+        owner.took_some()
+        if self._closing:
+            self.give_back(jobs)
+        elif self._fed_directly:
+            self._thread_runner.take(jobs)
+        elif self._all_in_loop:
+            self._loop_runner.take(jobs)
+        else:
+            for job in jobs:
+                in_loop = self._in_loop[job.name]
+                (self._loop_runner if in_loop else self._thread_runner).take((job,))
+
+    def _unload(self) -> None:
+        """What was fetched ahead waits too long: let others have it. On the engine's thread."""
+        self.appetite.ahead = 0
+        self.unload()
+
+    def unload(self) -> None:
+        """Give back what has not begun."""
+        for runner in self.runners():
+            self.give_back(runner.unload())
+
+    def give_back(self, jobs: list[Job]) -> None:
+        if jobs:
+            never_begun = NeverBegun()
+            self._settler.send([decide(job, never_begun, self._random) for job in jobs])
+
+    # --- verdicts out ---
+
+    def begun(self, job: Job) -> None:
+        self._owner.begun(job)
+
+    def strayed(self, job: Job, error: Exception) -> None:
+        self._owner.strayed(job, error)
+
+    def stuck(self, job: Job) -> None:
+        self._owner.stuck(job)
+
+    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
+        return self._owner.strategy(job, error)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        return self._owner.call_later(seconds, call)
+
+    def ended(self, job: Job, result: Result | None) -> None:
+        """A run ended, on the loop or in a thread."""
+        if result is None:
+            self._engine.ended(self.appetite, 1)
+            self._owner.check_idle()
+            return
+        verdict = decide(job, result, self._random, self._rules)
+        if not (self._all_in_loop or self._in_loop.get(job.name, False)):
+            self._settle_from_thread(job, result, verdict)
+            return
+        if not self._verdicts:
+            self._loop.call_soon(self._flush)
+        self._verdicts.append(verdict)
+        if self._owner.wants_reports:
+            self._runs.append(Run(job, result))
+
+    def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
+        if self._fed_directly:
+            self.appetite.ahead = self._thread_runner.pace.ahead()
+        runs = (Run(job, result),) if self._owner.wants_reports else None
+        self._settler.send((verdict,), runs)
+
+    def _flush(self) -> None:
+        """Everything that ended in this turn of the loop goes to the engine together."""
+        verdicts, self._verdicts = self._verdicts, []
+        runs, self._runs = self._runs, []
+        if self._all_in_loop:
+            self.appetite.ahead = self._loop_runner.pace.ahead()
+        if runs and len(runs) != len(verdicts):
+            # Somebody began to listen in the middle of this turn: they hear of the rest.
+            first = len(verdicts) - len(runs)
+            self._settler.send(verdicts[:first])
+            verdicts = verdicts[first:]
+        self._settler.send(verdicts, runs or None)
+
+    # --- changing and ending ---
+
+    def change_concurrency(self, concurrency: int) -> None:
+        for runner in self.runners():
+            runner.change_concurrency(concurrency)
+        if concurrency < self.appetite.concurrency:
+            self.unload()
+        self._engine.change_concurrency(self.appetite, concurrency)
+
+    def tell_begin(self, tell: bool) -> None:
+        for runner in self.runners():
+            runner.tells_begin = tell
+
+    def stop(self, interrupt: bool) -> None:
+        """Begin nothing more; `interrupt` what runs."""
+        self._closing = True
+        for runner in self.runners():
+            self.give_back(runner.stop(interrupt))
+
+    def busy(self) -> int:
+        running = sum(runner.busy() for runner in self.runners())
+        return running + len(self._verdicts) + self._settler.unsettled
+
+    def running(self) -> list[Job]:
+        return [job for runner in self.runners() for job in runner.running()]
+
+    def runners(self) -> tuple[Runner, Runner]:
+        return self._loop_runner, self._thread_runner

@@ -1,0 +1,115 @@
+"""A queue as an object: finding its row in the store, its listeners, letting go of it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any, Self
+
+from . import loop
+from .emitter import EventEmitter
+from .errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
+from .operations.opening import OpenedQueue, OpenQueue
+from .options import Priority, check_name
+from .store import Store
+
+
+class QueueBase(EventEmitter):
+    """What every use of a queue needs."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store | str | os.PathLike[str] | None,
+        priority_order: str | None,
+        events: EventEmitter | None,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__()
+        self.name = check_name("the queue's name", name)
+        self._wanted_order = check_order(priority_order)
+        self._owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store)
+        if not callable(random):
+            raise InvalidOptionType(f"random must be a function, not {random!r}")
+        self.random = random
+        """Where jitter comes from."""
+        self._opened: OpenedQueue | None = None
+        if events is not None and not isinstance(events, EventEmitter):
+            raise InvalidOptionType(f"events must be an EventEmitter, not {events!r}")
+        self.events = events or EventEmitter()
+        """Hears what this process does to the queue: `(queue_name, job_id, ...)`."""
+
+    # --- opening and closing ---
+
+    async def wait_until_ready(self) -> None:
+        """Open the store and find or make the queue in it."""
+        if self._opened is not None and self.store.is_open:
+            return
+        if not self.store.is_open:
+            await loop.in_thread(self.store.open)
+        await self._find()
+
+    async def _find(self) -> None:
+        opened: OpenedQueue = await loop.ask(self.store, OpenQueue(self.name, self._wanted_order))
+        if self._wanted_order is not None and opened.priority_order != self._wanted_order:
+            raise QueueOptionMismatch(
+                f"queue {self.name!r} has priority_order={opened.priority_order!r}, fixed when it "
+                "was made; open it with that, without the option, or change it with configure()"
+            )
+        self._opened = opened
+
+    @property
+    def key(self) -> int:
+        """The number of the queue in its database, once it is ready."""
+        return self._ready().id
+
+    @property
+    def priority_order(self) -> str:
+        """ "low" if lower priorities run first, "high" if higher ones do; once it is ready."""
+        return self._ready().priority_order
+
+    def _ready(self) -> OpenedQueue:
+        if self._opened is None:
+            raise RuntimeError(
+                f"queue {self.name!r} is not open yet: await queue.wait_until_ready()"
+            )
+        return self._opened
+
+    async def _be_ready(self) -> None:
+        if self._opened is None or not self.store.is_open:
+            await self.wait_until_ready()
+        if not self.store.open().has_room():
+            await loop.room(self.store)
+
+    def rank_of(self, priority: int) -> int:
+        """Where a priority stands in this queue's line: the smaller, the sooner."""
+        return priority if self.priority_order == "low" else -priority
+
+    def priority_number(self, priority: int | Priority) -> int:
+        """A priority as this queue counts it."""
+        return priority.number(self.priority_order) if isinstance(priority, Priority) else priority
+
+    async def close(self) -> None:
+        """Let go of the store; everything accepted is written first."""
+        if self._owns_store:
+            await loop.in_thread(self.store.close)
+
+    async def disconnect(self) -> None:
+        """The same as `close`."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.wait_until_ready()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+def check_order(value: Any) -> str | None:
+    if value not in (None, "low", "high"):
+        raise InvalidOption(f'priority_order must be "low" or "high", not {value!r}')
+    order: str | None = value
+    return order

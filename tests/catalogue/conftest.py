@@ -1,0 +1,7 @@
+"""The catalogue's tests run like those of the public interface."""
+
+from __future__ import annotations
+
+from tests.api.conftest import path, pytest_pyfunc_call, queue
+
+__all__ = ["path", "pytest_pyfunc_call", "queue"]

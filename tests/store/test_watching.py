@@ -1,0 +1,173 @@
+"""Waiting for the end of a job, also of one that is gone when somebody looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bullite.engine.mail import DIRECT
+from bullite.errors import JobNotFound
+from bullite.eventlog import LONGEST_COPIED
+from bullite.operations.expiring import REASON, Expire
+from bullite.operations.moving import MoveOne
+from bullite.retention import Keep
+from bullite.states import REMOVE
+from tests.harness import Store
+
+
+def watch(store: Store, job: int) -> list[Any]:
+    told: list[Any] = []
+    store.home.engine.watch(store.watched(job), told.append, DIRECT)
+    store.home.engine.turn()
+    return told
+
+
+def look(store: Store) -> None:
+    store.home.engine.poke()
+    store.home.engine.turn()
+
+
+def test_the_end_of_a_job_that_is_gone_at_once_is_known_from_its_verdict(store: Store) -> None:
+    told = watch(store, store.add())
+    worker = store.worker()
+    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    assert told == [["completed", "7", None]]
+
+
+@pytest.mark.parametrize("custom_id", [None, "mine"])
+@pytest.mark.parametrize(
+    ("value", "text"), [("7", "7"), (None, "null"), ('{"a":[1]}', '{"a":[1]}')]
+)
+def test_the_end_of_a_job_that_another_process_finished_and_deleted_is_in_the_log(
+    store: Store, custom_id: str | None, value: str | None, text: str
+) -> None:
+    told = watch(store, store.add(custom_id=custom_id))
+    worker = store.process().worker()
+    worker.complete(worker.claim_one(), value=value, keep=Keep(0))
+    look(store)
+    assert told == [["completed", text, None]]
+
+
+def test_so_is_its_failure(store: Store) -> None:
+    told = watch(store, store.add())
+    worker = store.process().worker()
+    worker.fail(worker.claim_one(), reason="no", keep=Keep(0))
+    look(store)
+    assert told == [["failed", None, "no"]]
+
+
+def test_a_result_too_long_for_the_log_is_gone_with_its_job(store: Store) -> None:
+    told = watch(store, store.add())
+    worker = store.process().worker()
+    value = '"' + "x" * LONGEST_COPIED + '"'
+    worker.complete(worker.claim_one(), value=value, keep=Keep(0))
+    look(store)
+    assert [type(answer) for answer in told] == [JobNotFound]
+
+
+def test_the_end_of_an_earlier_job_of_the_same_id_does_not_count(store: Store) -> None:
+    store.add(custom_id="x")
+    worker = store.worker()
+    worker.complete(worker.claim_one(), value="1", keep=Keep(0))
+    store.clock.advance(5)
+    job = store.add(custom_id="x")
+    told = watch(store, job)
+    store.move(REMOVE, job)
+    assert [type(answer) for answer in told] == [JobNotFound]
+
+
+def test_the_newest_end_in_the_log_is_the_one(store: Store) -> None:
+    job = store.add()
+    told = watch(store, job)
+    worker = store.process().worker()
+    worker.retry(worker.claim_one())
+    worker.complete(worker.claim_one(), value="2", keep=Keep(0))
+    look(store)
+    assert told == [["completed", "2", None]]
+
+
+def test_a_job_made_to_look_younger_than_it_is_is_found_in_the_log(store: Store) -> None:
+    told = watch(store, store.add(timestamp=store.clock.now() + 60_000))
+    worker = store.process().worker()
+    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    look(store)
+    assert told == [["completed", "7", None]]
+
+
+def test_who_waits_for_a_job_that_expires_is_told(store: Store) -> None:
+    told = watch(store, store.add(expires=5))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    look(store)
+    assert told == [["failed", None, REASON]]
+
+
+def test_who_waits_for_a_job_that_expires_and_is_deleted_is_told_how_it_ended(
+    store: Store,
+) -> None:
+    told = watch(store, store.add(expires=5, opts='{"remove_on_fail":true}'))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    look(store)
+    assert told == [["failed", None, REASON]]
+
+
+def test_who_waits_for_a_buried_job_is_told_of_its_failure(store: Store) -> None:
+    store.home.configure(dead_letter="dead")
+    told = watch(store, store.add())
+    worker = store.process().worker()
+    worker.fail(worker.claim_one(), reason="no")
+    look(store)
+    assert told == [["failed", None, "no"]]
+
+
+def test_a_removal_of_one_job_is_told_at_once(store: Store) -> None:
+    job = store.add()
+    told = watch(store, job)
+    store.ask(MoveOne(REMOVE, job, str(job)))
+    assert [type(answer) for answer in told] == [JobNotFound]
+
+
+def test_a_verdict_that_was_lost_ends_nobodys_wait(store: Store) -> None:
+    told = watch(store, store.add())
+    worker = store.worker()
+    held = worker.claim_one()
+    worker.complete(held._replace(token=held.token + 1), value="1")
+    assert told == []
+
+
+def test_a_run_that_will_be_tried_again_ends_nobodys_wait(store: Store) -> None:
+    told = watch(store, store.add())
+    worker = store.worker()
+    worker.retry(worker.claim_one())
+    assert told == []
+
+
+def test_who_waits_no_more_is_not_told(store: Store) -> None:
+    job = store.add()
+    told: list[Any] = []
+    other: list[Any] = []
+    reply = told.append
+    store.home.engine.watch(store.watched(job), reply, DIRECT)
+    store.home.engine.watch(store.watched(job), other.append, DIRECT)
+    store.home.engine.unwatch(job, reply)
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    assert (told, len(other)) == ([], 1)
+
+
+def test_nothing_is_remembered_of_jobs_that_nobody_waits_for_any_more(store: Store) -> None:
+    """A program may wait for millions."""
+    job = store.add()
+    watch(store, job)
+    worker = store.worker()
+    worker.complete(worker.claim_one())
+    answers: list[Any] = []
+    reply = answers.append
+    gone = store.add()
+    store.home.engine.watch(store.watched(gone), reply, DIRECT)
+    store.home.engine.unwatch(gone, reply)
+    store.home.engine.turn()
+    watchers = store.home.engine._watchers
+    assert [len(kept) for kept in (watchers._asks, watchers._watched)] == [0, 0]
