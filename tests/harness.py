@@ -24,7 +24,7 @@ from bullite.engine.contract import Driver, Params, Result
 from bullite.engine.mail import DIRECT
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
-from bullite.operations.adding import Added, AddJobs, NewJob
+from bullite.operations.adding import Added, AddJobs, NewJob, Times
 from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
@@ -91,9 +91,7 @@ def new_job(
         attempts=attempts,
         data=data,
         opts=opts,
-        timestamp=timestamp,
-        run_at=run_at,
-        expires=expires,
+        times=Times(timestamp, run_at, expires),
     )
 
 

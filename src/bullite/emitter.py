@@ -131,7 +131,8 @@ class EventEmitter:
 
     def hears(self, *events: str) -> bool:
         """Whether anybody listens to one of these, which are plain names."""
-        return any(event in self._listeners for event in events)
+        listeners = self._listeners
+        return bool(listeners) and any(event in listeners for event in events)
 
     # --- underneath ---
 

@@ -146,10 +146,8 @@ class Job:
         ahead: bool = False,
         holder: Holder | None = None,
     ) -> None:
-        self._queue = queue
-        self._holder = holder
-        self._facts = facts
-        self._fate = fate
+        self._queue, self._holder = queue, holder
+        self._facts, self._fate = facts, fate
         self.token_number = token_number
         """The number that proves this run holds the job; 0 outside a processor."""
         self.ahead = ahead

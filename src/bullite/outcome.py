@@ -118,9 +118,9 @@ Result = Returned | Raised | NotRun | Interrupted | NeverBegun
 
 def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES) -> Verdict:
     """The move that `result` means for `job`."""
-    if type(result) is Returned:  # by far the most common, and a match is slow
-        return _completed(job, result.value, random, rules)
     match result:
+        case Returned(value):
+            return decide_returned(job, value, random, rules)
         case Raised(error, wait):
             return _failed(job, error, wait, random, rules)
         case NotRun(reason):
@@ -132,7 +132,10 @@ def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES
             return Verdict(job.pk, job.token_number, states.GIVE_BACK)
 
 
-def _completed(job: Attempt, value: Any, random: Random, rules: Rules) -> Verdict:
+def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_RULES) -> Verdict:
+    """The same for what is by far the most common: the processor returned `value`."""
+    if value is None and not job.stored_options:
+        return _completed_with(job, None, rules.keep_completed)
     keep = rules.keep_completed
     if job.stored_options:
         keep = _keep(job, "remove_on_complete", keep)
@@ -142,8 +145,16 @@ def _completed(job: Attempt, value: Any, random: Random, rules: Rules) -> Verdic
             text = _encoded(value)
         except UnserializableData as error:
             return _failed(job, error, None, random, rules)
-    return Verdict(job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
-                   job.custom_id, keep)  # fmt: skip
+    return _completed_with(job, text, keep)
+
+
+def _completed_with(job: Attempt, text: str | None, keep: Keep | None) -> Verdict:
+    # Made without its constructor, which would be a good part of the way of a job that does little.
+    return tuple.__new__(
+        Verdict,
+        (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
+         job.custom_id, keep, COMPLETED, 1, None),
+    )  # fmt: skip
 
 
 def _encoded(value: Any) -> str:

@@ -14,7 +14,7 @@ from .job import Fate, Job, Wait
 from .operations.claiming import Claimed
 from .operations.settling import Settled
 from .operations.tending import Register
-from .outcome import NeverBegun, Result, Rules, Verdict, decide
+from .outcome import NeverBegun, Result, Returned, Rules, Verdict, decide, decide_returned
 from .processors import Assignment
 from .queue import Queue
 from .runner import LoopRunner, Runner, ThreadRunner
@@ -161,6 +161,17 @@ class Pool:
         if not (self._all_in_loop or self._in_loop.get(job.name, False)):
             self._settle_from_thread(job, result, verdict)
             return
+        self._collect(job, verdict, result)
+
+    def returned(self, job: Job, value: Any) -> None:
+        verdict = decide_returned(job, value, self._random, self._rules)
+        if self._owner.wants_reports or not self._verdicts:
+            self._collect(job, verdict, Returned(value))
+        else:
+            self._verdicts.append(verdict)
+
+    def _collect(self, job: Job, verdict: Verdict, result: Result) -> None:
+        """Everything that ends in this turn of the loop goes to the engine together."""
         if not self._verdicts:
             self._loop.call_soon(self._flush)
         self._verdicts.append(verdict)
@@ -174,7 +185,6 @@ class Pool:
         self._settler.send((verdict,), runs)
 
     def _flush(self) -> None:
-        """Everything that ended in this turn of the loop goes to the engine together."""
         verdicts, self._verdicts = self._verdicts, []
         runs, self._runs = self._runs, []
         if self._all_in_loop:

@@ -24,7 +24,7 @@ from .errors import (
 from .feed import Feed, follow
 from .getters import Getters, shown_name
 from .job import Fate, Job
-from .operations.adding import Added, AddJobs, NewJob, OutOfDate
+from .operations.adding import NO_TIMES, Added, AddJobs, NewJob, OutOfDate, Times
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
 from .operations.moving import MoveByHand, MoveOne
@@ -278,23 +278,23 @@ class Queue(Getters):
         text = encode(data, "the data of job ", name)
         if len(text) * 4 > options.size_limit:
             check_size(name, text, options.size_limit)
-        priority = options.priority
-        if priority:
-            priority = self.priority_number(priority)
-        assert isinstance(priority, int)
+        if options is PLAIN:
+            # Made without its constructor, which would be a good part of adding such a job.
+            return tuple.__new__(NewJob, (name, None, 0, 0, 0, 0, 1, text, None, None))
+        priority = self.priority_number(options.priority)
         return NewJob(
             name,
             options.job_id,
-            self.rank_of(priority) if priority else 0,
+            self.rank_of(priority),
             priority,
             int(options.lifo),
             options.delay,
             options.attempts,
             text,
             options.stored,
-            options.timestamp,
-            options.run_at,
-            options.expires,
+            None
+            if options.timestamp is options.run_at is options.expires is None
+            else Times(options.timestamp, options.run_at, options.expires),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
@@ -310,21 +310,29 @@ class Queue(Getters):
         return tell
 
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
-        jobs = []
-        for job, id in zip(new, added.ids, strict=True):
-            existing = await self._job_numbered(id) if id in added.existing else None
-            jobs.append(existing or self._as_new_job(job, id, added.created_at))
+        now = added.created_at
+        at_once = Fate(_WAITING, updated_at=now)
+        jobs = [
+            Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
+                       job[7]), at_once)
+            if job[-1] is None and not (job[4] or job[5])
+            else self._as_new_job(job, id, now)
+            for job, id in zip(new, added.ids)
+        ]  # fmt: skip
+        if added.existing:
+            for index, id in enumerate(added.ids):
+                if id in added.existing:
+                    jobs[index] = await self._job_numbered(id) or jobs[index]
         return jobs
 
     def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
-        created_at = now if job.timestamp is None else job.timestamp
+        times = job.times or NO_TIMES
+        created_at = now if times.timestamp is None else times.timestamp
         facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
                  None, job.opts, job.rank, -id if job.lifo else id, job.data)  # fmt: skip
-        if not (job.delay or job.lifo or job.run_at or job.expires):
-            return Job(self, facts, Fate(_WAITING, updated_at=now))
-        due_at = created_at + job.delay if job.delay else job.run_at
-        waits = job.delay > 0 or (job.run_at or 0) > now
-        expires_at = None if job.expires is None else now + job.expires
+        due_at = created_at + job.delay if job.delay else times.run_at
+        waits = job.delay > 0 or (times.run_at or 0) > now
+        expires_at = None if times.expires is None else now + times.expires
         fate = Fate(
             _DELAYED if waits else _WAITING,
             job.lifo,

@@ -70,7 +70,7 @@ def recovering(worker: Worker, dead: bool = True) -> Make:
 
 def claiming(worker: Worker, token: int = 77) -> Make:
     queue = worker.process.queue
-    request = Claim(queue, worker.id, "a worker", None, 1, 1, LOCK_DURATION, token)
+    request = Claim(queue, worker.id, None, 1, 1, LOCK_DURATION, token)
     return lambda tx: claim(tx, [request])
 
 

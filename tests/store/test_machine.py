@@ -231,7 +231,8 @@ class StoreMachine(RuleBasedStateMachine):
                 continue
             assert id not in self.jobs
             place = self._place(bool(new.lifo))
-            expires_at = None if new.expires is None else self.clock.now() + new.expires
+            expires = new.times.expires if new.times is not None else None
+            expires_at = None if expires is None else self.clock.now() + expires
             job = Job(
                 *(id, new.name, new.priority, bool(new.lifo), new.custom_id),
                 *(place, self.queue, expires_at),

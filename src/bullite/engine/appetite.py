@@ -108,7 +108,6 @@ class Appetite:
         return Claim(
             queue=self.queue,
             worker=self.worker,
-            name=self.registration.name,
             names=self.registration.names,
             want=min(self.want, most),
             begin=max(0, self.concurrency - self.held),

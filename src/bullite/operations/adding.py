@@ -15,6 +15,17 @@ from .transaction import Event, Operation, Transaction
 Row = tuple[object, ...]
 
 
+class Times(NamedTuple):
+    """The times of a job that few have."""
+
+    timestamp: int | None = None
+    """When it was made, if that is not now."""
+    run_at: int | None = None
+    """When it is due; beats `delay`."""
+    expires: int | None = None
+    """Ms after which it must have begun."""
+
+
 class NewJob(NamedTuple):
     """A job as its producer wants it; the first fields are stored as they are, in this order."""
 
@@ -27,15 +38,13 @@ class NewJob(NamedTuple):
     attempts: int
     data: str
     opts: str | None
-    timestamp: int | None = None
-    """The time it was made, if that is not now."""
-    run_at: int | None = None
-    """The time it is due; beats `delay`."""
-    expires: int | None = None
-    """Ms after which it must have begun."""
+    times: Times | None = None
+    """If it has times of its own."""
 
 
+NO_TIMES = Times()
 _STORED_AS_THEY_ARE = NewJob._fields.index("data")
+_LIFO, _DELAY = NewJob._fields.index("lifo"), NewJob._fields.index("delay")
 
 
 class Added(NamedTuple):
@@ -103,7 +112,11 @@ def _insert(
     rows: list[Row] = []
     payloads: list[Row] = []
     for queue, jobs in new.items():
-        due = {id: due for id, job in jobs.items() if (due := _due(tx, job)) is not None}
+        due = {
+            id: due
+            for id, job in jobs.items()
+            if (job.delay or job.times) and (due := _due(tx, job)) is not None
+        }
         rows += _job_rows(tx, queue, jobs, due, by_name=terms[queue][0])
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
         _enter_in_books(tx, queue, jobs, due)
@@ -113,12 +126,13 @@ def _insert(
 
 
 def _due(tx: Transaction, job: NewJob) -> int | None:
-    """When the job may begin; None for now."""
-    if not job.delay and job.run_at is None:
+    """When a job that is not for now may begin; None if that time is over."""
+    times = job.times or NO_TIMES
+    if times.run_at is not None:
+        return times.run_at if times.run_at > tx.now else None
+    if not job.delay:
         return None
-    if job.run_at is None:
-        return (tx.now if job.timestamp is None else job.timestamp) + job.delay
-    return job.run_at if job.run_at > tx.now else None
+    return (tx.now if times.timestamp is None else times.timestamp) + job.delay
 
 
 def _number_by_custom_id(
@@ -156,18 +170,30 @@ def _job_rows(
     return [
         (
             id,
-            -id if job.lifo else id,
+            -id if job[_LIFO] else id,
             queue,
-            job.name if by_name else "",
-            now if job.timestamp is None else job.timestamp,
-            now,
-            due.get(id),
-            None if job.expires is None else now + job.expires,
-            "delayed" if id in due else "waiting",
+            job[0] if by_name else "",
+            *(
+                (now, now, None, None, "waiting")
+                if job[-1] is None and not job[_DELAY]
+                else _times(now, job, due.get(id))
+            ),
             *job[:_STORED_AS_THEY_ARE],
         )
         for id, job in new.items()
     ]
+
+
+def _times(now: int, job: NewJob, due: int | None) -> Row:
+    """When a job was made, changed, is due and expires, and so where it is."""
+    times = job.times or NO_TIMES
+    return (
+        now if times.timestamp is None else times.timestamp,
+        now,
+        due,
+        None if times.expires is None else now + times.expires,
+        "waiting" if due is None else "delayed",
+    )
 
 
 def _enter_in_books(
@@ -181,7 +207,7 @@ def _enter_in_books(
         prioritized = sum(1 for job in waiting.values() if job.priority)
         tx.count(queue, "waiting", len(waiting) - prioritized)
         tx.count(queue, "prioritized", prioritized)
-        tx.log(queue, ADD.name, [(job.custom_id or id, job.name) for id, job in waiting.items()])
+        tx.log(queue, ADD.name, [(job[1] or id, job[0]) for id, job in waiting.items()])
         for job in waiting.values():
             tx.made_ready(queue, job.name)
     if due:

@@ -30,8 +30,6 @@ class Claim(Request):
 
     queue: int
     worker: int
-    name: str
-    """Of the worker."""
     names: tuple[str, ...] | None
     want: int
     begin: int
@@ -148,7 +146,6 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
                 some,
                 token=request.token,
                 worker=request.worker,
-                name=request.name,
                 lease_until=tx.lease_now + request.lock_duration,
                 ahead=is_ahead,
             )

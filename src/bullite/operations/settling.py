@@ -118,7 +118,7 @@ def _settle_group(
         raise Conflict("two verdicts for one job")
     yield from swap_all(tx, move, State.ACTIVE, asked)
     tx.runs_ended(queue, len(verdicts))
-    begun: list[Event] = [verdict.public_id for verdict in verdicts if verdict.ahead]
+    begun: list[Event] = [v.custom_id or v.job for v in verdicts if v.ahead]
     if begun:
         tx.log(queue, CLAIM.name, begun)
     yield from _arrive(tx, queue, move, verdicts)

@@ -21,6 +21,9 @@ MOST_RECOVERED = 1_000
 
 FOR_EVER = 2**62
 
+NAMES_KEPT = 10_000
+"""Workers that have left whose names are still known to the jobs they ran."""
+
 
 @dataclass(slots=True)
 class Register(Request):
@@ -71,7 +74,10 @@ def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[in
                 "now": tx.now,
             },
         )
-        answers.append(made.rows[0][0])
+        worker: int = made.rows[0][0]
+        yield "remember_name", {"worker": worker, "name": r.name}
+        yield "forget_names", {"oldest": worker - NAMES_KEPT}
+        answers.append(worker)
     return answers
 
 

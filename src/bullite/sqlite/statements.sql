@@ -31,7 +31,8 @@ where id in (select value from json_each(:jobs)) and state = '{source}'
 select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
     attempts_started, stalled_count, bullite_jobs.created_at, deferred_failure, opts, rank, seq, data,
     state, lifo, delay, due_at, updated_at, processed_at, finished_at, return_value, failed_reason,
-    progress, outcome, bullite_jobs.processed_by, bullite_workers.lease_until,
+    progress, outcome, (select name from bullite_worker_names where worker = bullite_jobs.worker),
+    bullite_workers.lease_until,
     bullite_jobs.lease_until, expires_at,
     (select name from bullite_queues where id = bullite_jobs.original_queue), (
         select json_group_array(stack) from (
@@ -75,7 +76,7 @@ delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 finished_at = :now, due_at = null
 
 -- move: claim
-token = :token, nonce = :nonce, worker = :worker, processed_by = :name, lease_until = :lease_until,
+token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
 ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
 
 -- move: complete
@@ -314,7 +315,8 @@ on conflict (job) do update set
 insert into bullite_attempts (job, number, started_at, ended_at, worker, outcome, error, stack)
 select bullite_jobs.id,
     1 + coalesce((select max(number) from bullite_attempts where job = bullite_jobs.id), 0),
-    processed_at, coalesce(finished_at, :now), processed_by,
+    processed_at, coalesce(finished_at, :now),
+    (select name from bullite_worker_names where worker = bullite_jobs.worker),
     asked.value ->> 1, asked.value ->> 2, asked.value ->> 3
 from json_each(:attempts) as asked join bullite_jobs on bullite_jobs.id = asked.value ->> 0
 
@@ -421,6 +423,13 @@ insert into bullite_workers (
     :queue, :name, :names, :nonce, :pid, :host, :boot, :lock_duration, :lease_until,
     :max_stalled_count, :renews, :number, :concurrency, :stalled_backoff, :address, :now
 ) returning id
+
+-- name: remember_name
+insert into bullite_worker_names (worker, name) values (:worker, :name)
+
+-- name: forget_names
+delete from bullite_worker_names
+where worker <= :oldest and worker not in (select id from bullite_workers)
 
 -- name: set_concurrency
 update bullite_workers set concurrency = :concurrency where id = :worker

@@ -14,9 +14,15 @@ alter table bullite_queues add column keep_failed_count integer;
 alter table bullite_queues add column trash_age integer not null default 86400000;
 alter table bullite_queues add column max_events integer not null default 10000;
 
--- The name of the worker that ran it last, the time by which it must have begun, and the queue that
--- it failed in, if it was moved to another.
-alter table bullite_jobs add column processed_by text;
+-- Workers leave the register, their names stay: a job's row tells by number who ran it.
+create table bullite_worker_names (
+    worker integer primary key,
+    name text not null
+) strict;
+
+insert into bullite_worker_names select id, name from bullite_workers;
+
+-- The time by which a job must have begun, and the queue it failed in, if it was moved to another.
 alter table bullite_jobs add column expires_at integer;
 alter table bullite_jobs add column original_queue integer;
 
