@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "the beginning of a job fetched ahead is told with its end",
         "operations/settling.py",
-        "begun: list[Event] = [verdict.public_id for verdict in verdicts if verdict.ahead]",
+        "begun: list[Event] = [v.custom_id or v.job for v in verdicts if v.ahead]",
         "begun: list[Event] = []",
         ["test_fetching_ahead.py"],
     ),
@@ -310,8 +310,8 @@ MUTANTS = (
     Mutant(
         "a stall is counted",
         SQL,
-        "stalled_count = stalled_count + 1, ",
-        "",
+        "stalled_count = stalled_count + 1, lease_until = null, seq",
+        "lease_until = null, seq",
         ["test_recovering.py::test_a_crash_is_no_attempt_made"],
     ),
     Mutant(
@@ -579,9 +579,51 @@ MUTANTS = (
         ["test_expiring.py::test_a_job_that_nobody_began_in_time_fails"],
     ),
     Mutant(
+        "a job that was begun in time does not expire",
+        SQL,
+        "order by expires_at limit :most",
+        "or attempts_started > 0 and queue = :queue and state = 'waiting' limit :most",
+        ["test_expiring.py"],
+    ),
+    Mutant(
+        "behind as many as one go can fail nothing is handed out",
+        "operations/claiming.py",
+        "gates.paused or expired >= MOST_EXPIRED",
+        "gates.paused",
+        ["test_expiring.py"],
+    ),
+    Mutant(
+        "a worker by hand that is not registered takes nothing",
+        "engine/writer.py",
+        "appetite.starved or not appetite.worker",
+        "appetite.starved",
+        ["test_by_hand.py"],
+    ),
+    Mutant(
+        "only the run itself begins a job fetched ahead",
+        "operations/editing.py",
+        "place.ahead and token is not None",
+        "place.ahead",
+        ["test_fetching_ahead.py"],
+    ),
+    Mutant(
+        "of two jobs that shared an id one comes back",
+        "operations/moving.py",
+        "taken.rows or (target, place.custom_id) in claimed",
+        "taken.rows",
+        ["test_moving_one.py"],
+    ),
+    Mutant(
+        "a job past its stalls does not go through its back-off",
+        "operations/tending.py",
+        "if stalled_count < worker.max_stalled_count:",
+        "if True:",
+        ["test_recovering.py"],
+    ),
+    Mutant(
         "a job has some time to begin",
         "operations/adding.py",
-        "now + job.expires",
+        "now + times.expires",
         "now",
         ["test_expiring.py::test_a_job_that_nobody_began_in_time_fails"],
     ),
@@ -826,8 +868,8 @@ MUTANTS = (
     Mutant(
         "an earlier job of the same id has ended another time",
         SQL,
-        "and at >= :since ",
-        "",
+        "then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end",
+        "then coalesce(:job, entry.value ->> 0) else entry.value end",
         ["test_watching.py::test_the_end_of_an_earlier_job_of_the_same_id_does_not_count"],
     ),
     Mutant(
