@@ -165,7 +165,7 @@ class QueueEvents(EventEmitter):
         params = {"queue": self._queue, "after": after, "most": ROWS_AT_ONCE}
         rows = await loop.read(self.store, "events_after", params)
         for id, queue, kind, jobs, total, _ in rows:
-            events = list(unfold(id, queue, kind, decode(jobs)))
+            events = _unfolded(id, queue, kind, jobs)
             if self.name is None and queue not in self._names:
                 await self._learn_names()
             self._tell_gap(id, queue, total, len(events))
@@ -260,6 +260,15 @@ class QueueEventsProducer(QueueBase):
             check_int("max_events", max_events, 1, 2**31 - 1)
         await self._be_ready()
         await loop.ask(self.store, Publish(self.key, plain(event), told, max_events))
+
+
+def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:
+    """The events of a row; none, and so a gap, if another version of Bullite wrote it otherwise."""
+    try:
+        return list(unfold(row, queue, kind, decode(jobs)))
+    except (ValueError, TypeError, IndexError) as error:
+        log.warning("row %d of the event log cannot be read: %r", row, error)
+        return []
 
 
 def _check_event_id(value: Any) -> Position | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -566,3 +568,22 @@ async def test_events_are_told_on_the_readers_loop(queue: Queue) -> None:
         await (await queue.add("a")).result()
         await until(lambda: threads)
     assert threads == [threading.current_thread()]
+
+
+async def test_a_row_that_another_version_wrote_otherwise_is_a_gap(
+    queue: Queue, path: Path
+) -> None:
+    async with QueueEvents(queue.name, queue.store) as reader:
+        names: list[str] = []
+        for name in ("gap", "added"):
+            reader.on(name, lambda payload, id, name=name: names.append(name))
+        await queue.wait_until_ready()
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("update bullite_queues set events = events + 2")
+            other.execute(
+                "insert into bullite_events (queue, kind, jobs, total, at) "
+                "select id, 'fail', '[[1,[\"why\"]]]', events, 0 from bullite_queues"
+            )
+        await queue.add("after")
+        await until(lambda: len(names) == 2)
+    assert names == ["gap", "added"]
