@@ -12,6 +12,7 @@ def main() -> None:
     parser.add_argument("what", choices=["core", "against"])
     parser.add_argument("revision", nargs="?", help="the commit to compare with, for against")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.add_argument("--rounds", type=int, help="how many rounds, for against")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
     parser.add_argument(
         "--only", type=_names, default=list(core.MEASUREMENTS), help=", ".join(core.MEASUREMENTS)
@@ -22,7 +23,7 @@ def main() -> None:
     elif options.revision is None:
         parser.error("against needs a revision, such as HEAD~1")
     else:
-        against.run(options.revision, quick=options.quick)
+        against.run(options.revision, quick=options.quick, number=options.rounds)
 
 
 def _names(text: str) -> list[str]:

@@ -21,12 +21,12 @@ JOBS = 3 * Size.jobs
 """More than elsewhere: a difference of a few per cent is looked for, in the noise of a machine."""
 
 
-def run(revision: str, *, quick: bool) -> None:
+def run(revision: str, *, quick: bool, number: int | None = None) -> None:
     """Measure both trees in turn and print the ratios, now to then."""
     size = QUICK if quick else Size(rounds=9)
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in CELLS}
     with _checked_out(revision) as then:
-        for index in rounds("against", size.rounds):
+        for index in rounds("against", number or size.rounds):
             for name in CELLS:
                 now, before = (partial(_jobs_a_second, tree, name) for tree in (ROOT, then))
                 figures[name].append(in_turn(index, now, before))

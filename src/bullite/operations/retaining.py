@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from ..retention import Keep
 from ..states import State
 from .moving import delete_jobs
-from .transaction import Operation, Transaction
-
-_COUNTS = ("waiting", "prioritized", "delayed", "active", "waiting_children", "completed", "failed")
+from .transaction import COUNTED, Operation, Transaction
 
 
 def retain(
@@ -37,7 +35,7 @@ def retire(tx: Transaction, queue: int, state: State, keep: Keep, limit: int) ->
         deleted += yield from _delete_oldest(tx, queue, state, tx.now - keep.age, limit)
     if keep.count is not None:
         stored = yield "counts", {"queue": queue}
-        there: int = stored.rows[0][_COUNTS.index(state.value)] + tx.counted(queue, state.value)
+        there: int = stored.rows[0][COUNTED.index(state.value)] + tx.counted(queue, state.value)
         excess = min(there - keep.count, limit)
         if excess > 0:
             deleted += yield from _delete_oldest(tx, queue, state, tx.now, excess)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..codec import encode_plain
 from ..engine.contract import Params, Result
 from ..eventlog import DRAINED, told_by
+from ..states import SHOWN_STATES
 
 Step = tuple[str, Params]
 """The name of a statement, and its parameters."""
@@ -18,16 +19,10 @@ Step = tuple[str, Params]
 T = TypeVar("T")
 Operation = Generator[Step, Result, T]
 
-_COUNTED = (
-    "waiting",
-    "prioritized",
-    "delayed",
-    "active",
-    "waiting_children",
-    "completed",
-    "failed",
-)
-_UNCHANGED = dict.fromkeys(_COUNTED, 0)
+COUNTED = tuple(state.replace("-", "_") for state in SHOWN_STATES)
+"""The columns of the kept counts, in the order they are read."""
+
+_UNCHANGED = dict.fromkeys(COUNTED, 0)
 
 Event = int | str | tuple[int | str | None, Any]
 """The id of a job as users know it, with a detail if there is one to tell; None for the queue's."""
