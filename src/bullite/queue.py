@@ -484,21 +484,22 @@ class Queue(Getters):
         """
         moved: dict[int, str] = {}
         statement = f"oldest:{await self._list_name(name)}"
-        stuck: set[int] = set()
+        # Those that could not be moved, or came back since: still there, to be looked past.
+        skipped: set[int] = set()
         before = LATEST if before is None else before
         while limit is None or len(moved) < limit:
             most = at_once if limit is None else min(at_once, limit - len(moved))
-            # Those that could not be moved are still there: look past them.
-            params = {"queue": self.key, "before": before, "most": most + len(stuck)}
+            window = most + len(skipped)
+            params = {"queue": self.key, "before": before, "most": window}
             rows = await loop.read(self.store, statement, params)
-            ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in stuck}
-            if not ids:
+            skipped |= {row[0] for row in rows} & moved.keys()
+            ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in skipped}
+            if not ids and len(rows) < window:
                 break
             request = MoveByHand(move, list(ids), forget_attempts=forget_attempts)
             went: list[int] = await loop.ask(self.store, request)
-            moved |= {job: ids[job] for job in went if job not in moved}
-            stuck |= ids.keys() - set(went)
-            stuck |= ids.keys() & moved.keys() if move is PROMOTE else set()
+            moved |= {job: ids[job] for job in went}
+            skipped |= ids.keys() - set(went)
         return list(moved.values())
 
     # --- one job ---------------------------------------------------------------------------------

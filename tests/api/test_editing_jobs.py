@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker
+from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker, loop
 from bullite.errors import BulliteError, InvalidOption, PayloadTooLarge, UnserializableData
 
 from .helpers import again, state_of, until
@@ -441,3 +442,11 @@ async def test_a_job_that_is_gone_cannot_be_changed(queue: Queue) -> None:
     ):
         with pytest.raises(BulliteError):
             await call()
+
+
+async def test_promoting_takes_no_more_at_a_time_than_it_is_told(queue: Queue) -> None:
+    await queue.add_bulk([{"name": "a", "opts": {"delay": "1h"}}] * 350)
+    assert len(await queue.promote_jobs(count=100)) == 350
+    rows = await loop.read(queue.store, "events_after", {"queue": None, "after": 0, "most": 100})
+    sizes = [len(json.loads(row[3])) for row in rows if row[2] == "promote"]
+    assert sizes == [100, 100, 100, 50]
