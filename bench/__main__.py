@@ -1,38 +1,51 @@
-"""`python -m bench core`, `python -m bench against REVISION`: measure, and print it."""
+"""`python -m bench core`, `… against REVISION`, `… postgres`: measure, and print it."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from . import against, core
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", choices=["core", "against"])
+    parser.add_argument("what", choices=["core", "against", "postgres"])
     parser.add_argument("revision", nargs="?", help="the commit to compare with, for against")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--rounds", type=int, help="how many rounds, for against")
+    parser.add_argument("--rounds", type=int, help="how many rounds, for against and postgres")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
+    parser.add_argument("--only", help="measurements, separated by commas")
     parser.add_argument(
-        "--only", type=_names, default=list(core.MEASUREMENTS), help=", ".join(core.MEASUREMENTS)
+        "--stand-in", action="store_true", help="postgres, with ours on a SQLite file: to try it"
     )
     options = parser.parse_args()
     if options.what == "core":
-        core.run(options.only, quick=options.quick, as_json=options.json)
+        names = _names(parser, options.only, core.MEASUREMENTS)
+        core.run(names, quick=options.quick, as_json=options.json)
+    elif options.what == "postgres":
+        from . import postgres  # needs psycopg and a server, which the others do without
+
+        names = _names(parser, options.only, postgres.MEASUREMENTS)
+        postgres.run(
+            names,
+            quick=options.quick,
+            as_json=options.json,
+            number=options.rounds,
+            stand_in=options.stand_in,
+        )
     elif options.revision is None:
         parser.error("against needs a revision, such as HEAD~1")
     else:
         against.run(options.revision, quick=options.quick, number=options.rounds)
 
 
-def _names(text: str) -> list[str]:
-    names = text.split(",")
+def _names(parser: argparse.ArgumentParser, text: str | None, known: Iterable[str]) -> list[str]:
+    """The measurements that were asked for; all of them if none were."""
+    names = list(known) if text is None else text.split(",")
     for name in names:
-        if name not in core.MEASUREMENTS:
-            raise argparse.ArgumentTypeError(
-                f"no measurement is called {name!r}; there are: {', '.join(core.MEASUREMENTS)}"
-            )
+        if name not in known:
+            parser.error(f"no measurement is called {name!r}; there are: {', '.join(known)}")
     return names
 
 

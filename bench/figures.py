@@ -15,13 +15,19 @@ class Target:
 
     at_least: float = -math.inf
     at_most: float = math.inf
+    above: float = -math.inf
     below: float = math.inf
 
     def is_met_by(self, value: float) -> bool:
-        return self.at_least <= value <= self.at_most and value < self.below
+        return self.at_least <= value <= self.at_most and self.above < value < self.below
 
     def __str__(self) -> str:
-        limits = ((">=", self.at_least), ("<=", self.at_most), ("<", self.below))
+        limits = (
+            (">=", self.at_least),
+            ("<=", self.at_most),
+            (">", self.above),
+            ("<", self.below),
+        )
         return " and ".join(f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit))
 
 

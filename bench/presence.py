@@ -28,22 +28,34 @@ SETTLING = 1.0
 
 def latency(size: Size) -> Iterator[Section]:
     tell("latency")
-    with folder() as path, WorkerProcess(path / "jobs.db") as worker:
-        asyncio.run(_add_slowly(path / "jobs.db", WARM_UP + size.latencies))
-        delays = [delay / 1e6 for delay in worker.finish()]
-    if len(delays) != WARM_UP + size.latencies:
-        raise RuntimeError(f"{len(delays)} jobs were run, not {WARM_UP + size.latencies}")
-    cuts = statistics.quantiles(delays[WARM_UP:], n=100, method="inclusive")
+    with folder() as path:
+        p50, p90, p99 = percentiles(delays(path / "jobs.db", size.latencies))
     lines = [
-        Line("p50", "ms", Target(at_most=2), [cuts[49]]),
-        Line("p90", "ms", None, [cuts[89]]),
-        Line("p99", "ms", None, [cuts[98]]),
+        Line("p50", "ms", Target(at_most=2), [p50]),
+        Line("p90", "ms", None, [p90]),
+        Line("p99", "ms", None, [p99]),
     ]
     yield Section("add to start in another process", "ours", "", lines)
 
 
-async def _add_slowly(file: Path, count: int) -> None:
-    async with Queue("bench", file) as queue:
+def delays(location: str | Path, count: int) -> list[float]:
+    """Milliseconds from `add` to start, of so many jobs after a warm-up."""
+    with WorkerProcess(location) as worker:
+        asyncio.run(_add_slowly(location, WARM_UP + count))
+        found = [delay / 1e6 for delay in worker.finish()]
+    if len(found) != WARM_UP + count:
+        raise RuntimeError(f"{len(found)} jobs were run, not {WARM_UP + count}")
+    return found[WARM_UP:]
+
+
+def percentiles(values: list[float]) -> tuple[float, float, float]:
+    """p50, p90 and p99."""
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    return cuts[49], cuts[89], cuts[98]
+
+
+async def _add_slowly(location: str | Path, count: int) -> None:
+    async with Queue("bench", location) as queue:
         for _ in range(count):
             await queue.add("timed", time.monotonic_ns())
             await asyncio.sleep(PACE)
@@ -91,9 +103,9 @@ def _milliseconds_to_run(code: str, compiled: Path) -> float:
 class WorkerProcess:
     """A process with a worker, from the moment it is ready until it is told to finish."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, location: str | Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench._worker", str(file)],
+            [sys.executable, "-m", "bench._worker", str(location)],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

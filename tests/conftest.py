@@ -1,14 +1,18 @@
-"""Fixtures for every test; the store fixture runs a test on every database there is."""
+"""Fixtures for every test; the database fixture runs a test on every kind that there is."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
-from tests.harness import DATABASES, Store, open_store
+from tests.databases import DATABASES, Database
+from tests.harness import Store, open_store
 
 settings.register_profile(
     "usual",
@@ -25,8 +29,72 @@ settings.load_profile("usual")
 
 
 @pytest.fixture(params=DATABASES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A fresh database in which nobody has made our tables yet."""
+    database = DATABASES[request.param](tmp_path)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def store(database: Database) -> Iterator[Store]:
     """A fresh store. Whatever a test did to it, its books must be right at the end."""
-    with open_store(request.param, tmp_path) as store:
+    with open_store(database) as store:
         yield store
         assert store.problems() == []
+
+
+# --- how many tests ran on each kind of database -------------------------------------------------
+
+KIND = "database"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have its reports say which kind it runs on, also those that come from other processes."""
+    if isinstance(item, pytest.Function):
+        parameters = item.callspec.params if hasattr(item, "callspec") else vars(item.cls or object)
+        if (kind := parameters.get(KIND)) in DATABASES:
+            item.user_properties.append((KIND, kind))
+
+
+def tests_per_kind(config: pytest.Config) -> dict[str, int]:
+    """How many tests ran to their end, be it good or bad."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reports = chain.from_iterable(reporter.stats.values()) if reporter else ()
+    ran = {
+        (report.nodeid, kind)
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, kind in report.user_properties
+        if name == KIND and not report.skipped and (report.when == "call" or report.failed)
+    }
+    number = Counter(kind for _, kind in ran)
+    return {kind: number[kind] for kind in DATABASES}
+
+
+def is_whole_suite(config: pytest.Config) -> bool:
+    """Whether nobody asked for some tests only, nor to stop before the end."""
+    choices = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "maxfail")
+    chosen = any(getattr(config.option, choice, None) for choice in choices)
+    return config.args_source is config.ArgsSource.TESTPATHS and not chosen
+
+
+def is_unfair(config: pytest.Config) -> bool:
+    """Whether a test was left out on one kind of database."""
+    if hasattr(config, "workerinput") or config.option.collectonly or not is_whole_suite(config):
+        return False
+    return len(set(tests_per_kind(config).values())) > 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if is_unfair(session.config):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    ran = tests_per_kind(config)
+    if any(ran.values()):
+        numbers = ", ".join(f"{kind} {number:,}" for kind, number in ran.items())
+        verdict = ": not every test ran on every store" if is_unfair(config) else ""
+        terminalreporter.write_line(f"per store: {numbers}{verdict}")

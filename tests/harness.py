@@ -1,7 +1,7 @@
 """A store to test against: a real database, time passed in, the engine's turns taken by hand.
 
 Tests speak to a `Store`, to its `Process`es (each a driver and an engine without a thread) and to
-their `Worker`s. Which database is underneath is known to the end of this file only.
+their `Worker`s. Which database is underneath, only `databases.py` knows.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ import contextlib
 import itertools
 import json
 import random
-import re
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from bullite.engine import contract
 from bullite.engine.appetite import Appetite, Habits
 from bullite.engine.chores import Chores
-from bullite.engine.contract import Driver, Params, Result
+from bullite.engine.contract import Driver, Params, Result, Step
 from bullite.engine.mail import DIRECT
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
@@ -35,10 +32,9 @@ from bullite.operations.sweeping import Sweep
 from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
-from bullite.sqlite.driver import SQLiteDriver
-from bullite.sqlite.files import Places
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
 from bullite.verifying import CHECKS
+from tests.databases import Database
 
 LOCK_DURATION = 30_000
 QUEUE = "work"
@@ -125,8 +121,8 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    def begin(self, durable: bool) -> None:
-        self._driver.begin(durable)
+    def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
+        self._driver.begin(durable, foreseen)
         self.begun.append(durable)
 
     def execute(self, statement: str, params: Params) -> Result:
@@ -467,7 +463,6 @@ class Store:
         self._reader.close()
         for process in self._processes:
             process.close()
-        self.database.close()
 
     # --- shorthands for the first process ---
 
@@ -513,8 +508,11 @@ class Store:
         return {name: count for name, count in zip(COUNTED, rows[0], strict=True) if count}
 
     def event_rows(self, queue: int | None = None) -> list[Any]:
-        rows = self.database.rows("events", f"queue = {queue or self.queue}")
-        return [SimpleNamespace(**row) for row in rows]
+        """The rows of the event log, as readers get them."""
+        params = {"queue": queue or self.queue, "after": 0, "most": 1_000_000}
+        names = ("id", "queue", "kind", "jobs", "total", "at")
+        rows = self._reader.read("events_after", params).rows
+        return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in rows]
 
     def events(self, queue: int | None = None) -> list[Event]:
         return [
@@ -553,91 +551,15 @@ class Store:
 
     def everything(self) -> dict[str, list[dict[str, Any]]]:
         """All that is stored about jobs."""
-        tables = (
-            *("queues", "jobs", "payloads", "results"),
-            *("attempts", "logs", "events", "sequence"),
-        )
-        return {table: self.database.rows(table) for table in tables}
+        return {table: self.database.rows(table) for table in self.database.tables}
 
     def problems(self) -> list[str]:
         return [row[0] for check in CHECKS for row in self._reader.read(check, {}).rows]
 
 
-# --- the databases -------------------------------------------------------------------------------
-
-
-class Database(Protocol):
-    """What the suite must know of a kind of database."""
-
-    def driver(self, clock: FakeClock, random_bits: Callable[[int], int]) -> Driver:
-        """A driver as another process would open it."""
-
-    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
-        """The committed rows of one of our tables, in the order of their first column."""
-
-    def write(self, statement: str) -> None:
-        """Change something behind the back of everybody."""
-
-    def checked_states(self) -> set[str]:
-        """The states that the schema allows a job to be in."""
-
-    def leave_corpse(self, nonce: int) -> None:
-        """Make a closed process look as if it had been killed."""
-
-    def clear_traces(self, nonce: int) -> None:
-        """Take away what a closed process left to be known by."""
-
-    def close(self) -> None: ...
-
-
-class SQLiteDatabase:
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "jobs.db"
-        self._connection: sqlite3.Connection | None = None
-
-    def driver(self, clock: FakeClock, random_bits: Callable[[int], int]) -> Driver:
-        # Unsynced, for speed: what must be durable is told from what the driver is asked for.
-        return SQLiteDriver(self._path, clock, random_bits, durable=False)
-
-    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
-        query = f"select * from bullite_{table} where {where} order by 1"
-        return [dict(row) for row in self._connect().execute(query)]
-
-    def write(self, statement: str) -> None:
-        self._connect().execute(statement)
-
-    def _connect(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = sqlite3.connect(self._path, isolation_level=None)
-            self._connection.row_factory = sqlite3.Row
-        return self._connection
-
-    def checked_states(self) -> set[str]:
-        connection = sqlite3.connect(self._path)
-        query = "select sql from sqlite_master where name = 'bullite_jobs'"
-        [schema] = connection.execute(query).fetchone()
-        connection.close()
-        [allowed] = re.findall(r"state text not null check \((.*?)\),\n", schema, re.DOTALL)
-        return set(re.findall(r"'(.*?)'", allowed))
-
-    def leave_corpse(self, nonce: int) -> None:
-        # The kernel frees a dead process's lock; its file stays.
-        Places(self._path).liveness(nonce).touch()
-
-    def clear_traces(self, nonce: int) -> None:
-        Places(self._path).liveness(nonce).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-
-
-DATABASES: dict[str, Callable[[Path], Database]] = {"sqlite": SQLiteDatabase}
-
-
 @contextlib.contextmanager
-def open_store(kind: str, folder: Path) -> Iterator[Store]:
-    store = Store(DATABASES[kind](folder))
+def open_store(database: Database) -> Iterator[Store]:
+    store = Store(database)
     try:
         yield store
     finally:

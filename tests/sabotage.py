@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path("src") / "bullite"
-SQL = "sqlite/statements.sql"
+SQL, PG = "sqlite/statements.sql", "postgres/statements.sql"
 
 
 class Mutant(NamedTuple):
@@ -29,7 +29,7 @@ class Mutant(NamedTuple):
     old: str
     new: str
     tests: Sequence[str]
-    """Of tests/store: at least one of them must fail."""
+    """At least one of them must fail; those without a folder are in tests/store."""
 
 
 MUTANTS = (
@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         "a verdict needs the number of the token",
         SQL,
-        " and bullite_jobs.token = {token} and",
-        " and",
+        "and bullite_jobs.token = asked.value and",
+        "and",
         [
             "test_moves.py::test_a_held_move_needs_the_number_of_the_token",
             "test_interleaving.py::test_settle_and_a_new_claim_by_the_same_process",
@@ -47,8 +47,8 @@ MUTANTS = (
     Mutant(
         "a verdict needs the nonce of the token",
         SQL,
-        " = {token} and bullite_jobs.nonce = :nonce",
-        " = {token}",
+        " = asked.value and bullite_jobs.nonce = :nonce",
+        " = asked.value",
         [
             "test_moves.py::test_a_held_move_needs_the_nonce_of_the_token",
             "test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused",
@@ -57,15 +57,16 @@ MUTANTS = (
     Mutant(
         "recovery needs the token it saw",
         SQL,
-        " and bullite_jobs.token = {token} and",
-        " and",
+        "and bullite_jobs.token = asked.value ->> 0 and",
+        "and",
         ["test_interleaving.py::test_recover_and_a_new_claim_by_the_same_worker"],
     ),
     Mutant(
-        "a move with tokens or values starts from its source state",
+        "a move with values starts from its source state",
         SQL,
-        " = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}",
-        " = cast(asked.key as integer){guards}",
+        " = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}\n\n"
+        "-- template: plain_move",
+        " = cast(asked.key as integer){guards}\n\n-- template: plain_move",
         [
             "test_interleaving.py::test_promote_and_promote",
             "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
@@ -271,8 +272,8 @@ MUTANTS = (
         " and not self.driver.frozen_lease(worker)",
         "",
         [
-            "test_recovering.py::test_an_expired_lease_is_no_stall_while_its_worker_is_registered"
-            "_and_alive"
+            "sqlite/test_recovering_on_one_machine.py"
+            "::test_an_expired_lease_is_no_stall_while_its_worker_is_registered_and_alive"
         ],
     ),
     Mutant(
@@ -280,7 +281,10 @@ MUTANTS = (
         "sqlite/driver.py",
         "if worker.boot != self.clock.boot:",
         "if False:",
-        ["test_recovering.py::test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says"],
+        [
+            "sqlite/test_recovering_on_one_machine.py"
+            "::test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says"
+        ],
     ),
     Mutant(
         "a worker that left is not renewed",
@@ -961,6 +965,108 @@ MUTANTS = (
         "        except Exception",
         ["test_batches.py::test_when_the_disk_is_full_the_whole_batch_fails_once"],
     ),
+    # --- PostgreSQL ---
+    Mutant(
+        "on PostgreSQL a verdict needs the number of the token",
+        PG,
+        "-- template: token_guard\nand j.token = asked.token and",
+        "-- template: token_guard\nand",
+        ["test_moves.py::test_a_held_move_needs_the_number_of_the_token"],
+    ),
+    Mutant(
+        "on PostgreSQL a verdict needs the nonce of the token",
+        PG,
+        "-- template: token_guard\nand j.token = asked.token and j.nonce = :nonce",
+        "-- template: token_guard\nand j.token = asked.token",
+        ["test_moves.py::test_a_held_move_needs_the_nonce_of_the_token"],
+    ),
+    Mutant(
+        "on PostgreSQL a retry needs its token",
+        PG,
+        "-- template: taken_token_guard\nand j.token = asked.token and j.nonce = :nonce",
+        "-- template: taken_token_guard\n",
+        ["test_moves.py::test_a_held_move_needs_the_nonce_of_the_token"],
+    ),
+    Mutant(
+        "on PostgreSQL a move that falls short stops the transaction",
+        "postgres/dialect.py",
+        "select 1 / {all_moved}",
+        "select 1 + {all_moved}",
+        ["test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state"],
+    ),
+    Mutant(
+        "on PostgreSQL a commit whose answer was lost is asked after",
+        "postgres/driver.py",
+        "if not self._was_committed(error):",
+        "if True:",
+        ["postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"],
+    ),
+    Mutant(
+        "on PostgreSQL a commit that was lost is not taken for made",
+        "postgres/driver.py",
+        "if not self._was_committed(error):",
+        "if False:",
+        ["postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"],
+    ),
+    Mutant(
+        "on PostgreSQL a transaction that was given up cannot arrive late",
+        PG,
+        "excluded.committed / (p.committed < excluded.committed)::integer",
+        "excluded.committed",
+        [
+            "postgres/test_ambiguous_commits.py"
+            "::test_a_commit_that_arrives_after_it_was_given_up_is_refused"
+        ],
+    ),
+    Mutant(
+        "on PostgreSQL the log is read only as far as it is settled",
+        "postgres/reader.py",
+        "if not now_adding:",
+        "if True:",
+        ["postgres/test_event_order.py::test_nothing_is_told_beyond_an_event_that_may_still_come"],
+    ),
+    Mutant(
+        "on PostgreSQL ids of events are never handed out again",
+        "postgres/driver.py",
+        '"skip_events", {"skipped": SKIPPED_EVENTS}',
+        '"skip_events", {"skipped": 0}',
+        [
+            "postgres/test_event_order.py"
+            "::test_numbers_of_events_that_a_crash_lost_are_not_handed_out_again"
+        ],
+    ),
+    Mutant(
+        "on PostgreSQL a new listener looks for what it missed",
+        "postgres/ear.py",
+        "            self._tell(set(new.values()))",
+        "            pass",
+        ["postgres/test_listener.py::test_a_job_added_while_the_listener_is_gone_is_found"],
+    ),
+    Mutant(
+        "on PostgreSQL the time is the server's",
+        "postgres/clock.py",
+        "self._ahead = server_now * 1_000_000 - time.monotonic_ns()",
+        "pass",
+        ["postgres/test_clock.py::test_a_job_is_made_at_the_servers_time"],
+    ),
+    Mutant(
+        "on PostgreSQL silent processes' counts are folded once",
+        PG,
+        "where c.nonce <> 0 and not exists",
+        "where not exists",
+        ["postgres/test_counts.py::test_folding_again_adds_to_what_was_folded"],
+    ),
+    Mutant(
+        "on PostgreSQL a worker that crashed away is registered for good",
+        "operations/tending.py",
+        '"""Whether its jobs go through their back-off when it is lost."""\n\n\ndef register',
+        '"""Whether its jobs go through their back-off when it is lost."""\n    durable = False'
+        "\n\n\ndef register",
+        [
+            "postgres/test_what_a_crash_takes_back.py"
+            "::test_what_a_worker_that_the_crash_forgot_takes_is_taken_back_when_it_dies"
+        ],
+    ),
 )
 
 
@@ -1001,7 +1107,7 @@ def _run_tests(copy: Path, tests: Sequence[str]) -> int:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"),
-            *(f"tests/store/{test}" for test in tests),
+            *(f"tests/{test if '/' in test else f'store/{test}'}" for test in tests),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"},

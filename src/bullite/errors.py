@@ -26,6 +26,10 @@ class PayloadTooLarge(BulliteError, ValueError):
     """A job's data takes more bytes than its `size_limit`, 1 MiB unless it says otherwise."""
 
 
+class MissingDependency(BulliteError, ImportError):
+    """A package that this use of Bullite needs is not installed; the message says how to."""
+
+
 class QueueOptionMismatch(BulliteError, ValueError):
     """The queue exists with another value of an option that is fixed when a queue is made."""
 
@@ -116,19 +120,20 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The database failed while writing; whether the request was stored is not known."""
+    """The database failed, or cannot be reached; the message says whether the request was stored,
+    or that this is not known."""
 
 
 class StoreUnwritable(StoreError):
-    """The file or its folder is missing, read-only or not ours to write."""
+    """The file, its folder or the database is missing, read-only or not ours to write."""
 
 
 class StoreReplaced(StoreError):
-    """The database file or its log was replaced or deleted under us; reopen the store."""
+    """The file, its log or the tables were replaced or deleted under us; reopen the store."""
 
 
 class NotABulliteDatabase(StoreError):
-    """The file is not a SQLite database, or holds `bullite_` tables that are not ours."""
+    """The file is not a SQLite database, or `bullite_` tables are there that are not ours."""
 
 
 class SchemaTooNew(StoreError):
@@ -141,6 +146,10 @@ class NetworkFileSystem(StoreError):
 
 class SQLiteTooOld(StoreError):
     """The SQLite library of this Python is older than the oldest that works."""
+
+
+class PostgresTooOld(StoreError):
+    """The PostgreSQL server is older than the oldest that works."""
 
 
 class WrongProcess(StoreError):

@@ -15,6 +15,7 @@ from .errors import RequestRefused, StoreClosed, StoreReplaced
 from .job import Job
 from .operations.settling import Settle, Settled
 from .outcome import Result, Verdict, storable
+from .seldom import Seldom
 from .states import FAIL
 
 _FINAL = (StoreClosed, StoreReplaced, RequestRefused)
@@ -58,6 +59,7 @@ class Settler:
         self._report = report
         self._trouble = trouble
         self._lock = threading.Lock()
+        self._seldom = Seldom(log)
         self.unsettled = 0
         """Verdicts that are not known to be in the database."""
 
@@ -79,7 +81,9 @@ class Settler:
         if isinstance(answer, RequestRefused) and self._send_otherwise(batch, answer):
             return
         if isinstance(answer, Exception) and not isinstance(answer, _FINAL):
-            log.warning("%d results could not be stored, trying again: %s", len(verdicts), answer)
+            self._seldom.warning(
+                "%d results could not be stored, trying again: %s", len(verdicts), answer
+            )
             self._trouble(answer)
             again = Batch([verdict._replace(again=True) for verdict in verdicts], batch.runs)
             longer = min(2 * pause, LONGEST_PAUSE)

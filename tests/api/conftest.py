@@ -1,4 +1,4 @@
-"""Tests of the public interface: coroutines run on a loop of their own, on a file of their own."""
+"""Tests of the public interface: coroutines run on a loop of their own, in a store of their own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from bullite import Queue, Store, verify
+from tests.databases import Database
 
 LIMIT = 30.0
 """Seconds after which a test that waits for something is told that it will not come."""
@@ -28,18 +28,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    """Where a database may be made; whatever a test did to it, its books must be right."""
-    path = tmp_path / "jobs.db"
-    yield path
-    if path.exists():
-        with closing(Store(path)) as store:
+def location(database: Database) -> Iterator[str]:
+    """Where a store may be made; whatever a test did to it, its books must be right."""
+    yield database.location
+    if database.exists():
+        with closing(Store(database.location)) as store:
             assert verify(store).problems == ()
 
 
 @pytest.fixture
-def queue(path: Path) -> Iterator[Queue]:
-    """A queue in a database that does not exist yet."""
-    queue = Queue("emails", path)
+def queue(location: str) -> Iterator[Queue]:
+    """A queue in a store that nobody has made yet."""
+    queue = Queue("emails", location)
     yield queue
     queue.store.close()

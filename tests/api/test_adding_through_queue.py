@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -35,10 +34,10 @@ async def test_data_comes_back_as_it_went_in(queue: Queue) -> None:
     assert (await again(queue, await queue.add("keep", data))).data == data
 
 
-async def test_a_job_is_on_the_disk_once_add_returns(queue: Queue, path: Path) -> None:
+async def test_a_job_is_on_the_disk_once_add_returns(queue: Queue, location: str) -> None:
     job = await queue.add("keep", {"n": 1})
     await queue.close()
-    async with Queue("emails", path) as reopened:
+    async with Queue("emails", location) as reopened:
         assert (await again(reopened, job)).data == {"n": 1}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -418,7 +417,7 @@ async def test_defaults_and_stars_are_left_alone(queue: Queue) -> None:
         assert await (await queue.add("star")).result(timeout="10s") == 0
 
 
-async def test_workers_of_other_processes_are_seen(queue: Queue, path: Path) -> None:
+async def test_workers_of_other_processes_are_seen(queue: Queue, location: str) -> None:
     program = """
 import asyncio, sys
 from bullite import Queue
@@ -435,7 +434,7 @@ asyncio.run(main())
         await worker.wait_until_ready()
         jobs = await some(queue, "a", 1)
         await until(lambda: gauge.running["a"] == 1)
-        told = (await asyncio.to_thread(python, program, path)).split()
+        told = (await asyncio.to_thread(python, program, location)).split()
         assert told[:4] == ["w1", "2", "1", "None"]
         gauge.go_on.set()
         await all_done(jobs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -246,8 +245,8 @@ async def test_the_result_of_a_thread_that_outlives_its_worker_counts_while_the_
     assert await job.result(timeout="5s") == "first"
 
 
-def test_a_thread_that_outlives_its_loop_harms_nobody(path: Path) -> None:
-    store, gate = Store(path), ThreadGate()
+def test_a_thread_that_outlives_its_loop_harms_nobody(location: str) -> None:
+    store, gate = Store(location), ThreadGate()
 
     async def leave_a_thread_behind() -> None:
         queue = Queue("emails", store)
@@ -322,8 +321,8 @@ async def test_a_closed_worker_does_not_run_again(queue: Queue) -> None:
     assert (stored.state, stored.attempts_started) == ("waiting", 0)
 
 
-async def test_closing_the_queue_before_its_worker_is_forgiven(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_closing_the_queue_before_its_worker_is_forgiven(location: str) -> None:
+    queue = Queue("emails", location)
     worker = Worker(queue, echo)
     await (await queue.add("a")).result()
     await queue.close()

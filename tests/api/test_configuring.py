@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,40 +21,46 @@ async def echo(job: Job) -> Any:
 # --- default options -----------------------------------------------------------------------------
 
 
-async def test_defaults_of_the_object_hold_for_its_jobs(path: Path) -> None:
-    async with Queue("emails", path, default_job_options={"attempts": 4, "priority": 2}) as queue:
+async def test_defaults_of_the_object_hold_for_its_jobs(location: str) -> None:
+    async with Queue(
+        "emails", location, default_job_options={"attempts": 4, "priority": 2}
+    ) as queue:
         job = await queue.add("a")
         assert (job.attempts, job.priority, job.state) == (4, 2, "prioritized")
         [bulk] = await queue.add_bulk([{"name": "a"}])
         assert (bulk.attempts, bulk.priority) == (4, 2)
 
 
-async def test_defaults_of_the_object_do_not_hold_for_others(path: Path) -> None:
+async def test_defaults_of_the_object_do_not_hold_for_others(location: str) -> None:
     async with (
-        Queue("emails", path, default_job_options={"attempts": 4}) as mine,
-        Queue("emails", path) as other,
+        Queue("emails", location, default_job_options={"attempts": 4}) as mine,
+        Queue("emails", location) as other,
     ):
         assert (await mine.add("a")).attempts == 4
         assert (await other.add("a")).attempts == 1
 
 
-async def test_stored_defaults_hold_for_everybody(queue: Queue, path: Path) -> None:
+async def test_stored_defaults_hold_for_everybody(queue: Queue, location: str) -> None:
     meta = await queue.configure(default_job_options={"attempts": 4})
     assert meta["default_job_options"] == {"attempts": 4}
-    async with Queue("emails", path) as other:
+    async with Queue("emails", location) as other:
         assert (await queue.add("a")).attempts == 4
         assert (await other.add("a")).attempts == 4
 
 
-async def test_the_job_beats_the_object_and_the_object_what_is_stored(path: Path) -> None:
-    async with Queue("emails", path, default_job_options={"attempts": 5, "priority": 5}) as queue:
+async def test_the_job_beats_the_object_and_the_object_what_is_stored(location: str) -> None:
+    async with Queue(
+        "emails", location, default_job_options={"attempts": 5, "priority": 5}
+    ) as queue:
         await queue.configure(default_job_options={"attempts": 9, "priority": 9, "lifo": True})
         job = await queue.add("a", priority=1)
         assert (job.attempts, job.priority, job.lifo) == (5, 1, True)
 
 
-async def test_stored_defaults_are_seen_by_other_objects_at_once(queue: Queue, path: Path) -> None:
-    async with Queue("emails", path) as other:
+async def test_stored_defaults_are_seen_by_other_objects_at_once(
+    queue: Queue, location: str
+) -> None:
+    async with Queue("emails", location) as other:
         assert (await other.add("a")).attempts == 1
         await queue.configure(default_job_options={"attempts": 7})
         assert (await other.add("a")).attempts == 7
@@ -66,7 +71,7 @@ async def test_stored_defaults_are_seen_by_other_objects_at_once(queue: Queue, p
 
 
 async def test_stored_defaults_of_another_process_are_seen_at_once(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     program = """
 import asyncio, sys
@@ -79,7 +84,7 @@ async def main():
 asyncio.run(main())
 """
     assert (await queue.add("a", priority=1)).attempts == 1
-    await asyncio.to_thread(python, program, path)
+    await asyncio.to_thread(python, program, location)
     assert (await queue.add("a", priority=5)).attempts == 7
     assert [job.priority for job in await queue.get_prioritized()] == [5, 1]
     assert queue.priority_order == "high"
@@ -118,9 +123,9 @@ async def test_every_kind_of_value_can_be_a_stored_default(queue: Queue) -> None
 
 
 @pytest.mark.parametrize("stored", [False, True])
-async def test_a_level_of_priority_can_be_a_default(path: Path, stored: bool) -> None:
+async def test_a_level_of_priority_can_be_a_default(location: str, stored: bool) -> None:
     defaults: Any = {"priority": Priority.HIGH}
-    async with Queue("emails", path, default_job_options=None if stored else defaults) as queue:
+    async with Queue("emails", location, default_job_options=None if stored else defaults) as queue:
         if stored:
             await queue.configure(default_job_options=defaults)
         usual, urgent = await queue.add("a"), await queue.add("a", priority=Priority.CRITICAL)
@@ -134,9 +139,9 @@ async def test_a_time_of_its_own_beats_a_default_delay(queue: Queue) -> None:
     assert job.state == "waiting"
 
 
-async def test_a_default_backoff_of_the_object_beats_a_stored_strategy(path: Path) -> None:
+async def test_a_default_backoff_of_the_object_beats_a_stored_strategy(location: str) -> None:
     """Both say when to try again: whoever is nearer to the job is heard."""
-    async with Queue("emails", path, default_job_options={"backoff": 50}) as queue:
+    async with Queue("emails", location, default_job_options={"backoff": 50}) as queue:
         await queue.configure(default_job_options={"retry_strategy": "mine"})
         options = (await queue.add("a", attempts=3)).opts
         assert options["backoff"] == {"type": "fixed", "delay": 50}
@@ -149,12 +154,12 @@ async def test_a_strategy_of_the_job_beats_a_default_backoff(queue: Queue) -> No
 
 
 @pytest.mark.parametrize("name", ["job_id", "run_at", "timestamp"])
-async def test_what_is_one_jobs_own_is_no_default(queue: Queue, path: Path, name: str) -> None:
+async def test_what_is_one_jobs_own_is_no_default(queue: Queue, location: str, name: str) -> None:
     defaults: Any = {name: "2030-01-01T00:00:00+00:00"}
     with pytest.raises(InvalidOption, match=name):
         await queue.configure(default_job_options=defaults)
     with pytest.raises(InvalidOption, match=name):
-        Queue("emails", path, default_job_options=defaults)
+        Queue("emails", location, default_job_options=defaults)
 
 
 @pytest.mark.parametrize("bad", [{"attempts": 0}, {"colour": "red"}, {"delay": -1}, [1], 5])
@@ -165,9 +170,9 @@ async def test_bad_defaults_are_refused_and_nothing_is_stored(queue: Queue, bad:
 
 
 @pytest.mark.parametrize("bad", [{"attempts": 0}, {"colour": "red"}, [1], 5])
-def test_bad_defaults_of_an_object_are_refused(path: Path, bad: Any) -> None:
+def test_bad_defaults_of_an_object_are_refused(location: str, bad: Any) -> None:
     with pytest.raises(BulliteError):
-        Queue("emails", path, default_job_options=bad)
+        Queue("emails", location, default_job_options=bad)
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -179,10 +184,10 @@ async def test_settings_that_are_not_named_stay(queue: Queue) -> None:
     assert (meta["trash_age"], meta["max_events"]) == (5, 7)
 
 
-async def test_settings_of_the_object_are_stored(path: Path) -> None:
-    async with Queue("emails", path, trash_age="1m", keep_failed={"count": 9}) as queue:
+async def test_settings_of_the_object_are_stored(location: str) -> None:
+    async with Queue("emails", location, trash_age="1m", keep_failed={"count": 9}) as queue:
         await queue.add("a")
-    async with Queue("emails", path) as queue:
+    async with Queue("emails", location) as queue:
         meta = await queue.get_meta()
         assert (meta["trash_age"], meta["keep_failed_count"]) == (60_000, 9)
 
@@ -282,8 +287,8 @@ async def test_delayed_and_removed_jobs_are_ranked_anew_too(queue: Queue) -> Non
     assert await order_of(queue) == [8, 6, 4]
 
 
-async def test_other_objects_add_in_the_new_order_at_once(queue: Queue, path: Path) -> None:
-    async with Queue("emails", path) as other:
+async def test_other_objects_add_in_the_new_order_at_once(queue: Queue, location: str) -> None:
+    async with Queue("emails", location) as other:
         await other.add("a", priority=1)
         await queue.configure(priority_order="high")
         await other.add("a", priority=5)
@@ -291,9 +296,9 @@ async def test_other_objects_add_in_the_new_order_at_once(queue: Queue, path: Pa
 
 
 async def test_other_objects_change_priorities_in_the_new_order_at_once(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
-    async with Queue("emails", path) as other:
+    async with Queue("emails", location) as other:
         job = await other.add("a", priority=3)
         await other.add("a", priority=4)
         await queue.configure(priority_order="high")
@@ -301,18 +306,18 @@ async def test_other_objects_change_priorities_in_the_new_order_at_once(
         assert await order_of(queue) == [9, 4]
 
 
-async def test_an_object_that_insists_on_the_old_order_is_refused(path: Path) -> None:
-    async with Queue("emails", path, priority_order="low") as queue:
+async def test_an_object_that_insists_on_the_old_order_is_refused(location: str) -> None:
+    async with Queue("emails", location, priority_order="low") as queue:
         await queue.add("a")
         await queue.configure(priority_order="high")
         await queue.add("b", priority=1)
     with pytest.raises(QueueOptionMismatch, match="priority_order"):
-        await Queue("emails", path, priority_order="low").wait_until_ready()
+        await Queue("emails", location, priority_order="low").wait_until_ready()
 
 
 @pytest.mark.parametrize("order", ["low", "high"])
-async def test_levels_of_priority_mean_the_same_in_either_order(path: Path, order: str) -> None:
-    async with Queue("emails", path, priority_order=order) as queue:
+async def test_levels_of_priority_mean_the_same_in_either_order(location: str, order: str) -> None:
+    async with Queue("emails", location, priority_order=order) as queue:
         for level in (Priority.LOW, Priority.NORMAL, Priority.CRITICAL, Priority.HIGH):
             await queue.add(level.name, priority=level)
         ran: list[str] = []

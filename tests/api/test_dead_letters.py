@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -240,10 +239,10 @@ async def test_one_that_cannot_go_home_does_not_keep_the_others(queue: Queue) ->
         assert await dead.retry_jobs(count=1) == ["y", "z"]
 
 
-async def test_a_dead_letter_goes_home_to_its_rank(path: Path) -> None:
+async def test_a_dead_letter_goes_home_to_its_rank(location: str) -> None:
     """The two queues may count priorities in opposite ways."""
     async with (
-        Queue("emails", path, priority_order="high", dead_letter="dead") as queue,
+        Queue("emails", location, priority_order="high", dead_letter="dead") as queue,
         Queue("dead", queue.store, priority_order="low") as dead,
     ):
         job = await buried(queue, dead, priority=5)
@@ -281,10 +280,10 @@ async def test_a_dead_letter_that_fails_again_comes_back(queue: Queue) -> None:
 # --- the setting ---------------------------------------------------------------------------------
 
 
-async def test_the_setting_may_be_given_with_the_queue(path: Path) -> None:
-    async with Queue("emails", path, dead_letter="dead") as queue:
+async def test_the_setting_may_be_given_with_the_queue(location: str) -> None:
+    async with Queue("emails", location, dead_letter="dead") as queue:
         assert (await queue.get_meta())["dead_letter"] == "dead"
-    async with Queue("emails", path) as queue:
+    async with Queue("emails", location) as queue:
         assert (await queue.get_meta())["dead_letter"] == "dead"
 
 
@@ -310,9 +309,9 @@ async def test_a_dead_letter_queue_has_a_good_name(queue: Queue, name: Any) -> N
 
 
 async def test_dead_letters_hold_for_workers_in_other_objects_at_once(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
-    async with Queue("emails", path) as other, Worker(other, fail):
+    async with Queue("emails", location) as other, Worker(other, fail):
         await other.wait_until_ready()
         async with dead_letters(queue) as dead:
             job = await queue.add("a")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import Job, Queue, QueueEventsProducer, UnrecoverableError, Worker
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
+from tests.databases import Database
 
 from .helpers import again, python, state_of, take_away, until
 from .listening import names_of, payloads, told
@@ -477,8 +475,10 @@ asyncio.run(main())
 """
 
 
-async def test_a_custom_event_of_another_process_is_heard_in_this(queue: Queue, path: Path) -> None:
-    await asyncio.to_thread(python, PUBLISHING, path)
+async def test_a_custom_event_of_another_process_is_heard_in_this(
+    queue: Queue, location: str
+) -> None:
+    await asyncio.to_thread(python, PUBLISHING, location)
     assert payloads(await told(queue, "mail-opened"), "mail-opened") == [{"by": "ann"}]
 
 
@@ -559,20 +559,18 @@ async def test_what_quick_jobs_say_comes_after_their_beginning(queue: Queue) -> 
 
 
 async def test_a_line_comes_before_the_end_of_its_run_also_inside_a_batch(
-    queue: Queue, path: Path
+    queue: Queue, database: Database
 ) -> None:
     await queue.add_bulk([{"name": "a"}, {"name": "b"}])
     worker = Worker(queue, None)
     first, second = await worker.get_next_job(), await worker.get_next_job()
     assert first is not None
     assert second is not None
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("begin immediate")  # while this lasts, requests pile up to one batch
+    with database.locked():  # while this lasts, requests pile up to one batch
         adding = asyncio.create_task(queue.add("c"))
         await asyncio.sleep(0.05)
         asked = [first.move_to_completed(), second.log("a line"), second.move_to_completed()]
         await asyncio.sleep(0.05)
-        other.rollback()
     for pending in (adding, *asked):
         await pending
     await worker.close()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import sqlite3
 import threading
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Scheduler, Worker
 from bullite.errors import EventsAlreadyRunning, InvalidOption, StoreError
+from tests.databases import Database
 
 from .helpers import python, until
 from .listening import listen, names_of, payloads, place, told
@@ -71,8 +69,8 @@ import asyncio, json, sys
 from bullite import QueueEvents
 
 async def main():
-    path, after, number = sys.argv[1:]
-    events = QueueEvents("emails", path, last_event_id=after)
+    location, after, number = sys.argv[1:]
+    events = QueueEvents("emails", location, last_event_id=after)
     heard, enough = [], asyncio.Event()
 
     def hear(payload, id):
@@ -92,12 +90,12 @@ asyncio.run(main())
 
 
 async def test_one_process_goes_on_where_another_stopped_in_the_middle_of_a_row(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     await queue.add_bulk([{"name": "a"}] * 4)
     everything = [event.id for event in await told(queue)]
-    first = json.loads(await asyncio.to_thread(python, READING, path, "0-0", 3))
-    second = json.loads(await asyncio.to_thread(python, READING, path, first[-1], 5))
+    first = json.loads(await asyncio.to_thread(python, READING, location, "0-0", 3))
+    second = json.loads(await asyncio.to_thread(python, READING, location, first[-1], 5))
     assert first + second == everything
 
 
@@ -132,11 +130,11 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_is_missed_once_a_reader_is_ready(queue: Queue, path: Path) -> None:
+async def test_nothing_is_missed_once_a_reader_is_ready(queue: Queue, location: str) -> None:
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     await events.wait_until_ready()
-    python(ADDING, path, "emails", 3)  # blocks this loop, so the reader cannot see it happen
+    python(ADDING, location, "emails", 3)  # blocks this loop, so the reader cannot see it happen
     await until(lambda: len(heard) == 6)
     await events.close()
 
@@ -190,49 +188,49 @@ async def test_a_read_that_fails_in_the_middle_of_a_row_repeats_nothing(
 
 
 async def test_a_reader_that_fell_behind_is_told_how_much_it_missed(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     async with events:
         await queue.add("a")
         await until(lambda: len(heard) == 2)
-        python(ADDING, path, "emails", 10, 4)  # 20 events, of which the last 4 stay
+        python(ADDING, location, "emails", 10, 4)  # 20 events, of which the last 4 stay
         await until(lambda: len(heard) == 7)
     assert [event.name for event in heard[2:]] == ["gap", *["added", "waiting"] * 2]
     assert heard[2].payload == {"missed": 16}
 
 
 async def test_a_reader_that_has_heard_nothing_yet_is_told_what_it_missed(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     await queue.add("before")
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     async with events:
-        python(ADDING, path, "emails", 10, 2)
+        python(ADDING, location, "emails", 10, 2)
         await until(lambda: len(heard) == 3)
     assert heard[0][:2] == ("gap", {"missed": 18})
 
 
 async def test_the_first_reader_of_a_new_queue_is_told_what_it_missed(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     async with events:
-        python(ADDING, path, "emails", 10, 2)
+        python(ADDING, location, "emails", 10, 2)
         await until(lambda: len(heard) >= 2 and heard[-1].name == "waiting")
     assert heard[0][:2] == ("gap", {"missed": 18})
 
 
-async def test_a_log_that_was_emptied_is_one_gap(queue: Queue, path: Path) -> None:
+async def test_a_log_that_was_emptied_is_one_gap(queue: Queue, location: str) -> None:
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     async with events:
         await queue.add("a")
         await until(lambda: len(heard) == 2)
-        python(ADDING, path, "emails", 5, 0)
+        python(ADDING, location, "emails", 5, 0)
         await queue.add("b")
         await until(lambda: heard[-1].name == "waiting" and len(heard) > 4)
     assert [event.name for event in heard[2:]] == ["gap", "added", "waiting"]
@@ -240,22 +238,22 @@ async def test_a_log_that_was_emptied_is_one_gap(queue: Queue, path: Path) -> No
 
 
 async def test_a_reader_that_comes_back_after_trimming_is_told_of_a_gap(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     await queue.add("a")
     *_, last = await told(queue)
-    await asyncio.to_thread(python, ADDING, path, "emails", 10, 2)
+    await asyncio.to_thread(python, ADDING, location, "emails", 10, 2)
     first, *_ = await told(queue, after=last.id)
     assert first.name == "gap"
 
 
-async def test_reading_on_after_a_gap_misses_nothing_more(queue: Queue, path: Path) -> None:
+async def test_reading_on_after_a_gap_misses_nothing_more(queue: Queue, location: str) -> None:
     events = QueueEvents("emails", queue.store)
     heard = listen(events)
     async with events:
         await queue.add("a")
         await until(lambda: len(heard) == 2)
-        python(ADDING, path, "emails", 10, 4)
+        python(ADDING, location, "emails", 10, 4)
         await until(lambda: len(heard) == 7)
     rest = [event for event in await told(queue, after=heard[2].id) if event.name != "gap"]
     assert [event.id for event in rest] == [event.id for event in heard[3:]]
@@ -335,24 +333,26 @@ async def test_one_reader_hears_all_queues_and_is_told_which(queue: Queue) -> No
     ]
 
 
-async def test_a_reader_of_all_queues_hears_of_queues_made_later(queue: Queue, path: Path) -> None:
+async def test_a_reader_of_all_queues_hears_of_queues_made_later(
+    queue: Queue, location: str
+) -> None:
     await queue.wait_until_ready()
     events = QueueEvents(None, queue.store)
     heard = listen(events)
     async with events:
-        python(ADDING, path, "late", 1)
+        python(ADDING, location, "late", 1)
         await until(lambda: len(heard) == 2)
     assert [event.payload["queue"] for event in heard] == ["late", "late"]
 
 
 async def test_a_reader_of_all_queues_is_told_what_it_missed_and_of_which(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
     await queue.add("a")
     events = QueueEvents(None, queue.store)
     heard = listen(events)
     async with events:
-        python(ADDING, path, "emails", 10, 2)
+        python(ADDING, location, "emails", 10, 2)
         await until(lambda: len(heard) >= 2 and heard[-1].name == "waiting")
     assert heard[0][:2] == ("gap", {"missed": 18, "queue": "emails"})
 
@@ -467,8 +467,10 @@ async def test_a_closed_reader_hears_no_more(queue: Queue) -> None:
     await events.close()  # twice is once
 
 
-async def test_a_reader_closes_the_store_it_opened_and_no_other(queue: Queue, path: Path) -> None:
-    own = QueueEvents("emails", path)
+async def test_a_reader_closes_the_store_it_opened_and_no_other(
+    queue: Queue, location: str
+) -> None:
+    own = QueueEvents("emails", location)
     await own.wait_until_ready()
     await own.close()
     assert not own.store.is_open
@@ -490,8 +492,8 @@ async def test_a_reader_may_be_closed_by_its_own_listener(queue: Queue) -> None:
     assert 0 < len(heard) <= 20
 
 
-async def test_a_reader_whose_database_cannot_be_opened_says_so(tmp_path: Path) -> None:
-    events = QueueEvents("emails", tmp_path / "missing" / "jobs.db")
+async def test_a_reader_whose_database_cannot_be_opened_says_so(database: Database) -> None:
+    events = QueueEvents("emails", database.missing())
     with pytest.raises(StoreError, match="missing"):
         await events.wait_until_ready()
     await events.close()
@@ -571,19 +573,17 @@ async def test_events_are_told_on_the_readers_loop(queue: Queue) -> None:
 
 
 async def test_a_row_that_another_version_wrote_otherwise_is_a_gap(
-    queue: Queue, path: Path
+    queue: Queue, database: Database
 ) -> None:
-    async with QueueEvents(queue.name, queue.store) as reader:
-        names: list[str] = []
-        for name in ("gap", "added"):
-            reader.on(name, lambda payload, id, name=name: names.append(name))
-        await queue.wait_until_ready()
-        with closing(sqlite3.connect(path)) as other, other:
-            other.execute("update bullite_queues set events = events + 2")
-            other.execute(
-                "insert into bullite_events (queue, kind, jobs, total, at) "
-                "select id, 'fail', '[[1,[\"why\"]]]', events, 0 from bullite_queues"
-            )
-        await queue.add("after")
-        await until(lambda: len(names) == 2)
-    assert names == ["gap", "added"]
+    for name in ("before", "strange", "after"):
+        await queue.add(name, job_id=name)
+    _, strange, _ = [row["id"] for row in database.rows("events")]
+    database.write(
+        f"update bullite_events set kind = 'fail', jobs = '[[1,[\"why\"]]]' where id = {strange}"
+    )
+    heard = [(event.name, event.payload.get("job_id")) for event in await told(queue)]
+    assert heard == [
+        *(("added", "before"), ("waiting", "before")),
+        ("gap", None),
+        *(("added", "after"), ("waiting", "after")),
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,7 +150,7 @@ async def test_an_expired_job_runs_when_somebody_wants_it_all_the_same(queue: Qu
     assert await state_of(queue, job) == "completed"
 
 
-async def test_the_time_begins_with_the_add(queue: Queue, path: Path) -> None:
+async def test_the_time_begins_with_the_add(queue: Queue, location: str) -> None:
     job = await queue.add("a", expires="1h")
     stored = await again(queue, job)
     assert stored.opts["expires"] == 3_600_000

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import sqlite3
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
+from tests.databases import Database
 
 from .helpers import again, until
 
@@ -105,11 +104,11 @@ async def test_tries_are_as_far_apart_as_the_backoff_says(queue: Queue) -> None:
         assert wanted - 0.002 < gap < wanted + 0.5
 
 
-async def test_jitter_comes_from_the_queues_random(path: Path) -> None:
+async def test_jitter_comes_from_the_queues_random(location: str) -> None:
     async def work(job: Job) -> None:
         raise ValueError("not yet")
 
-    queue = Queue("emails", path, random=lambda: 0.5)
+    queue = Queue("emails", location, random=lambda: 0.5)
     async with queue, Worker(queue, work):
         backoff: Any = {"type": "fixed", "delay": 60_000, "jitter": 0.5}
         job = await queue.add("a", attempts=2, backoff=backoff)
@@ -274,20 +273,23 @@ def test_a_sys_exit_in_a_coroutine_ends_the_program_and_counts_as_a_failed_try(
 
 
 async def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(
-    queue: Queue, caplog: pytest.LogCaptureFixture
+    queue: Queue, database: Database
 ) -> None:
     """Else it would be sent for ever, and its worker could never close."""
     await queue.wait_until_ready()
-    driver = queue.store.open().driver
-    driver._writer.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 50_000)  # type: ignore[attr-defined]
+    database.write("create unique index no_two_alike on bullite_results (return_value)")
     together = asyncio.Barrier(2)
 
     async def work(job: Job) -> str:
-        await together.wait()
-        return "x" * job.data
+        if job.name == "together":
+            await together.wait()
+        return job.data
 
-    huge, small = await queue.add_bulk([{"name": "a", "data": size} for size in (60_000, 10)])
     async with Worker(queue, work, concurrency=2):
-        with pytest.raises(JobFailed, match=r"its result was refused: .*too big"):
-            await huge.result(timeout="10s")
-        assert await small.result(timeout="10s") == "x" * 10
+        await (await queue.add("alone", "one")).result(timeout="10s")
+        twin, other = await queue.add_bulk(
+            [{"name": "together", "data": data} for data in ("one", "two")]
+        )
+        with pytest.raises(JobFailed, match=r"its result was refused: .*return_value|no_two_alike"):
+            await twin.result(timeout="10s")
+        assert await other.result(timeout="10s") == "two"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,7 +71,7 @@ async def test_slow_jobs_are_not_fetched_ahead(queue: Queue) -> None:
 
 @pytest.mark.parametrize("kind", ["coroutine", "blocked loop", "thread"])
 async def test_jobs_fetched_behind_one_that_takes_long_are_run_by_others(
-    path: Path, kind: str
+    location: str, kind: str
 ) -> None:
     """Even when the long one blocks the event loop of its worker."""
     end = threading.Event()
@@ -92,12 +91,12 @@ async def test_jobs_fetched_behind_one_that_takes_long_are_run_by_others(
             end.wait(20)
 
     async def first() -> None:
-        async with Queue("emails", path) as queue:
+        async with Queue("emails", location) as queue:
             processor = wait_in_thread if kind == "thread" else wait
             async with Worker(queue, processor, name="first"):
                 await asyncio.to_thread(end.wait, 20)
 
-    async with Queue("emails", path) as queue:
+    async with Queue("emails", location) as queue:
         await queue.add_bulk([{"name": "quick"}] * 1_000)
         await queue.add("long")
         late = await queue.add_bulk([{"name": "quick"}] * 20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,9 +62,9 @@ async def test_what_is_stored_of_a_bulk_that_was_broken_off_is_whole_chunks(queu
 
 
 async def test_settings_that_change_between_chunks_hold_for_the_next(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
-    async with Queue("emails", path) as other:
+    async with Queue("emails", location) as other:
         await other.wait_until_ready()
         await queue.wait_until_ready()
         changes: list[asyncio.Future[Any]] = []
@@ -86,9 +85,9 @@ async def test_settings_that_change_between_chunks_hold_for_the_next(
 
 
 async def test_settings_that_change_before_a_bulk_hold_for_all_of_it(
-    queue: Queue, path: Path
+    queue: Queue, location: str
 ) -> None:
-    async with Queue("emails", path) as other:
+    async with Queue("emails", location) as other:
         await other.add("first", priority=1)
         await queue.configure(default_job_options={"attempts": 7}, priority_order="high")
         jobs: list[Any] = [{"name": "a", "opts": {"priority": n}} for n in (2, 3)]
@@ -96,9 +95,9 @@ async def test_settings_that_change_before_a_bulk_hold_for_all_of_it(
         assert [job.priority for job in await other.get_prioritized()] == [3, 2, 1]
 
 
-async def test_bulks_at_the_same_time_while_settings_change(queue: Queue, path: Path) -> None:
+async def test_bulks_at_the_same_time_while_settings_change(queue: Queue, location: str) -> None:
     """Every job is stored once, under the old settings or the new ones."""
-    others = [Queue("emails", path) for _ in range(4)]
+    others = [Queue("emails", location) for _ in range(4)]
     for other in others:
         await other.wait_until_ready()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from bullite import Job, Queue, QueueOptionMismatch, Worker
@@ -46,8 +44,8 @@ async def test_lower_priorities_go_first_and_none_is_zero(queue: Queue) -> None:
     assert await order_of_runs(queue) == [-3, 0, 1, "second of one", 5]
 
 
-async def test_in_a_high_queue_higher_priorities_go_first(path: Path) -> None:
-    async with Queue("urgent", path, priority_order="high") as queue:
+async def test_in_a_high_queue_higher_priorities_go_first(location: str) -> None:
+    async with Queue("urgent", location, priority_order="high") as queue:
         for priority in (0, 5, 1):
             await queue.add("a", priority, priority=priority)
         assert await order_of_runs(queue) == [5, 1, 0]
@@ -59,19 +57,19 @@ async def test_a_lifo_job_does_not_overtake_a_better_priority(queue: Queue) -> N
     assert await order_of_runs(queue) == ["plain", "ranked"]
 
 
-async def test_the_order_of_a_queue_is_kept_in_the_database(path: Path) -> None:
-    async with Queue("urgent", path, priority_order="high") as queue:
+async def test_the_order_of_a_queue_is_kept_in_the_database(location: str) -> None:
+    async with Queue("urgent", location, priority_order="high") as queue:
         await queue.add("a", 1, priority=1)
         await queue.add("a", 2, priority=2)
-    async with Queue("urgent", path) as queue:
+    async with Queue("urgent", location) as queue:
         await queue.add("a", 3, priority=3)
         assert await order_of_runs(queue) == [3, 2, 1]
 
 
-async def test_another_order_than_the_stored_one_is_refused(path: Path) -> None:
-    async with Queue("urgent", path, priority_order="high"):
+async def test_another_order_than_the_stored_one_is_refused(location: str) -> None:
+    async with Queue("urgent", location, priority_order="high"):
         pass
-    other = Queue("urgent", path, priority_order="low")
+    other = Queue("urgent", location, priority_order="low")
     with pytest.raises(
         QueueOptionMismatch, match=r"'urgent' has priority_order='high'.*open it with that"
     ):
@@ -79,9 +77,9 @@ async def test_another_order_than_the_stored_one_is_refused(path: Path) -> None:
     await other.close()
 
 
-def test_an_unknown_order_is_refused(path: Path) -> None:
+def test_an_unknown_order_is_refused(location: str) -> None:
     with pytest.raises(InvalidOption, match=r'priority_order must be "low" or "high", not .up.'):
-        Queue("urgent", path, priority_order="up")
+        Queue("urgent", location, priority_order="up")
 
 
 async def test_the_order_of_names_holds_across_names(queue: Queue) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import bullite
 from bullite import errors
+from tests.databases import Database
 
 from .helpers import python
 
@@ -93,9 +94,12 @@ def test_every_argument_is_used_by_the_typed_program(used: Used, of: type) -> No
     assert optional - used.keys == set()
 
 
-def test_the_typed_program_works(path: Path) -> None:
+def test_the_typed_program_works(location: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", PROGRAM, path], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", PROGRAM, location],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{bullite.__version__} no problems found\n"
@@ -123,11 +127,13 @@ def test_importing_the_package_pulls_in_nothing_that_takes_time() -> None:
     assert not loaded & {*HEAVY, "asyncio", "sqlite3", "msgspec"}
 
 
-def test_using_the_package_pulls_in_no_heavy_library(path: Path) -> None:
+def test_using_the_package_pulls_in_no_heavy_library_but_that_of_the_database(
+    database: Database, location: str
+) -> None:
     program = f"import sys; from bullite import *; Store(sys.argv[1]).open(); {LOADED}"
-    loaded = set(python(program, path).split())
-    assert {"asyncio", "sqlite3"} <= loaded
-    assert not loaded & HEAVY
+    loaded = set(python(program, location).split())
+    assert {"asyncio", *database.libraries} <= loaded
+    assert loaded & HEAVY <= database.libraries
 
 
 def test_a_name_is_imported_when_it_is_first_asked_for() -> None:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from bullite import Job, Queue, Worker
@@ -34,11 +33,11 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def worker_elsewhere(path: Path) -> AsyncIterator[None]:
+async def worker_elsewhere(location: str) -> AsyncIterator[None]:
     """A worker in a process of its own, which ends well."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ELSEWHERE, str(path), stdin=pipe, stdout=pipe
+        sys.executable, "-c", ELSEWHERE, location, stdin=pipe, stdout=pipe
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -140,9 +139,9 @@ async def test_no_thread_begins_a_job_once_pause_has_returned(queue: Queue) -> N
         assert await queue.get_waiting_count() > 0
 
 
-async def test_a_pause_holds_in_other_processes(queue: Queue, path: Path) -> None:
+async def test_a_pause_holds_in_other_processes(queue: Queue, location: str) -> None:
     await queue.wait_until_ready()
-    async with worker_elsewhere(path):
+    async with worker_elsewhere(location):
         await (await queue.add("a")).result(timeout="10s")
         await queue.pause()
         job = await queue.add("b")
@@ -152,9 +151,9 @@ async def test_a_pause_holds_in_other_processes(queue: Queue, path: Path) -> Non
         await job.result(timeout="10s")
 
 
-async def test_a_pause_ends_what_another_process_fetched_ahead(queue: Queue, path: Path) -> None:
+async def test_a_pause_ends_what_another_process_fetched_ahead(queue: Queue, location: str) -> None:
     await queue.add_bulk([{"name": "a"}] * 20_000)
-    async with worker_elsewhere(path):
+    async with worker_elsewhere(location):
         await until(queue.get_completed_count)
         await queue.pause()
         settled = await queue.get_job_count_by_types("completed", "active")
@@ -163,7 +162,7 @@ async def test_a_pause_ends_what_another_process_fetched_ahead(queue: Queue, pat
         assert await queue.get_waiting_count() > 0
 
 
-async def test_a_pause_by_another_process_is_seen_at_once(queue: Queue, path: Path) -> None:
+async def test_a_pause_by_another_process_is_seen_at_once(queue: Queue, location: str) -> None:
     await queue.wait_until_ready()
     program = """
 import asyncio, sys
@@ -175,14 +174,14 @@ async def main():
 
 asyncio.run(main())
 """
-    await asyncio.to_thread(python, program, path)
+    await asyncio.to_thread(python, program, location)
     assert await queue.is_paused() is True
 
 
-async def test_a_pause_outlives_the_process(path: Path) -> None:
-    async with Queue("emails", path) as queue:
+async def test_a_pause_outlives_the_process(location: str) -> None:
+    async with Queue("emails", location) as queue:
         await queue.pause()
-    async with Queue("emails", path) as queue, Worker(queue, echo):
+    async with Queue("emails", location) as queue, Worker(queue, echo):
         job = await queue.add("a")
         await asyncio.sleep(0.1)
         assert await state_of(queue, job) == "waiting"

@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 
 import pytest
 
 from bullite import Queue, Store, Worker
 from bullite.errors import InvalidOptionType, StoreClosed
+from tests.databases import Database
 
 from .helpers import again
 
 
-def exists(path: Path) -> bool:
-    return path.exists()
-
-
-async def test_nothing_is_opened_before_it_is_used(path: Path) -> None:
-    queue = Queue("emails", path)
-    assert not exists(path)
+async def test_nothing_is_opened_before_it_is_used(database: Database, location: str) -> None:
+    queue = Queue("emails", location)
+    assert not database.exists()
     await queue.add("a")
-    assert exists(path)
+    assert database.exists()
     await queue.close()
 
 
-async def test_a_queue_that_was_never_used_can_be_closed(path: Path) -> None:
-    await Queue("emails", path).close()
-    assert not exists(path)
+async def test_a_queue_that_was_never_used_can_be_closed(database: Database, location: str) -> None:
+    await Queue("emails", location).close()
+    assert not database.exists()
 
 
-async def test_async_with_opens_and_closes(path: Path) -> None:
-    async with Queue("emails", path) as queue:
-        assert exists(path)
+async def test_async_with_opens_and_closes(database: Database, location: str) -> None:
+    async with Queue("emails", location) as queue:
+        assert database.exists()
         assert queue.store.is_open
     assert not queue.store.is_open
 
 
-async def test_a_closed_queue_has_let_go_of_its_file(tmp_path: Path) -> None:
-    """What it wrote is in the one file: whoever copies that now has everything."""
-    for number in range(20):
-        path = tmp_path / f"{number}.db"
-        async with Queue("emails", path) as queue:
-            await again(queue, await queue.add("a"))
-        left = [name for name in os.listdir(tmp_path) if name.startswith(f"{number}.db-")]
-        assert left == []
-
-
-async def test_a_closed_queue_says_so(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_a_closed_queue_says_so(location: str) -> None:
+    queue = Queue("emails", location)
     job = await queue.add("a")
     await queue.close()
     with pytest.raises(StoreClosed):
@@ -70,8 +55,8 @@ async def test_closing_twice_is_closing_once(queue: Queue) -> None:
     await queue.close()
 
 
-async def test_a_queue_leaves_a_store_that_it_was_given_open(path: Path) -> None:
-    store = Store(path)
+async def test_a_queue_leaves_a_store_that_it_was_given_open(location: str) -> None:
+    store = Store(location)
     async with Queue("a", store) as first:
         job = await first.add("x")
     async with Queue("a", store) as second:
@@ -79,55 +64,50 @@ async def test_a_queue_leaves_a_store_that_it_was_given_open(path: Path) -> None
     store.close()
 
 
-async def test_adds_under_way_are_stored_before_the_queue_closes(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_adds_under_way_are_stored_before_the_queue_closes(location: str) -> None:
+    queue = Queue("emails", location)
     await queue.wait_until_ready()
     adding = [asyncio.create_task(queue.add("a")) for _ in range(100)]
     await asyncio.sleep(0)
     await queue.close()
     jobs = await asyncio.gather(*adding)
-    async with Queue("emails", path) as reopened:
+    async with Queue("emails", location) as reopened:
         assert (await reopened.get_job_counts())["waiting"] == len(jobs) == 100
 
 
-async def test_queues_in_one_file_keep_their_jobs_apart(path: Path) -> None:
-    async with Queue("a", path) as first, Queue("b", path) as second:
+async def test_queues_in_one_store_keep_their_jobs_apart(location: str) -> None:
+    async with Queue("a", location) as first, Queue("b", location) as second:
         await first.add("x")
         await second.add_bulk([{"name": "y"}] * 2)
         assert (await first.get_job_counts())["waiting"] == 1
         assert (await second.get_job_counts())["waiting"] == 2
 
 
-async def test_a_worker_takes_jobs_of_its_own_queue_only(path: Path) -> None:
+async def test_a_worker_takes_jobs_of_its_own_queue_only(location: str) -> None:
     async def work(job: object) -> None: ...
 
-    async with Queue("a", path) as first, Queue("b", path) as second:
+    async with Queue("a", location) as first, Queue("b", location) as second:
         await second.add("x")
         async with Worker(first, work):
             await (await first.add("y")).result()
         assert (await second.get_job_counts())["waiting"] == 1
 
 
-async def test_queues_on_one_file_share_one_engine(path: Path) -> None:
-    async with Queue("a", path) as first, Queue("b", f"sqlite:///{path}") as second:
+async def test_queues_in_one_store_share_one_engine(location: str) -> None:
+    async with Queue("a", location) as first, Queue("b", location) as second:
         assert first.store.open() is second.store.open()
 
 
-async def test_a_symlink_leads_to_the_same_engine(path: Path) -> None:
-    async with Queue("a", path) as first:
-        link = path.with_name("link.db")
-        os.symlink(path, link)
-        async with Queue("a", link) as second:
-            assert first.store.open() is second.store.open()
-
-
-async def test_queues_on_different_files_do_not_share(path: Path, tmp_path: Path) -> None:
-    async with Queue("a", path) as first, Queue("a", tmp_path / "other.db") as second:
+async def test_queues_in_different_stores_do_not_share(database: Database, location: str) -> None:
+    other = database.another().location
+    async with Queue("a", location) as first, Queue("a", other) as second:
         assert first.store.open() is not second.store.open()
+        await first.add("x")
+        assert await second.count() == 0
 
 
-async def test_the_engine_lives_until_the_last_queue_closes(path: Path) -> None:
-    first, second = Queue("a", path), Queue("a", path)
+async def test_the_engine_lives_until_the_last_queue_closes(location: str) -> None:
+    first, second = Queue("a", location), Queue("a", location)
     await first.wait_until_ready()
     await second.wait_until_ready()
     await first.close()
@@ -135,26 +115,25 @@ async def test_the_engine_lives_until_the_last_queue_closes(path: Path) -> None:
     await second.close()
 
 
-async def test_opening_at_the_same_time_opens_once(path: Path) -> None:
-    queues = [Queue("a", path) for _ in range(8)]
+async def test_opening_at_the_same_time_opens_once(location: str) -> None:
+    queues = [Queue("a", location) for _ in range(8)]
     await asyncio.gather(*(queue.add("x") for queue in queues))
     assert len({id(queue.store.open()) for queue in queues}) == 1
     for queue in queues:
         await queue.close()
 
 
-async def test_without_a_name_the_default_database_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_without_a_name_the_store_of_the_environment_is_used(
+    database: Database, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("BULLITE_URL", raising=False)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BULLITE_URL", location)
     async with Queue("emails") as queue:
         await queue.add("a")
-    assert exists(tmp_path / "bullite.db")
+    assert database.exists()
 
 
-def test_a_queue_lives_on_from_loop_to_loop(path: Path) -> None:
-    queue = Queue("emails", path)
+def test_a_queue_lives_on_from_loop_to_loop(location: str) -> None:
+    queue = Queue("emails", location)
     job = asyncio.run(queue.add("a"))
     assert asyncio.run(queue.get_job(job.id)) is not None
     asyncio.run(queue.close())
@@ -162,7 +141,7 @@ def test_a_queue_lives_on_from_loop_to_loop(path: Path) -> None:
 
 @pytest.mark.parametrize("store", [5, b"jobs.db", ["jobs.db"]])
 def test_a_store_must_be_a_path_or_a_store(store: object) -> None:
-    with pytest.raises(InvalidOptionType, match="a store is a path, a sqlite:/// URL or a Store"):
+    with pytest.raises(InvalidOptionType, match="a store is a path, a sqlite:/// or"):
         Queue("emails", store)  # type: ignore[arg-type]
 
 
@@ -173,8 +152,8 @@ async def test_the_number_of_a_queue_is_known_once_it_is_open(queue: Queue) -> N
     assert queue.key > 0
 
 
-async def test_a_queue_that_many_open_at_once_is_closed_by_one_close(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_a_queue_that_many_open_at_once_is_closed_by_one_close(location: str) -> None:
+    queue = Queue("emails", location)
     await asyncio.gather(*(queue.add("a") for _ in range(20)))
     engine = queue.store.open()
     await queue.close()

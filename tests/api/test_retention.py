@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,7 +106,7 @@ async def test_a_job_that_went_cannot_be_restored(queue: Queue) -> None:
         await queue.restore(job.id)
 
 
-async def test_what_goes_leaves_nothing_behind(queue: Queue, path: Path) -> None:
+async def test_what_goes_leaves_nothing_behind(queue: Queue, location: str) -> None:
     """The fixture verifies that no payload, result, attempt or log is left without its job."""
 
     async def talk(job: Job) -> str:
@@ -241,9 +240,12 @@ async def test_the_jobs_own_word_beats_its_workers(queue: Queue) -> None:
     assert await queue.get_job_counts("completed", "failed") == {"completed": 2, "failed": 2}
 
 
-async def test_the_defaults_of_the_queue_hold_for_its_jobs(path: Path) -> None:
+async def test_the_defaults_of_the_queue_hold_for_its_jobs(location: str) -> None:
     defaults: Any = {"remove_on_complete": True}
-    async with Queue("emails", path, default_job_options=defaults) as queue, Worker(queue, work):
+    async with (
+        Queue("emails", location, default_job_options=defaults) as queue,
+        Worker(queue, work),
+    ):
         await finished(queue, 1)
         assert await kept(queue) == []
         await finished(queue, 1, remove_on_complete=False)
@@ -331,16 +333,16 @@ async def test_a_queue_may_keep_everything_for_ever(queue: Queue) -> None:
     assert await queue.get_completed_count() == 2
 
 
-async def test_housekeeping_sweeps_by_itself(path: Path) -> None:
+async def test_housekeeping_sweeps_by_itself(location: str) -> None:
     settings: Any = {"keep_completed": {"count": 1}, "trash_age": 0, "max_events": 5}
-    async with Queue("emails", path, **settings) as queue:
+    async with Queue("emails", location, **settings) as queue:
         async with Worker(queue, work):
             await finished(queue, 4)
         removed = await queue.add("good")
         await removed.remove()
         await asyncio.sleep(0.01)
     # Whoever begins to keep house sweeps first.
-    async with Queue("emails", path) as queue, Scheduler(queue.store):
+    async with Queue("emails", location) as queue, Scheduler(queue.store):
         await until(lambda: is_one(queue))
         with pytest.raises(JobNotFound):
             await queue.restore(removed.id)

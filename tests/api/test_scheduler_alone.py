@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bullite
 from bullite import Queue, Scheduler, Store
+from tests.databases import Database
 
 from .helpers import python, until
 from .listening import names_of, payloads, told
@@ -41,7 +39,7 @@ async def main():
     await queue.wait_until_ready()
     for name in sys.argv[2].split():
         await queue.add(name, job_id=name)
-    async with Worker(queue, work):
+    async with Worker(queue, work, **eval(sys.argv[4])):
         while await queue.count() + await queue.get_active_count():
             await asyncio.sleep(0.01)
     if "trash_age" in sys.argv[3]:
@@ -53,8 +51,9 @@ asyncio.run(main())
 """Runs jobs in a process that has ended when the scheduler begins."""
 
 
-async def prepare(path: Path, names: str, **settings: Any) -> None:
-    await asyncio.to_thread(python, PREPARING, path, names, settings)
+async def prepare(database: Database, names: str, **settings: Any) -> None:
+    arguments = (database.location, names, settings, dict(database.short_lease))
+    await asyncio.to_thread(python, PREPARING, *arguments)
 
 
 # --- what it does --------------------------------------------------------------------------------
@@ -97,8 +96,10 @@ async def test_it_fails_jobs_that_nobody_began_in_time(queue: Queue) -> None:
     assert await is_in(queue, "has time", "waiting")
 
 
-async def test_it_takes_back_the_jobs_of_workers_that_died(queue: Queue, path: Path) -> None:
-    await prepare(path, "die")
+async def test_it_takes_back_the_jobs_of_workers_that_died(
+    queue: Queue, database: Database
+) -> None:
+    await prepare(database, "die")
     assert await is_in(queue, "die", "active")
     async with Scheduler(queue.store):
         await until(lambda: is_in(queue, "die", "waiting"))
@@ -112,16 +113,16 @@ async def test_it_takes_back_the_jobs_of_workers_that_died(queue: Queue, path: P
     ("names", "settings"), [("good", {"keep_completed": 1}), ("bad", {"keep_failed": 1})]
 )
 async def test_it_deletes_what_was_kept_long_enough(
-    queue: Queue, path: Path, names: str, settings: dict[str, Any]
+    queue: Queue, database: Database, names: str, settings: dict[str, Any]
 ) -> None:
-    await prepare(path, names, **settings)
+    await prepare(database, names, **settings)
     assert await queue.get_job(names) is not None
     async with Scheduler(queue.store):
         await until(lambda: is_in(queue, names, "unknown"))
 
 
-async def test_it_keeps_what_is_to_be_kept(queue: Queue, path: Path) -> None:
-    await prepare(path, "one two bad", keep_completed={"count": 1})
+async def test_it_keeps_what_is_to_be_kept(queue: Queue, database: Database) -> None:
+    await prepare(database, "one two bad", keep_completed={"count": 1})
     async with Scheduler(queue.store):
         await until(lambda: is_in(queue, "one", "unknown"))
     assert await is_in(queue, "two", "completed")
@@ -129,26 +130,26 @@ async def test_it_keeps_what_is_to_be_kept(queue: Queue, path: Path) -> None:
 
 
 async def test_it_deletes_removed_jobs_when_they_can_no_longer_be_restored(
-    queue: Queue, path: Path
+    queue: Queue, database: Database
 ) -> None:
-    await prepare(path, "good", trash_age=1)
-    assert rows_of(path, "good") == 1
+    await prepare(database, "good", trash_age=1)
+    assert rows_of(database, "good") == 1
     async with Scheduler(queue.store):
-        await until(lambda: rows_of(path, "good") == 0)
+        await until(lambda: rows_of(database, "good") == 0)
 
 
-async def test_it_leaves_removed_jobs_that_can_be_restored(queue: Queue, path: Path) -> None:
-    await prepare(path, "good old", trash_age=3_600_000)
+async def test_it_leaves_removed_jobs_that_can_be_restored(
+    queue: Queue, database: Database
+) -> None:
+    await prepare(database, "good old", trash_age=3_600_000)
     await queue.add("a", job_id="soon", delay=10)
     async with Scheduler(queue.store):
         await until(lambda: is_in(queue, "soon", "waiting"))
     assert (await queue.restore("good")).state == "completed"
 
 
-def rows_of(path: Path, job_id: str) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        query = "select count(*) from bullite_jobs where custom_id = ?"
-        return int(connection.execute(query, (job_id,)).fetchone()[0])
+def rows_of(database: Database, job_id: str) -> int:
+    return len(database.rows("jobs", f"custom_id = '{job_id}'"))
 
 
 # --- two at once ---------------------------------------------------------------------------------
@@ -161,8 +162,8 @@ asyncio.run(bullite.scheduler.run(sys.argv[1]))
 
 
 @pytest.fixture
-def two_schedulers(path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    command = [sys.executable, "-W", "error", "-c", SCHEDULING, str(path)]
+def two_schedulers(location: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    command = [sys.executable, "-W", "error", "-c", SCHEDULING, location]
     processes = [subprocess.Popen(command) for _ in range(2)]
     yield processes
     for process in processes:
@@ -171,9 +172,9 @@ def two_schedulers(path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 async def test_two_at_once_do_each_thing_once(
-    queue: Queue, path: Path, two_schedulers: list[subprocess.Popen[bytes]]
+    queue: Queue, database: Database, two_schedulers: list[subprocess.Popen[bytes]]
 ) -> None:
-    await prepare(path, "die")
+    await prepare(database, "die")
     opts: Any = [{"delay": 10 * n} for n in range(1, 101)]
     opts += [{"expires": 10 * n} for n in range(1, 51)]
     await queue.add_bulk({"name": "a", "opts": one} for one in opts)
@@ -194,9 +195,9 @@ async def is_everything_done(queue: Queue) -> bool:
 # --- its life ------------------------------------------------------------------------------------
 
 
-async def test_run_ends_when_it_is_cancelled(queue: Queue, path: Path) -> None:
+async def test_run_ends_when_it_is_cancelled(queue: Queue, location: str) -> None:
     await queue.add("a", job_id="x", delay=20)
-    running = asyncio.create_task(bullite.scheduler.run(path))
+    running = asyncio.create_task(bullite.scheduler.run(location))
     await until(lambda: is_in(queue, "x", "waiting"))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -239,17 +240,19 @@ async def test_a_closed_scheduler_can_be_started_again(queue: Queue) -> None:
             await until(lambda job_id=job_id: is_in(queue, job_id, "waiting"))
 
 
-async def test_a_scheduler_closes_the_store_it_opened_and_no_other(path: Path) -> None:
-    async with Scheduler(path) as own:
+async def test_a_scheduler_closes_the_store_it_opened_and_no_other(location: str) -> None:
+    async with Scheduler(location) as own:
         assert own.store.is_open
     assert not own.store.is_open
-    store = Store(path)
+    store = Store(location)
     async with Scheduler(store):
         pass
     assert store.is_open
     store.close()
 
 
-async def test_a_scheduler_makes_a_database_that_does_not_exist_yet(path: Path) -> None:
-    async with Scheduler(path):
-        await until(path.exists)
+async def test_a_scheduler_makes_a_database_that_does_not_exist_yet(
+    database: Database, location: str
+) -> None:
+    async with Scheduler(location):
+        await until(database.exists)

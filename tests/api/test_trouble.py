@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,48 +11,39 @@ from bullite import Job, Queue, Worker
 from bullite.engine import inbox
 from bullite.errors import StoreBusy
 from bullite.operations.adding import AddJobs
-from bullite.sqlite import opening
+from tests.databases import Database
 
 from .helpers import again, until
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Somebody else's connection holds the write lock."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
-        stranger.execute("begin immediate")
-        yield
-        stranger.execute("rollback")
-
-
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up on a locked database after 50 ms."""
-    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.05)
+    database.give_up_on_locks(0.05, monkeypatch)
 
 
-async def test_an_add_waits_while_somebody_else_writes(queue: Queue, path: Path) -> None:
+async def test_an_add_waits_while_somebody_else_writes(queue: Queue, database: Database) -> None:
     await queue.wait_until_ready()
-    with locked(path):
+    with database.locked():
         adding = asyncio.create_task(queue.add("a", 1))
         _, pending = await asyncio.wait({adding}, timeout=0.1)
         assert pending
     assert (await again(queue, await adding)).data == 1
 
 
-async def test_reading_does_not_wait_for_who_writes(queue: Queue, path: Path) -> None:
+async def test_reading_does_not_wait_for_who_writes(queue: Queue, database: Database) -> None:
     job = await queue.add("a", 1)
-    with locked(path):
+    with database.locked():
         assert (await again(queue, job)).data == 1
         assert (await queue.get_job_counts())["waiting"] == 1
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_add_that_waits_for_too_long_is_refused_and_not_stored(
-    queue: Queue, path: Path
+    queue: Queue, database: Database
 ) -> None:
     await queue.wait_until_ready()
-    with locked(path), pytest.raises(StoreBusy, match="locked by another connection"):
+    with database.locked(), pytest.raises(StoreBusy):
         await queue.add("a")
     assert (await queue.get_job_counts())["waiting"] == 0
     await queue.add("b")  # and life goes on
@@ -64,7 +51,7 @@ async def test_an_add_that_waits_for_too_long_is_refused_and_not_stored(
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_worker_survives_a_database_that_is_locked(
-    queue: Queue, path: Path, caplog: pytest.LogCaptureFixture
+    queue: Queue, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -76,7 +63,7 @@ async def test_a_worker_survives_a_database_that_is_locked(
     async with Worker(queue, work):
         job = await queue.add("a")
         await begun.wait()
-        with locked(path):
+        with database.locked():
             go_on.set()
             await until(lambda: "results could not be stored, trying again" in caplog.text)
         assert await job.result(timeout="10s") == "stored at last"
@@ -85,7 +72,7 @@ async def test_a_worker_survives_a_database_that_is_locked(
 
 
 async def test_producers_wait_while_the_inbox_is_full(
-    queue: Queue, path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "INBOX_ROWS", 50)
     await queue.wait_until_ready()
@@ -99,7 +86,7 @@ async def test_producers_wait_while_the_inbox_is_full(
         submit(request, *rest)
 
     monkeypatch.setattr(engine, "submit", counting)
-    with locked(path):
+    with database.locked():
         adding = [asyncio.create_task(queue.add("a", n)) for n in range(300)]
         await asyncio.wait(adding, timeout=0.1)
         assert 50 <= len(submitted) <= 101  # what waits, and what the engine tries to write

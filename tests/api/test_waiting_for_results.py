@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -100,8 +99,8 @@ async def test_who_waits_hears_that_the_job_was_removed(queue: Queue) -> None:
         await waiting
 
 
-async def test_who_waits_hears_that_the_store_was_closed(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_who_waits_hears_that_the_store_was_closed(location: str) -> None:
+    queue = Queue("emails", location)
     waiting = asyncio.create_task((await queue.add("a")).result())
     await asyncio.sleep(0)
     await queue.close()
@@ -124,8 +123,8 @@ asyncio.run(main())
 """
 
 
-async def test_a_result_from_another_process_arrives(queue: Queue, path: Path) -> None:
+async def test_a_result_from_another_process_arrives(queue: Queue, location: str) -> None:
     job = await queue.add("a", "hello")
     waiting = asyncio.create_task(job.result(timeout="15s"))
-    await asyncio.to_thread(python, OTHER_PROCESS, path, job.id)
+    await asyncio.to_thread(python, OTHER_PROCESS, location, job.id)
     assert await asyncio.wait_for(waiting, 1) == "hello"

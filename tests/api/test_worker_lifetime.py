@@ -6,13 +6,13 @@ import asyncio
 import gc
 import statistics
 import time
-from pathlib import Path
 
 import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.engine import writer
 from bullite.errors import StoreError
+from tests.databases import Database
 
 from .helpers import again, python, until
 
@@ -82,24 +82,24 @@ async def test_giving_up_waiting_for_a_worker_does_not_end_it(queue: Queue) -> N
         assert await (await queue.add("a", 1)).result() == 1
 
 
-async def test_a_worker_opens_its_queue_itself(path: Path) -> None:
-    queue = Queue("emails", path)
+async def test_a_worker_opens_its_queue_itself(database: Database, location: str) -> None:
+    queue = Queue("emails", location)
     async with Worker(queue, echo):
-        await until(path.exists)
+        await until(database.exists)
         assert await (await queue.add("a", 1)).result() == 1
     await queue.close()
 
 
-async def test_a_worker_that_cannot_start_says_why_when_it_is_run(tmp_path: Path) -> None:
-    queue = Queue("emails", tmp_path / "missing" / "jobs.db")
+async def test_a_worker_that_cannot_start_says_why_when_it_is_run(database: Database) -> None:
+    queue = Queue("emails", database.missing())
     worker = Worker(queue, echo, autorun=False)
     with pytest.raises(StoreError, match="missing"):
         await worker.run()
     await queue.close()
 
 
-async def test_a_worker_that_cannot_start_says_why_when_it_is_closed(tmp_path: Path) -> None:
-    queue = Queue("emails", tmp_path / "missing" / "jobs.db")
+async def test_a_worker_that_cannot_start_says_why_when_it_is_closed(database: Database) -> None:
+    queue = Queue("emails", database.missing())
     worker = Worker(queue, echo)
     with pytest.raises(StoreError, match="missing"):
         await worker.close()
@@ -181,7 +181,7 @@ async def main():
 
     queue = Queue("emails", sys.argv[1])
     await queue.add("a", job_id="x", attempts=3)
-    worker = Worker(queue, work)
+    worker = Worker(queue, work, **eval(sys.argv[2]))
     await started.wait()
 
 asyncio.run(main())
@@ -189,9 +189,10 @@ asyncio.run(main())
 
 
 async def test_a_program_that_forgets_to_close_a_busy_worker_ends_all_the_same(
-    queue: Queue, path: Path
+    queue: Queue, database: Database
 ) -> None:
-    await asyncio.to_thread(python, FORGETFUL, path, timeout=10)
+    lease = dict(database.short_lease)
+    await asyncio.to_thread(python, FORGETFUL, database.location, lease, timeout=10)
     async with Worker(queue, echo):
         job = await queue.get_job("x")
         assert job is not None

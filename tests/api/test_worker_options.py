@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sqlite3
 import threading
 import time
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import DelayedError, Job, JobFailed, LostLock, Queue, Signal, Worker
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
-from bullite.sqlite import opening
+from tests.databases import Database
 
 from .helpers import again, python, state_of, take_away, until
 
@@ -67,14 +64,14 @@ async def test_workers_of_other_queues_are_not_on_it(queue: Queue) -> None:
         assert await queue.get_workers() == []
 
 
-async def test_a_worker_may_be_given_the_name_of_its_queue(queue: Queue, path: Path) -> None:
-    async with Worker("emails", echo, store=path):
+async def test_a_worker_may_be_given_the_name_of_its_queue(queue: Queue, location: str) -> None:
+    async with Worker("emails", echo, store=location):
         assert await (await queue.add("a", 1)).result(timeout="10s") == 1
 
 
-async def test_a_queue_brings_its_own_store(queue: Queue, path: Path) -> None:
+async def test_a_queue_brings_its_own_store(queue: Queue, location: str) -> None:
     with pytest.raises(InvalidOption, match="store"):
-        Worker(queue, echo, store=path)
+        Worker(queue, echo, store=location)
 
 
 # --- whether it runs -----------------------------------------------------------------------------
@@ -258,7 +255,7 @@ async def test_the_worker_hears_of_jobs_that_were_taken_back(queue: Queue) -> No
 # --- looking and keeping house -------------------------------------------------------------------
 
 
-async def test_jobs_added_by_another_process_are_found(queue: Queue, path: Path) -> None:
+async def test_jobs_added_by_another_process_are_found(queue: Queue, location: str) -> None:
     program = """
 import asyncio, sys
 from bullite import Queue
@@ -271,7 +268,7 @@ asyncio.run(main())
 """
     async with Worker(queue, echo, poll_interval=50) as worker:
         await worker.wait_until_ready()
-        await asyncio.to_thread(python, program, path)
+        await asyncio.to_thread(python, program, location)
         await until(lambda: twenty_completed(queue))
 
 
@@ -297,19 +294,20 @@ async def test_a_worker_waits_for_a_job_as_long_as_its_drain_delay(queue: Queue)
 
 
 async def test_how_soon_a_failing_database_is_tried_again_may_be_said(
-    queue: Queue, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: Queue,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.02)
+    database.give_up_on_locks(0.02, monkeypatch)
     await queue.wait_until_ready()
     errors: list[Any] = []
     job = await queue.add("a", 1)
-    with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
-        stranger.execute("begin immediate")
+    with database.locked():
         worker = Worker(queue, echo, run_retry_delay=20)
         worker.on("error", errors.append)
         # At the usual pace, from 1 s and doubling, this would take more than a minute.
         await until(lambda: len(errors) >= 8, limit=20)
-        stranger.execute("rollback")
     assert await job.result(timeout="10s") == 1
     await worker.close()
 

@@ -456,8 +456,8 @@ async def keep_house(store: Store) -> None:
 # --- all of it -----------------------------------------------------------------------------------
 
 
-async def main(path: str) -> None:
-    store = Store(path)
+async def main(location: str) -> None:
+    store = Store(location)
     assert not store.is_open
     queue = Queue(
         "typed",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.api.conftest import path, pytest_pyfunc_call, queue
+from tests.api.conftest import location, pytest_pyfunc_call, queue
 
-__all__ = ["path", "pytest_pyfunc_call", "queue"]
+__all__ = ["location", "pytest_pyfunc_call", "queue"]

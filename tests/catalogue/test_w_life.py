@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import DelayedError, Job, Queue, Worker
 from bullite.errors import BulliteError
-from bullite.sqlite import opening
 from tests.api.helpers import again, until
+from tests.databases import Database
 
 
 async def do_nothing(job: Job) -> None:
@@ -115,9 +112,9 @@ async def test_W_051_locks_are_renewed_while_a_closing_worker_waits_for_its_job(
 
 
 async def test_W_022_a_fetch_that_fails_is_told_and_tried_again(
-    queue: Queue, path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.05)
+    database.give_up_on_locks(0.05, monkeypatch)
     errors: list[Exception] = []
 
     async def work(job: Job) -> str:
@@ -127,10 +124,8 @@ async def test_W_022_a_fetch_that_fails_is_told_and_tried_again(
         worker.on("error", errors.append)
         await worker.wait_until_ready()
         job = await queue.add("a", delay=400)
-        with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
-            stranger.execute("begin immediate")
+        with database.locked():
             await until(lambda: errors)
-            stranger.execute("rollback")
         assert worker.is_running()
         assert await job.result(timeout="10s") == "done"
     assert isinstance(errors[0], BulliteError)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import Job, JobFailed, Queue, Store, Worker
 from bullite.clock import SystemClock
+from tests.databases import Database
 
 JOBS = 15
 
@@ -38,9 +36,9 @@ def clock() -> StillClock:
 
 
 @pytest.fixture
-def still(path: Path, clock: StillClock) -> Iterator[Queue]:
+def still(location: str, clock: StillClock) -> Iterator[Queue]:
     """A queue whose time is the test's."""
-    queue = Queue("emails", Store(path, clock=clock))
+    queue = Queue("emails", Store(location, clock=clock))
     yield queue
     queue.store.close()
 
@@ -79,11 +77,10 @@ async def kept(queue: Queue, outcome: str) -> list[str]:
     return [job.id for job in await queue.get_jobs(outcome, asc=True)]
 
 
-def logged(path: Path) -> list[str]:
+def logged(database: Database) -> list[str]:
     """The jobs that have lines in a log, whether the jobs exist or not."""
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("select distinct job from bullite_logs order by job")
-        return [str(row[0]) for row in rows]
+    jobs = {row["job"] for row in database.rows("logs")}
+    return [str(job) for job in sorted(jobs)]
 
 
 def ids(jobs: list[Job]) -> list[str]:
@@ -92,19 +89,19 @@ def ids(jobs: list[Job]) -> list[str]:
 
 @pytest.mark.parametrize("outcome", ["completed", "failed"])
 async def test_W_027_only_the_newest_so_many_stay_and_the_logs_of_the_others_go_too(
-    still: Queue, clock: StillClock, path: Path, outcome: str
+    still: Queue, clock: StillClock, database: Database, outcome: str
 ) -> None:
     jobs = await finish_jobs(still, clock, outcome, {OPTION[outcome]: 3})
     assert await kept(still, outcome) == ids(jobs[-3:])
-    assert logged(path) == ids(jobs[-3:])
+    assert logged(database) == ids(jobs[-3:])
 
 
 async def test_W_029_a_job_exactly_as_old_as_the_age_allowed_goes_with_its_log(
-    still: Queue, clock: StillClock, path: Path
+    still: Queue, clock: StillClock, database: Database
 ) -> None:
     jobs = await finish_jobs(still, clock, "completed", {"remove_on_complete": {"age": 7}})
     assert await kept(still, "completed") == ids(jobs[-7:])
-    assert logged(path) == ids(jobs[-7:])
+    assert logged(database) == ids(jobs[-7:])
 
 
 @pytest.mark.parametrize("outcome", ["completed", "failed"])
@@ -116,12 +113,12 @@ async def test_W_030_of_an_age_and_a_count_the_stricter_decides(
 
 
 async def test_W_031_failed_jobs_that_are_not_kept_leave_no_logs_either(
-    still: Queue, clock: StillClock, path: Path
+    still: Queue, clock: StillClock, database: Database
 ) -> None:
     await finish_jobs(still, clock, "failed", {"remove_on_fail": True})
     assert await kept(still, "failed") == []
     assert await still.get_failed_count() == 0
-    assert logged(path) == []
+    assert logged(database) == []
 
 
 @pytest.mark.parametrize("outcome", ["completed", "failed"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +64,9 @@ async def test_W_062_a_plain_number_is_the_delay_before_every_try_and_is_seen_by
 
 @pytest.mark.parametrize("chance", [0.0, 0.4, 0.999])
 async def test_W_064_with_full_jitter_a_growing_delay_is_anything_up_to_its_whole(
-    path: Path, chance: float
+    location: str, chance: float
 ) -> None:
-    async with Queue("emails", path, random=lambda: chance) as queue:
+    async with Queue("emails", location, random=lambda: chance) as queue:
         backoff = {"type": "exponential", "delay": 20, "jitter": 1}
         delays = await delays_of(queue, 4, backoff)
     assert delays == [round(chance * whole) for whole in (20, 40, 80)] + [0]
@@ -75,9 +74,9 @@ async def test_W_064_with_full_jitter_a_growing_delay_is_anything_up_to_its_whol
 
 @pytest.mark.parametrize("chance", [0.0, 0.4, 0.999])
 async def test_W_065_with_half_jitter_a_growing_delay_is_at_least_half_its_whole(
-    path: Path, chance: float
+    location: str, chance: float
 ) -> None:
-    async with Queue("emails", path, random=lambda: chance) as queue:
+    async with Queue("emails", location, random=lambda: chance) as queue:
         backoff = {"type": "exponential", "delay": 20, "jitter": 0.5}
         delays = await delays_of(queue, 4, backoff)
     assert delays == [round(whole / 2 + chance * whole / 2) for whole in (20, 40, 80)] + [0]

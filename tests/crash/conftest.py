@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.crash.processes import Child
+from tests.databases import Database
 
 
 @pytest.fixture
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("db") / "jobs.db"
+def location(database: Database) -> str:
+    return database.location
 
 
 @pytest.fixture

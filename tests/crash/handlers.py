@@ -13,9 +13,9 @@ from bullite import Job, Queue, Worker
 from tests.crash.processes import say, wait_until
 
 
-async def work(database: str, **settings: Any) -> None:
+async def work(location: str, **settings: Any) -> None:
     """Work until killed."""
-    await Worker(Queue("work", database), process, **settings).run()
+    await Worker(Queue("work", location), process, **settings).run()
 
 
 async def process(job: Job) -> int:

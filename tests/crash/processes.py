@@ -14,7 +14,6 @@ import json
 import os
 import selectors
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -24,10 +23,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from bullite import Job, Queue, Store, verify
+from tests.databases import PATIENCE, database_at
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0
-"""Seconds after which something awaited counts as never going to happen."""
+
+Location = str | os.PathLike[str]
 
 
 # --- in the parent -------------------------------------------------------------------------------
@@ -145,25 +145,29 @@ def main(file: str, name: str, arguments: str) -> None:
 # --- on either side: a look at the database from outside -----------------------------------------
 
 
-def rows(database: Path, query: str, *params: Any) -> list[tuple[Any, ...]]:
+def rows(location: Location, query: str, *params: Any) -> list[tuple[Any, ...]]:
     """What a reader who knows nothing of Bullite finds."""
-    with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection:
-        return connection.execute(query, params).fetchall()
+    with closing(database_at(os.fspath(location))) as database:
+        return database.query(query, *params)
 
 
-def write(database: Path, statement: str, *params: Any) -> None:
+def write(location: Location, statement: str, *params: Any) -> None:
     """What somebody does who knows nothing of Bullite."""
-    with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection, connection:
-        connection.execute(statement, params)
+    with closing(database_at(os.fspath(location))) as database:
+        database.write(statement, *params)
 
 
-def states(database: Path) -> dict[int, str]:
-    return dict(rows(database, "select id, state from bullite_jobs"))
+def states(location: Location) -> dict[int, str]:
+    return dict(rows(location, "select id, state from bullite_jobs order by id"))
 
 
-def events(database: Path, kind: str) -> list[tuple[int, int]]:
+def finished(location: Location, job: int) -> bool:
+    return states(location)[job] in ("completed", "failed")
+
+
+def events(location: Location, kind: str) -> list[tuple[int, int]]:
     """(job, time in ms) of every logged event of one kind."""
-    logged = rows(database, "select jobs, at from bullite_events where kind = ?", kind)
+    logged = rows(location, "select jobs, at from bullite_events where kind = ?", kind)
     return [(job, at) for jobs, at in logged for job in jobs_of(jobs)]
 
 
@@ -172,24 +176,24 @@ def jobs_of(event: str) -> list[int]:
     return [entry[0] if isinstance(entry, list) else entry for entry in json.loads(event)]
 
 
-def registered(database: Path, child: Child) -> bool:
+def registered(location: Location, child: Child) -> bool:
     """Whether a process has a worker on the register."""
-    return bool(rows(database, "select 1 from bullite_workers where pid = ?", child.pid))
+    return bool(rows(location, "select 1 from bullite_workers where pid = ?", child.pid))
 
 
-def add(database: Path, *names: str, data: Any = None, **options: Any) -> list[int]:
+def add(location: Location, *names: str, data: Any = None, **options: Any) -> list[int]:
     """Add jobs, one for each name; their numbers."""
 
     async def adding() -> list[Job]:
-        async with Queue("work", database) as queue:
+        async with Queue("work", location) as queue:
             return [await queue.add(name, data, **options) for name in names]
 
     return [job.pk for job in asyncio.run(adding())]
 
 
-def problems(database: Path) -> tuple[str, ...]:
+def problems(location: Location) -> tuple[str, ...]:
     """What `verify` finds wrong."""
-    store = Store(database)
+    store = Store(location)
     try:
         return verify(store).problems
     finally:

@@ -24,9 +24,7 @@ from typing import Any
 from bullite import Job, Queue, Worker
 from bullite.outcome import STALLED_TOO_OFTEN
 from tests.crash.processes import Child, jobs_of, problems, rows
-
-BACK_WITHIN = 1000
-"""Ms in which the jobs of a killed process must be back in the queue."""
+from tests.databases import database_at
 
 PAUSE = 0.1
 """Seconds between two kills, on average."""
@@ -38,7 +36,7 @@ LIMIT = 55.0
 # --- a worker process ----------------------------------------------------------------------------
 
 
-async def worker(database: str, ledger: str, kind: str, max_stalled_count: int) -> None:
+async def worker(location: str, ledger: str, kind: str, max_stalled_count: int) -> None:
     """Run jobs that take a few ms each, in the loop or in threads, until killed."""
     book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -58,10 +56,11 @@ async def worker(database: str, ledger: str, kind: str, max_stalled_count: int) 
         return [os.getpid(), job.token_number]
 
     await Worker(
-        Queue("work", database),
+        Queue("work", location),
         in_loop if kind == "async" else in_thread,
         concurrency=10,
         max_stalled_count=max_stalled_count,
+        **database_at(location).short_lease,
     ).run()
 
 
@@ -75,6 +74,7 @@ class Settings:
     kills: int
     seed: int
     max_stalled_count: int
+    location: str
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Storm:
     _made: int = 0
 
     def __post_init__(self) -> None:
-        self.database = self.folder / "jobs.db"
+        self.location = self.settings.location or str(self.folder / "jobs.db")
         self.ledger = self.folder / "ledger"
         self.random = random.Random(self.settings.seed)
         self.deadline = time.monotonic() + LIMIT
@@ -110,7 +110,7 @@ class Storm:
 
     async def rage(self) -> None:
         try:
-            async with Queue("work", self.database) as queue:
+            async with Queue("work", self.location) as queue:
                 for _ in range(self.settings.workers):
                     self._start_worker()
                 await self._kill_while_adding(queue)
@@ -138,12 +138,12 @@ class Storm:
     def _start_worker(self) -> None:
         kind = "async" if self._made % 2 else "threads"
         self._made += 1
-        child = Child(worker, self.database, self.ledger, kind, self.settings.max_stalled_count)
+        child = Child(worker, self.location, self.ledger, kind, self.settings.max_stalled_count)
         self.children[child.pid] = child
 
     def _up(self) -> set[int]:
         """The processes that have started to work."""
-        registered = {pid for (pid,) in rows(self.database, "select pid from bullite_workers")}
+        registered = {pid for (pid,) in rows(self.location, "select pid from bullite_workers")}
         return registered & self.children.keys()
 
     def _a_holder(self) -> Child | None:
@@ -156,7 +156,7 @@ class Storm:
         """(job, whether it was fetched ahead, worker) by process."""
         held = collections.defaultdict(list)
         for pid, *job in rows(
-            self.database,
+            self.location,
             "select pid, bullite_jobs.id, ahead, worker from bullite_jobs join bullite_workers "
             "on bullite_workers.id = worker where state = 'active'",
         ):
@@ -176,7 +176,7 @@ class Storm:
 
     def _unfinished(self) -> int:
         [(number,)] = rows(
-            self.database,
+            self.location,
             "select count(*) from bullite_jobs where state not in ('completed', 'failed')",
         )
         return number
@@ -185,7 +185,7 @@ class Storm:
         """As it happens: the log keeps only the last 10,000."""
         self._see_who_came_back()
         for number, kind, jobs, at in rows(
-            self.database,
+            self.location,
             "select id, kind, jobs, at from bullite_events where id > ? order by id",
             self._last_event,
         ):
@@ -197,7 +197,7 @@ class Storm:
             if kill.ahead:
                 places = ",".join(map(str, kill.ahead))
                 for job, at in rows(
-                    self.database,
+                    self.location,
                     "select id, updated_at from bullite_jobs "
                     f"where id in ({places}) and (state <> 'active' or worker <> ?)",
                     kill.worker,
@@ -239,6 +239,7 @@ class Report:
     never_came_back: int
     back_in_queue_p99_ms: float
     back_in_queue_max_ms: float
+    back_in_queue_limit_ms: int
     verify: str
     seconds: float
 
@@ -252,7 +253,8 @@ class Report:
             self.failed_without_reason,
             self.never_came_back,
         )
-        return not any(broken) and self.back_in_queue_max_ms < BACK_WITHIN and self.verify == "ok"
+        in_time = self.back_in_queue_max_ms < self.back_in_queue_limit_ms
+        return not any(broken) and in_time and self.verify == "ok"
 
     def __str__(self) -> str:
         return "\n".join(
@@ -261,8 +263,8 @@ class Report:
 
 
 def judge(storm: Storm, seconds: float) -> Report:
-    jobs = rows(storm.database, "select id, state, stalled_count from bullite_jobs")
-    results = rows(storm.database, "select job, return_value, failed_reason from bullite_results")
+    jobs = rows(storm.location, "select id, state, stalled_count from bullite_jobs")
+    results = rows(storm.location, "select job, return_value, failed_reason from bullite_results")
     values = {job: value for job, value, _ in results}
     reasons = {job: reason for job, _, reason in results}
     completed = [job for job, state, _ in jobs if state == "completed"]
@@ -274,7 +276,7 @@ def judge(storm: Storm, seconds: float) -> Report:
     done = {(int(job), int(run), int(token)) for job, run, token, what in lines if what == "DONE"}
     completions = collections.Counter(job for kind, job, _ in storm.events if kind == "complete")
     came_back = sorted(round(time, 1) for time in times_to_come_back(storm))
-    broken = problems(storm.database)
+    broken = problems(storm.location)
     return Report(
         jobs=storm.settings.jobs,
         kills=len(storm.kills),
@@ -296,6 +298,7 @@ def judge(storm: Storm, seconds: float) -> Report:
         never_came_back=sum(1 for time in came_back if time == float("inf")),
         back_in_queue_p99_ms=came_back[int(len(came_back) * 0.99)],
         back_in_queue_max_ms=came_back[-1],
+        back_in_queue_limit_ms=database_at(storm.location).recovery_time,
         verify="; ".join(broken) or "ok",
         seconds=round(seconds, 1),
     )
@@ -332,6 +335,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--max-stalled-count", type=int, default=1000)
+    parser.add_argument("--location", default="", help="an empty store; by default a new file")
     settings = Settings(**vars(parser.parse_args()))
     with tempfile.TemporaryDirectory(prefix="bullite-storm-") as folder:
         storm = Storm(settings, Path(folder))

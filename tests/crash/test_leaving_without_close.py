@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bullite import Job, Queue, Worker
 from tests.crash.processes import Child, events, problems, rows, say, states, wait_until
+from tests.databases import Database
 
 JOBS, LINES = 300, 3
 
@@ -37,9 +38,9 @@ def in_thread(job: Job) -> str:
 PROCESSORS = {"coroutine": in_loop, "thread": in_thread}
 
 
-async def leaves(database: str, kind: str, how: str) -> None:
+async def leaves(location: str, kind: str, how: str, **settings: Any) -> None:
     """Asks for a pause while its worker works, and ends before that is answered."""
-    queue = Queue("work", database)
+    queue = Queue("work", location)
     await queue.add_bulk([{"name": "job"}] * JOBS)
     ran, enough = 0, asyncio.Event()
     loop, lock = asyncio.get_running_loop(), threading.Lock()
@@ -59,7 +60,7 @@ async def leaves(database: str, kind: str, how: str) -> None:
         counted()
         return in_thread(job)
 
-    Worker(queue, coroutine if kind == "coroutine" else function, concurrency=5)
+    Worker(queue, coroutine if kind == "coroutine" else function, concurrency=5, **settings)
     await enough.wait()
     pausing = asyncio.ensure_future(queue.pause())
     logging = asyncio.ensure_future(queue.add_job_log("1", "at the end"))
@@ -75,10 +76,10 @@ async def leaves(database: str, kind: str, how: str) -> None:
             os._exit(4)
 
 
-async def goes_on(database: str, kind: str) -> None:
-    queue = Queue("work", database)
+async def goes_on(location: str, kind: str, **settings: Any) -> None:
+    queue = Queue("work", location)
     await queue.resume()
-    await Worker(queue, PROCESSORS[kind], concurrency=5).run()
+    await Worker(queue, PROCESSORS[kind], concurrency=5, **settings).run()
 
 
 CODES = {"its end": 0, "sys.exit": 3, "an exception": 1, "os._exit": 4}
@@ -87,30 +88,30 @@ CODES = {"its end": 0, "sys.exit": 3, "an exception": 1, "os._exit": 4}
 @pytest.mark.parametrize("kind", PROCESSORS)
 @pytest.mark.parametrize("how", CODES)
 def test_what_a_program_leaves_behind_is_whole_and_the_next_one_finishes_it(
-    database: Path, start: Callable[..., Child], kind: str, how: str
+    database: Database, location: str, start: Callable[..., Child], kind: str, how: str
 ) -> None:
-    leaver = start(leaves, database, kind, how)
+    leaver = start(leaves, location, kind, how, **database.short_lease)
     leaver.said("leaves False")
     assert leaver.ended() == CODES[how]
-    assert problems(database) == ()
-    done = [job for job, state in states(database).items() if state == "completed"]
-    assert len(states(database)) == JOBS
+    assert problems(location) == ()
+    done = [job for job, state in states(location).items() if state == "completed"]
+    assert len(states(location)) == JOBS
     assert len(done) < JOBS
-    assert_whole_logs(database, done)
+    assert_whole_logs(location, done)
 
-    start(goes_on, database, kind)
+    start(goes_on, location, kind, **database.short_lease)
 
-    wait_until(lambda: set(states(database).values()) == {"completed"})
-    assert sorted(job for job, _ in events(database, "complete")) == sorted(states(database))
-    assert_whole_logs(database, list(states(database)))
-    assert problems(database) == ()
+    wait_until(lambda: set(states(location).values()) == {"completed"})
+    assert sorted(job for job, _ in events(location, "complete")) == sorted(states(location))
+    assert_whole_logs(location, list(states(location)))
+    assert problems(location) == ()
 
 
-def assert_whole_logs(database: Path, jobs: list[int]) -> None:
+def assert_whole_logs(location: str, jobs: list[int]) -> None:
     """Whatever a run said before it ended is there, in order, and nothing is missing between."""
     lines: dict[int, list[str]] = {job: [] for job in jobs}
     for job, number, message in rows(
-        database, "select job, number, message from bullite_logs order by job, number"
+        location, "select job, number, message from bullite_logs order by job, number"
     ):
         if job in lines and message != "at the end":
             lines[job].append(message)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from pathlib import Path
 
-from bullite import Queue
+from bullite import Queue, Store
 from bullite.clock import SystemClock
 from bullite.sqlite.checkpoints import (
     BYTES_PER_FRAME,
@@ -15,7 +16,7 @@ from bullite.sqlite.checkpoints import (
     CheckpointGauge,
 )
 from bullite.sqlite.driver import SQLiteDriver
-from tests.crash.processes import problems, rows
+from tests.crash.processes import add, hang, problems, rows, say, states
 
 MEGABYTE = 1024 * 1024
 
@@ -156,3 +157,29 @@ def test_no_single_finding_can_lead_a_gauge_astray_for_ever():
     gauge.found(1_000_000_000)
 
     assert writes_until_due(gauge) > 1
+
+
+async def dies_in_a_checkpoint(database: str) -> None:
+    """Moves the log into the database, and stops while it holds the write lock."""
+    driver = Store(database).open().driver
+    driver._writer.set_trace_callback(stop_before_rollback)
+    driver.checkpoint()
+
+
+def stop_before_rollback(statement: str) -> None:
+    if statement == "rollback":
+        say("about to let go")
+        hang()
+
+
+def test_after_a_checkpoint_that_was_cut_short_others_write_on_at_once(database, start):
+    add(database, *["first"] * 50)
+    victim = start(dies_in_a_checkpoint, database)
+    victim.said("about to let go")
+
+    killed_at = victim.kill()
+
+    add(database, "second")
+    assert time.time() * 1000 - killed_at < 1000
+    assert list(states(database).values()) == ["waiting"] * 51
+    assert problems(database) == ()

@@ -5,37 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from bullite import Queue
-from tests.crash.handlers import work
-from tests.crash.processes import add, problems, rows, say, states, wait_until
-
-PROCESSES, JOBS = 8, 150
-
-
-async def add_one_by_one(database: str, barrier: str, name: str) -> None:
-    async with Queue("work", database) as queue:
-        say("ready")
-        await asyncio.to_thread(wait_until, Path(barrier).exists)
-        for number in range(JOBS):
-            await queue.add(name, number)
-
-
-def test_eight_processes_add_at_once_and_none_is_told_that_the_file_is_busy(
-    database, start, tmp_path
-):
-    barrier = tmp_path / "barrier"
-    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(PROCESSES)]
-    for adder in adders:
-        adder.said("ready")
-
-    barrier.touch()
-
-    assert [adder.ended() for adder in adders] == [0] * PROCESSES
-    by_name = rows(database, "select name, count(*) from bullite_jobs group by name order by name")
-    assert by_name == [(f"from {n}", JOBS) for n in range(PROCESSES)]
-    assert problems(database) == ()
+from bullite.errors import StoreBusy
+from bullite.sqlite import opening
+from tests.crash.processes import add, rows, say, states, wait_until
+from tests.processes.test_contention import JOBS, add_one_by_one
 
 
 def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
@@ -58,21 +37,6 @@ def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
         )
     )
     assert min(by_name.get(f"from {n}", 0) for n in range(4)) > half / 4 / 2
-
-
-def test_workers_and_producers_of_six_processes_share_the_file(database, start, tmp_path):
-    barrier = tmp_path / "barrier"
-    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(3)]
-    workers = [start(work, database, concurrency=10) for _ in range(3)]
-    for adder in adders:
-        adder.said("ready")
-
-    barrier.touch()
-
-    assert [adder.ended() for adder in adders] == [0] * 3
-    wait_until(lambda: list(states(database).values()) == ["completed"] * 3 * JOBS)
-    assert not any(worker.has_ended() for worker in workers)
-    assert problems(database) == ()
 
 
 # --- foreign writers -----------------------------------------------------------------------------
@@ -141,3 +105,14 @@ def test_a_long_wait_for_the_lock_is_said_in_the_log(database, start, tmp_path, 
         asyncio.run(add_meanwhile())
 
     assert [r for r in caplog.messages if r.startswith("waited ") and "write lock" in r]
+
+
+async def test_an_add_that_waits_for_too_long_says_who_has_the_lock(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.05)
+    async with Queue("work", database) as queue:
+        with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
+            stranger.execute("begin immediate")
+            with pytest.raises(StoreBusy, match="locked by another connection"):
+                await queue.add("a")

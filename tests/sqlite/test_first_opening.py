@@ -1,30 +1,14 @@
-"""Many processes may open a database that does not exist yet, at the same instant."""
+"""Many processes may open a file that does not exist yet: its schema is made once."""
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
+from tests.crash.processes import ROOT, rows
+from tests.processes.test_first_opening import PROCESSES, open_and_add
 
-from bullite import Queue
-from tests.crash.processes import ROOT, problems, rows, say, wait_until
-
-PROCESSES, JOBS = 16, 25
 SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
 
 
-def open_and_add(database: str, barrier: str) -> None:
-    say("ready")
-    wait_until(Path(barrier).exists)
-    asyncio.run(add_jobs(database))
-
-
-async def add_jobs(database: str) -> None:
-    async with Queue("work", database) as queue:
-        for number in range(JOBS):
-            await queue.add("job", number)
-
-
-def test_sixteen_processes_open_a_new_file_at_once_and_every_job_is_there(
+def test_sixteen_processes_open_a_new_file_at_once_and_it_has_the_newest_schema(
     database, start, tmp_path
 ):
     barrier = tmp_path / "barrier"
@@ -35,9 +19,4 @@ def test_sixteen_processes_open_a_new_file_at_once_and_every_job_is_there(
     barrier.touch()
 
     assert [child.ended() for child in children] == [0] * PROCESSES
-    assert rows(database, "select count(*), count(distinct id) from bullite_jobs") == [
-        (PROCESSES * JOBS, PROCESSES * JOBS)
-    ]
-    assert rows(database, "select name from bullite_queues") == [("work",)]
     assert rows(database, "select value from bullite_meta where key = 'schema'") == [(str(SCHEMA),)]
-    assert problems(database) == ()

@@ -10,7 +10,20 @@ import pytest
 
 from bullite.sqlite.liveness import Liveness, is_alive
 from tests.crash.handlers import work
-from tests.crash.processes import add, events, hang, registered, say, states, wait_until
+from tests.crash.processes import (
+    Child,
+    add,
+    events,
+    finished,
+    hang,
+    registered,
+    rows,
+    say,
+    states,
+    wait_until,
+)
+
+SECOND = 1000
 
 
 @pytest.fixture
@@ -119,3 +132,65 @@ def test_processes_that_reach_the_database_by_different_names_know_of_each_other
     wait_until(lambda: states(database)[job] == "completed", timeout=5)
     [(_, stalled_at)] = events(database, "stall")
     assert stalled_at - killed_at < 1000
+
+
+# --- workers that die, and others that only look like it -----------------------------------
+
+
+def test_what_a_killed_worker_left_beside_the_database_is_cleared_away(database, start):
+    [job] = add(database, "hold")
+    victim = start(work, database)
+    victim.said(f"start {job}")
+    side_folder = database.with_name("jobs.db.bullite")
+    left = {path for path in side_folder.iterdir() if path.name != "gate"}
+    assert {path.suffix for path in left} == {".alive", ".sock"}
+
+    victim.kill()
+    start(work, database).said(f"start {job}")
+
+    start(work, database)  # every worker tidies up when it starts, and then every ten seconds
+    wait_until(lambda: not any(path.exists() for path in left))
+
+
+def test_a_stopped_worker_is_never_taken_for_dead_and_completes_when_it_goes_on(
+    database, start, tmp_path
+):
+    [job] = add(database, "wait for", data=str(tmp_path / "go"))
+    frozen = start(work, database, lock_duration=200)
+    frozen.said(f"start {job}")
+    other = start(work, database, lock_duration=200)
+    wait_until(lambda: registered(database, other))
+
+    frozen.signal(signal.SIGSTOP)
+    wait_until(lambda: lease(database, other) > lease(database, frozen) + 2 * SECOND)
+
+    assert states(database) == {job: "active"}
+    (tmp_path / "go").touch()
+    frozen.signal(signal.SIGCONT)
+    wait_until(lambda: finished(database, job))
+    assert rows(database, "select state, attempts_started, stalled_count from bullite_jobs") == [
+        ("completed", 1, 0)
+    ]
+
+
+def lease(database: Path, child: Child) -> int:
+    [(until,)] = rows(
+        database, "select max(lease_until) from bullite_workers where pid = ?", child.pid
+    )
+    return until
+
+
+def test_a_handler_that_holds_the_interpreter_for_longer_than_its_lease_runs_once(database, start):
+    [job] = add(database, "hold the GIL", data=40_000_000)
+    busy = start(work, database, lock_duration=100)
+    busy.said(f"start {job}")
+    start(work, database, lock_duration=100)
+
+    wait_until(lambda: finished(database, job))
+
+    [(took, started)] = rows(
+        database, "select finished_at - processed_at, attempts_started from bullite_jobs"
+    )
+    assert took > 2 * 100
+    assert started == 1
+    assert events(database, "stall") == []

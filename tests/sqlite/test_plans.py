@@ -12,6 +12,7 @@ import pytest
 from bullite.engine.statements import move_statement
 from bullite.sqlite.driver import STATEMENTS
 from bullite.states import MOVES
+from tests.databases import SQLiteDatabase
 from tests.harness import open_store
 
 Plan = Callable[[str], list[str]]
@@ -26,7 +27,6 @@ BY_INDEX = {
     "outlook": "bullite_jobs_waiting (queue=?)",
     "due": "bullite_jobs_delayed (queue=? AND due_at<?)",
     "due_queues": "bullite_jobs_delayed (queue=? AND due_at<?)",
-    "next_due": "bullite_jobs_delayed (queue=?)",
     "held_by_worker": "bullite_jobs_active (queue=? AND worker=? AND lease_until<?)",
     "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
     "held_ahead": "bullite_jobs_active (queue=?)",
@@ -99,7 +99,7 @@ SORT_ALL_THAT_WAIT = [
 @pytest.fixture
 def plan(tmp_path: Path) -> Iterator[Plan]:
     """Gives the steps in which SQLite would run a statement of ours."""
-    with open_store("sqlite", tmp_path):
+    with open_store(SQLiteDatabase.make(tmp_path)):
         connection = sqlite3.connect(tmp_path / "jobs.db")
 
         def explain(statement: str) -> list[str]:
@@ -129,7 +129,7 @@ def test_what_belongs_to_a_job_is_found_by_its_number(plan: Plan, statement: str
 
 @pytest.mark.parametrize(
     "statement",
-    [s for s in STATEMENTS if s not in READ_EVERYTHING and not STATEMENTS[s].many],
+    [s for s in STATEMENTS if s not in READ_EVERYTHING and STATEMENTS[s].flag != "many"],
 )
 def test_hardly_anything_reads_all_jobs(plan: Plan, statement: str) -> None:
     scanned = [step for step in plan(statement) if step.startswith("SCAN bullite_jobs")]
@@ -141,7 +141,8 @@ def test_hardly_anything_reads_all_jobs(plan: Plan, statement: str) -> None:
     [
         s
         for s in STATEMENTS
-        if s not in (*READ_EVERYTHING, *SORT_A_FEW, *SORT_ALL_THAT_WAIT) and not STATEMENTS[s].many
+        if s not in (*READ_EVERYTHING, *SORT_A_FEW, *SORT_ALL_THAT_WAIT)
+        and STATEMENTS[s].flag != "many"
     ],
 )
 def test_the_order_comes_from_an_index(plan: Plan, statement: str) -> None:

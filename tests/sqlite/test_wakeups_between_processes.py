@@ -1,4 +1,4 @@
-"""A job is started at once by a worker in another process; without wake-ups, very soon."""
+"""Wake-ups go through sockets beside the file; without them, jobs are started very soon."""
 
 from __future__ import annotations
 
@@ -12,24 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bullite import Job, Queue, Worker
+from bullite import Queue, Worker
 from bullite.sqlite.files import LONGEST_SOCKET_PATH, Places
 from bullite.sqlite.wakeups import Wakeups
-from tests.crash.processes import Child, add, rows, say, states, wait_until, write
-
-POLL = 250
-"""Ms after which a worker looks for itself."""
-SLACK = 250
-"""Ms for a loaded machine to get round to it."""
-
-
-async def work(database: str) -> None:
-    """Say when each job starts."""
-    await Worker(Queue("work", database), tell_time).run()
-
-
-async def tell_time(job: Job) -> None:
-    say(time.time() * 1000)
+from tests.crash.processes import Child, add, rows, states, wait_until, write
+from tests.processes.test_wakeups import POLL, SLACK, tell_time, work
 
 
 def delays(database: Path, worker: Child, jobs: int) -> list[float]:
@@ -54,13 +41,6 @@ def is_idle(database: Path, worker: Child) -> bool:
     return bool(rows(database, hungry, worker.pid)) and not rows(database, active)
 
 
-def test_an_idle_worker_of_another_process_is_woken_at_once(database, start):
-    add(database)
-    worker = start(work, database)
-
-    assert statistics.median(delays(database, worker, jobs=9)) < POLL / 5
-
-
 def test_when_every_wake_up_is_lost_jobs_still_start_within_the_poll(database, start, monkeypatch):
     add(database)
     monkeypatch.setattr(Wakeups, "send", Wakeups.forget)
@@ -80,18 +60,6 @@ def test_a_worker_whose_socket_was_deleted_still_starts_jobs_within_the_poll(dat
     Path(address).unlink()
 
     assert max(delays(database, worker, jobs=5)) < POLL + SLACK
-
-
-def test_a_delayed_job_is_started_on_time_by_a_worker_of_another_process(database, start):
-    add(database)
-    worker = start(work, database)
-    wait_until(lambda: is_idle(database, worker))
-    add(database, "job", delay=300)
-    due_at = rows(database, "select due_at from bullite_jobs")[0][0]
-
-    started_at = float(worker.line())
-
-    assert 0 <= started_at - due_at < SLACK
 
 
 # --- addresses -----------------------------------------------------------------------------------

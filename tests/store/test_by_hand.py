@@ -6,7 +6,7 @@ from typing import Any
 
 from bullite.engine.mail import DIRECT
 from bullite.operations.governing import SetPaused
-from bullite.operations.tending import Deregister, Recover
+from bullite.operations.tending import Deregister
 from tests.harness import LOCK_DURATION, Store, Worker, new_job
 
 
@@ -160,9 +160,3 @@ def test_when_it_leaves_it_is_cleared_away_once_its_lease_is_over(store: Store) 
     store.clock.advance(LOCK_DURATION + 1)
     store.home.recover()
     assert store.workers() == []
-
-
-def test_a_living_worker_without_jobs_is_looked_after_once_only(store: Store) -> None:
-    store.worker()
-    store.clock.advance(10 * LOCK_DURATION)
-    assert store.process().chores(Recover) == []

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -48,8 +49,8 @@ from bullite.states import (
     Move,
     State,
 )
+from tests.databases import DATABASES
 from tests.harness import (
-    DATABASES,
     LOCK_DURATION,
     Held,
     Process,
@@ -143,7 +144,8 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self._opened = open_store(self.kind, Path(self._folder.name))
+        self._database = DATABASES[self.kind](Path(self._folder.name))
+        self._opened = open_store(self._database)
         self.store: Store = self._opened.__enter__()
         self.clock = self.store.clock
         self.jobs: dict[int, Job] = {}
@@ -161,6 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.store.problems() == []
         finally:
             self._opened.__exit__(None, None, None)
+            self._database.close()
             self._folder.cleanup()
 
     def _drain(self) -> None:
@@ -519,6 +522,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.problems() == []
 
 
+EFFORT = {"sqlite": 1, "postgres": 5}
+"""How many times as long a walk takes; it goes on as many fewer."""
+
 for kind in DATABASES:
     machine = type(f"{kind.title()}Machine", (StoreMachine,), {"kind": kind})
+    machine.TestCase.database = kind
+    machine.TestCase.settings = settings(max_examples=settings().max_examples // EFFORT[kind])
     globals()[f"Test{kind.title()}"] = machine.TestCase

@@ -283,6 +283,8 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
                 tokens = {job: [token, 1] if takes else token}
                 asked = tokens if move.held or takes else [job]
                 open.run(swap_all(open.tx, move, source, asked, **extras))
+            # A move may be on its way until something is asked.
+            process.driver.execute("queue_names", {})
             raise Undone
     except Undone:
         return True

@@ -53,14 +53,6 @@ def test_only_the_jobs_of_the_dead_worker_go_back(store: Store) -> None:
     assert store.states(mine.id, lost.id, theirs.id) == ["active", "waiting", "active"]
 
 
-def test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says(store: Store) -> None:
-    job = store.add()
-    store.process().worker().claim_one()
-    store.clock.boot = "the next boot"
-    assert store.home.recover() == 1
-    assert store.state(job) == "waiting"
-
-
 def test_a_process_does_not_take_its_own_workers_for_dead(store: Store) -> None:
     store.add()
     store.worker().claim_one()
@@ -219,17 +211,6 @@ def test_a_revived_job_is_not_to_fail_any_more(store: Store) -> None:
 
 
 # --- leases --------------------------------------------------------------------------------------
-
-
-def test_an_expired_lease_is_no_stall_while_its_worker_is_registered_and_alive(
-    store: Store,
-) -> None:
-    job = store.add()
-    other = store.process()
-    other.worker().claim_one()
-    store.clock.advance(10 * LOCK_DURATION)
-    assert store.home.recover() == 0
-    assert store.state(job) == "active"
 
 
 def test_an_expired_lease_of_a_worker_that_left_is_a_stall(store: Store) -> None:

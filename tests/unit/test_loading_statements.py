@@ -12,11 +12,17 @@ TEMPLATES = """
 -- template: move
 update jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
+-- template: taking_move
+update taking jobs set state = '{target}'{changes} where state = '{source}'{guards}
+
 -- template: plain_move
 update plain jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
 -- template: token_guard
- and token = {token}
+and token = asked
+
+-- template: taken_token_guard
+and token = asked in front
 
 -- template: delete
 delete from jobs where state = '{source}'
@@ -33,14 +39,13 @@ def test_a_statement_is_found_by_its_name_without_its_comments() -> None:
     loaded = load(source_of("-- name: one\nselect 1", "-- a remark\n-- name: two\nselect\n    2"))
     assert loaded["one"].text == "select 1"
     assert loaded["two"].text == "select\n    2"
-    assert not loaded["one"].folded
-    assert not loaded["one"].many
+    assert loaded["one"].flag is None
 
 
 def test_flags_are_read() -> None:
     loaded = load(source_of("-- name: one (folded)\nselect 1", "-- name: two (many)\nselect 2"))
-    assert loaded["one"].folded
-    assert loaded["two"].many
+    assert loaded["one"].flag == "folded"
+    assert loaded["two"].flag == "many"
 
 
 def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
@@ -53,7 +58,7 @@ def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
 def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> None:
     loaded = load(source_of())
     assert loaded["fail:active"].text == (
-        "update jobs set state = 'failed', x = 1 where state = 'active' and token = asked.value"
+        "update jobs set state = 'failed', x = 1 where state = 'active' and token = asked"
     )
     assert loaded["remove:delayed"].text == (
         "update plain jobs set state = 'removed', x = 1 where state = 'delayed'"
@@ -63,7 +68,8 @@ def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> N
 def test_a_move_that_takes_something_finds_its_token_in_front_of_it() -> None:
     source = source_of().replace("-- move: retry\nx = 1", "-- move: retry takes seq\nseq = 2")
     text = load(source)["retry:active"].text
-    assert text.endswith("seq = 2 where state = 'active' and token = (asked.value ->> 0)")
+    assert text.startswith("update taking jobs")
+    assert text.endswith("seq = 2 where state = 'active' and token = asked in front")
 
 
 def test_a_move_may_have_a_condition_of_its_own() -> None:

@@ -18,9 +18,6 @@ from .contract import Driver, Worker
 
 log = logging.getLogger("bullite.scheduler")
 
-RECOVER_EVERY = 250
-"""Ms between looks for dead workers; their jobs are promised back within a second."""
-
 SWEEP_EVERY = 10_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
@@ -53,7 +50,7 @@ class Chores:
             self._renew_at = lease_now + self.renew_every
             chores.append(Renew())
         if lease_now >= self._recover_at:
-            self._recover_at = lease_now + min(RECOVER_EVERY, self.maintenance_interval)
+            self._recover_at = lease_now + min(self.driver.recover_every, self.maintenance_interval)
             if self.recovers:
                 chores += self._recoveries(lease_now)
         if lease_now >= self._promote_at:

@@ -15,6 +15,10 @@ Params = Mapping[str, Any] | Sequence[Sequence[Any]]
 """Named values; for a statement over many rows, the rows."""
 
 
+Step = tuple[str, Params]
+"""The name of a statement, and its parameters."""
+
+
 class Result(NamedTuple):
     """What a statement gave back."""
 
@@ -47,6 +51,13 @@ class Conflict(Exception):
     """A row was not where a look in the same transaction had found it."""
 
 
+class Undone(Exception):
+    """The database undid the transaction, to let another go on or because the connection broke.
+
+    Nothing of it is stored, now or later, and nothing was wrong with it: it is to be run again.
+    """
+
+
 class Reader(Protocol):
     """A connection for reading, on a thread of its own."""
 
@@ -62,6 +73,13 @@ class Driver(Protocol):
     clock: Clock
     nonce: int
     """The random 64-bit number of this process's opening of the database."""
+    has_other_writers: bool
+    """Whether others may commit while a transaction is under way: what it looked for and did not
+    find may be there when it has ended."""
+    notices_changes: bool
+    """Whether `changed` costs next to nothing and can tell that nothing did."""
+    recover_every: int
+    """Ms between looks for workers that are gone."""
 
     def open(self) -> None:
         """Connect and bring the schema up to date; raises a StoreError that says what is wrong."""
@@ -69,17 +87,26 @@ class Driver(Protocol):
     def close(self) -> None:
         """Let go of everything; a later open starts afresh."""
 
-    def begin(self, durable: bool) -> None:
-        """Start a transaction that no other writer can interleave with."""
+    def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
+        """Start a transaction, and set the clock; raises a StoreError if that cannot be done.
+
+        What a statement reads for change stays as it is until the end, whoever else writes. The
+        steps that are `foreseen` will probably be asked for first, in this order: where the way to
+        the database is long, it is gone once for all of them.
+        """
 
     def execute(self, statement: str, params: Params) -> Result:
         """Run one statement inside the transaction, or on its own when there is none.
 
-        Raises StatementRefused when the data was at fault, a StoreError for anything else.
+        Raises StatementRefused when the data was at fault, Undone when only the moment was, a
+        StoreError for anything else.
         """
 
     def commit(self) -> None:
-        """Make the transaction permanent; if it began as durable, on the disk."""
+        """Make the transaction permanent; if it began as durable, on the disk.
+
+        Raises Undone if it is certain that it is not, a StoreError if that cannot be known.
+        """
 
     def rollback(self) -> None:
         """Undo the transaction; never raises."""
@@ -95,11 +122,15 @@ class Driver(Protocol):
     def wake(self) -> None:
         """After the commit: wake those announced; never blocks, never raises."""
 
+    def may_have_forgotten(self) -> bool:
+        """Inside the transaction: whether, since last asked, commits may have been lost that were
+        not durable."""
+
     def hungry(self, worker: int, hungry: bool) -> None:
         """Inside the transaction: say whether `worker` would welcome a wake-up."""
 
-    def listen(self) -> str | None:
-        """Open this process's ear, once it has a worker; the address others wake it at."""
+    def listen(self, queue: int) -> str | None:
+        """Open this process's ear, as it has a worker of `queue`; the address others wake it at."""
 
     def ears(self) -> Sequence[int]:
         """File descriptors that become readable when somebody wakes this process."""

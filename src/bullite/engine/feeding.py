@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import StoreError
-from ..operations.claiming import Claim, Claimed, claim
+from ..operations.claiming import Claim, Claimed, claim, foreseen
 from ..operations.moving import ANY_NAME
 from ..operations.transaction import Operation, Transaction
+from ..seldom import Seldom
 from .appetite import Appetite, Habits
-from .contract import Driver, Worker
+from .contract import Driver, Step, Worker
 from .mail import Ask
 
 log = logging.getLogger("bullite.engine")
@@ -40,6 +41,8 @@ class Feeding:
         self._last_token = 0
         self._paused_until = 0
         self._pause = FIRST_PAUSE
+        self._seldom = Seldom(log)
+        self._to_look_into: set[int] = set()
 
     # --- who there is ---
 
@@ -116,17 +119,32 @@ class Feeding:
         for queue in {a.queue for a in self._appetites if a.is_hungry and not a.stirred}:
             self.look_into(queue)
 
+    def woken_for(self, queue: int) -> None:
+        """Somebody says that there is something to take, now or later."""
+        if self._driver.has_other_writers:
+            self.stir(queue)  # a claim stands in nobody's way, and finds out about both
+        else:
+            self.look_into(queue)
+
     def look_into(self, queue: int) -> None:
         """See, without the write lock, whether a queue has something to take, now or later."""
         try:
             ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
         except StoreError as error:
-            log.warning("could not look for jobs: %s", error)
+            self._seldom.warning("could not look for jobs: %s", error)
             return
         if ready:
             self.stir(queue)
         if due is not None:
             self.expect(queue, due)
+
+    def look_again(self) -> None:
+        """Since it can be known that a worker of ours is hungry, nothing was looked for.
+
+        Whoever committed before, beside our own transaction, did not wake us.
+        """
+        while self._to_look_into:
+            self.look_into(self._to_look_into.pop())
 
     def stir_due(self) -> None:
         """The time of delayed jobs has come."""
@@ -162,11 +180,22 @@ class Feeding:
         self._last_token += 1
         return replace(appetite.claim(self._last_token, 1), want=1, begin=1)
 
+    def foreseen(self) -> list[Step]:
+        """What `serve` will ask first, if nothing else happens before."""
+        for appetite in self._appetites:
+            if appetite.stirred and appetite.is_hungry:
+                return foreseen(appetite.claim(0, MOST_CLAIMED))
+        return []
+
     def serve(self, tx: Transaction, drive: Drive) -> Served:
         """Claim for every worker that has free slots and may find something."""
         served: list[tuple[Appetite, Claimed]] = []
         if self._is_paused():
             return served
+        if self._driver.may_have_forgotten():
+            for appetite in self._appetites:
+                appetite.told_hungry = False
+                appetite.stirred = True
         for appetite in self._appetites:
             names = tx.ready.get(appetite.queue)
             if names and appetite.takes(names):
@@ -208,7 +237,12 @@ class Feeding:
         for appetite, claimed in served:
             appetite.took(len(claimed.rows), tx.lease_now)
             appetite.stirred = not claimed.drained
-            appetite.told_hungry = claimed.drained and appetite.want > 0
+            was_told, appetite.told_hungry = (
+                appetite.told_hungry,
+                claimed.drained and appetite.want > 0,
+            )
+            if appetite.told_hungry and not was_told and self._driver.has_other_writers:
+                self._to_look_into.add(appetite.queue)
             if claimed.next_due is not None:
                 self.expect(appetite.queue, claimed.next_due)
             if claimed.paused:

@@ -5,7 +5,7 @@ No lock on the way in but for jobs, which are counted so that producers can be m
 
 from __future__ import annotations
 
-import selectors
+import select
 import socket
 import threading
 from collections import deque
@@ -34,8 +34,6 @@ class Inbox:
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell, selectors.EVENT_READ)
 
     # --- from any thread ---
 
@@ -88,12 +86,9 @@ class Inbox:
         if self._asks or self._waiting_for_room:
             self._asleep = False
             return False
-        for ear in ears:
-            if ear not in self._selector.get_map():
-                self._selector.register(ear, selectors.EVENT_READ)
-        ready = [key.fileobj for key, _ in self._selector.select(timeout)]
+        ready = _first_ready([self._bell.fileno(), *ears], timeout)
         self._asleep = False
-        if self._bell in ready:
+        if self._bell.fileno() in ready:
             self._bell.recv(4096)
             return len(ready) > 1
         return bool(ready)
@@ -106,9 +101,19 @@ class Inbox:
         return [(Ask(None, reply, mailbox), None) for reply, mailbox in waiting]
 
     def close(self) -> None:
-        self._selector.close()
         self._bell.close()
         self._rope.close()
+
+
+def _first_ready(descriptors: Sequence[int], timeout: float | None) -> list[int]:
+    """Those of the descriptors that something is to be read from, once there is one, or none.
+
+    Asked anew each time: ears come and go, and a new one may have the number of an old one.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [ready for ready, _ in poll.poll(None if timeout is None else timeout * 1000)]
 
 
 def _jobs_in(request: Any) -> int:

@@ -12,18 +12,17 @@ from ..states import MOVES, Move, State
 
 _HEADER = re.compile(
     r"^-- (name|move|template|page): ([\w-]+)(?: takes (\w+))?(?: by (\w+), (\w+) aged (\w+))?"
-    r"(?: \((folded|many)\))?$"
+    r"(?: \((folded|many|settled)\))?$"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SQL statement, ready to run."""
+    """One SQL statement, ready to run; what its flag means is its database's affair."""
 
     name: str
     text: str
-    folded: bool = False
-    many: bool = False
+    flag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,7 @@ def load(source: str) -> dict[str, Statement]:
         block.name: Statement(
             block.name,
             block.text.replace("{job}", templates.get("job", "")),
-            block.flag == "folded",
-            block.flag == "many",
+            block.flag,
         )
         for block in blocks
         if block.kind == "name"
@@ -100,10 +98,9 @@ def _compose(
     change, _, condition = block.text.partition("where ")
     guards = f" and {condition.strip()}" if condition else ""
     if move.held:
-        token = "(asked.value ->> 0)" if block.takes else "asked.value"
-        guards += " " + templates["token_guard"].format(token=token)
-    template = templates["move" if move.held or block.takes else "plain_move"]
-    return template.format(
+        guards += " " + templates["taken_token_guard" if block.takes else "token_guard"]
+    kind = "taking_move" if block.takes else "move" if move.held else "plain_move"
+    return templates[kind].format(
         source=source, target=move.target, changes=f", {change.strip()}", guards=guards
     )
 

@@ -11,6 +11,7 @@ from ..codec import decode
 from ..errors import JobNotFound, StoreError
 from ..operations.moving import MoveByHand, MoveOne, as_json
 from ..operations.settling import Settle
+from ..seldom import Seldom
 from ..states import COMPLETE, EXPIRE, FAIL
 from .contract import Driver
 from .mail import Ask, Reply
@@ -31,6 +32,7 @@ class Watchers:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._seldom = Seldom(log)
         self._asks: dict[int, list[Ask]] = {}
         self._watched: dict[int, Watched] = {}
         self.since = 0
@@ -86,7 +88,7 @@ class Watchers:
             finished = self._driver.execute("finished_among", params).rows
             existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
         except StoreError as error:
-            log.warning("could not look for results: %s", error)
+            self._seldom.warning("could not look for results: %s", error)
             return []
         answers: list[tuple[Ask, Any]] = []
         for job, *result in finished:

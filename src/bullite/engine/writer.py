@@ -8,13 +8,15 @@ requests only which operation carries them out.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
-from ..errors import RequestRefused, StoreClosed, StoreError, StoreReplaced
+from ..errors import RequestRefused, StoreBusy, StoreClosed, StoreError, StoreReplaced
 from ..operations import (
     adding,
     claiming,
@@ -28,9 +30,10 @@ from ..operations import (
     tending,
 )
 from ..operations.transaction import Operation, Transaction
+from ..seldom import Seldom
 from .appetite import Appetite
 from .chores import Chore, Chores
-from .contract import Driver, Params, Result, StatementRefused
+from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, Undone
 from .feeding import Feeding
 from .inbox import Inbox
 from .mail import DIRECT, Ask, Mailbox, Reply
@@ -51,6 +54,15 @@ CHECK_SOON = 5
 
 POLL_INTERVAL = 1_000
 """Ms after which a hungry worker has a look, whether anything seems to have changed or not."""
+
+MOST_TRIES = 30
+"""How often a transaction is run again that the database undoes."""
+
+MOST_CONFLICTS = 5
+"""How often one request is, that looked first and yet found something else than it saw."""
+
+LONGEST_REST = 0.2
+"""Seconds before it is run again, at most; less, and by chance, the first times."""
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
@@ -107,7 +119,8 @@ class Engine:
         self._is_running = self._stopping = False
         self._broken: StoreError | None = None
         self._stopped = threading.Event()
-        self._last_warning = -1.0
+        self._seldom = Seldom(log)
+        self._slow = Seldom(log, every=1)
 
     # --- asking, from any thread -----------------------------------------------------------------
 
@@ -254,7 +267,7 @@ class Engine:
             return
         if self._inbox.sleep(self.driver.ears(), self._timeout()):
             for queue in self.driver.hear():
-                self._feeding.look_into(queue)
+                self._feeding.woken_for(queue)
         self._check_for_others()
 
     def _timeout(self) -> float | None:
@@ -287,7 +300,8 @@ class Engine:
 
     def _check_interval(self, lease_now: int) -> int:
         if not self._watchers and self.driver.ears():
-            return min(CHECK_EVERY, self._poll_interval)
+            cheap = self.driver.notices_changes
+            return min(CHECK_EVERY, self._poll_interval) if cheap else self._poll_interval
         # Nobody wakes us for results, nor for jobs where there are no wake-ups: look sooner.
         waited = lease_now - self._watchers.since
         return min(CHECK_EVERY, max(CHECK_SOON, waited // 20))
@@ -308,6 +322,7 @@ class Engine:
         self._feeding.unload_the_stuck()
         if asks or self._feeding.wants_to_claim():
             self._transact(asks)
+            self._feeding.look_again()
         self._deliver(self._inbox.make_room())
         if self._broken is None:
             self._housekeep()
@@ -408,7 +423,7 @@ class Engine:
     def _registrations(self) -> list[Ask]:
         appetites = self._feeding.unregistered() if self._feeding else []
         for appetite in appetites:
-            appetite.registration.address = self.driver.listen()
+            appetite.registration.address = self.driver.listen(appetite.queue)
         return [Ask(a.registration, partial(self._registered, a)) for a in appetites]
 
     def _registered(self, appetite: Appetite, answer: Any) -> None:
@@ -424,7 +439,7 @@ class Engine:
         try:
             chores = self._chores.due(self.clock.lease_now())
         except StoreError as error:
-            log.warning("the scheduler could not look into the database: %s", error)
+            self._seldom.warning("the scheduler could not look into the database: %s", error)
             chores = []
         for chore in chores:
             if isinstance(chore, tending.Recover):
@@ -434,7 +449,7 @@ class Engine:
 
     def _done(self, chore: Chore, answer: Any) -> None:
         if isinstance(answer, BaseException):
-            log.warning("%s failed: %s", type(chore).__name__.lower(), answer)
+            self._seldom.warning("%s failed: %s", type(chore).__name__.lower(), answer)
             if isinstance(chore, tending.Renew):
                 self._deliver(self._feeding.tell_all(answer))
         elif isinstance(chore, tending.Renew):
@@ -445,7 +460,7 @@ class Engine:
     def _transact(self, asks: list[Ask]) -> None:
         """Run a batch. One bad request must not fail its neighbours."""
         try:
-            self._attempt(asks)
+            self._persist(asks)
         except StoreError as error:
             self._fail(asks, error)
         except Exception as error:
@@ -459,7 +474,7 @@ class Engine:
 
     def _attempt_alone(self, ask: Ask) -> None:
         try:
-            self._attempt([ask], careful=True)
+            self._persist([ask], careful=True)
         except StoreError as error:
             self._fail([ask], error)
         except StatementRefused as error:
@@ -475,16 +490,35 @@ class Engine:
             self._stopping = True
         self._deliver([(ask, error) for ask in asks] + self._feeding.failed(error))
 
+    def _persist(self, asks: list[Ask], careful: bool = False) -> None:
+        """Run a transaction, and again while only the moment was wrong for it."""
+        for tries in count(1):
+            try:
+                self._attempt(asks, careful)
+                return
+            except Undone as error:
+                if tries >= MOST_TRIES:
+                    raise StoreBusy(
+                        f"undone {tries} times in a row ({error}); nothing was written"
+                    ) from error
+                log.debug("a transaction is run again: %s", error)
+            except Conflict as error:
+                if not careful:
+                    raise
+                if tries >= MOST_CONFLICTS:
+                    raise StatementRefused(str(error)) from error
+            time.sleep(random.uniform(0, min(LONGEST_REST, 0.001 * 2**tries)))
+
     def _attempt(self, asks: list[Ask], careful: bool = False) -> None:
         """One transaction: all of `asks`, the claims of the hungry, the books; then the answers."""
         requests = [ask.request for ask in asks]
         groups = group(requests)
         answers: list[Any] = [None] * len(asks)
         started = time.perf_counter()
-        self.driver.begin(durable=any(request.durable for request in requests))
+        self.driver.begin(any(r.durable for r in requests), self._foreseen(requests, groups))
         waited = time.perf_counter() - started
         if waited > SLOW_LOCK:
-            self._warn("waited %d ms for the write lock", waited * 1e3)
+            self._slow.warning("waited %d ms for the write lock", waited * 1e3)
         try:
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
@@ -506,6 +540,13 @@ class Engine:
         # Answers first: who added a job hears of that before it is begun.
         self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])
 
+    def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
+        """What the first operation will ask, where that is worth knowing."""
+        if not requests:
+            return self._feeding.foreseen()
+        first = [requests[index] for index in groups[0]]
+        return adding.foreseen(first) if type(first[0]) is adding.AddJobs else ()
+
     def _drive(self, operation: Operation[T]) -> T:
         try:
             step = next(operation)
@@ -520,7 +561,7 @@ class Engine:
         result = self.driver.execute(statement, params)
         took = time.perf_counter() - began
         if took > SLOW_STATEMENT:
-            self._warn("the statement %s took %d ms", statement, took * 1e3)
+            self._slow.warning("the statement %s took %d ms", statement, took * 1e3)
         return result
 
     # --- around ----------------------------------------------------------------------------------
@@ -536,14 +577,7 @@ class Engine:
         try:
             self.driver.housekeep()
         except StoreError as error:
-            log.warning("housekeeping failed: %s", error)
-
-    def _warn(self, message: str, *values: object) -> None:
-        """One warning a second at most."""
-        now = time.monotonic()
-        if now - self._last_warning >= 1:
-            self._last_warning = now
-            log.warning(message, *values)
+            self._seldom.warning("housekeeping failed: %s", error)
 
 
 class _Order:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..engine.contract import Step
 from ..engine.plan import Request
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_DELAYED, State
@@ -75,7 +76,8 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
     new: dict[int, dict[int, NewJob]] = {}
     taken: dict[int, dict[str, int]] = {}
     terms: dict[int, tuple[bool, int]] = {}
-    number = yield from take_numbers(sum(len(request.jobs) for request in requests))
+    numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
+    used = 0
     for request in requests:
         queue = request.queue
         if queue not in terms:
@@ -84,19 +86,25 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
         if terms[queue][1] != request.version:
             answers.append(OutOfDate())
             continue
+        ids = numbers[used : used + len(request.jobs)]
+        used += len(request.jobs)
         if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
-            added = yield from _number_by_custom_id(tx, request, number, new[queue], taken[queue])
+            added = yield from _number_by_custom_id(tx, request, ids, new[queue], taken[queue])
         else:
-            ids = range(number, number + len(request.jobs))
             new[queue].update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         answers.append(added)
-        number += len(request.jobs)
     yield from _insert(tx, new, terms)
     return answers
 
 
 _NONE: frozenset[int] = frozenset()
+
+
+def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
+    """What `add` will ask first."""
+    count = sum(len(request.jobs) for request in requests)
+    return [("take_numbers", {"count": count}), ("terms", {"queue": requests[0].queue})]
 
 
 def _terms(queue: int) -> Operation[tuple[bool, int]]:
@@ -136,7 +144,11 @@ def _due(tx: Transaction, job: NewJob) -> int | None:
 
 
 def _number_by_custom_id(
-    tx: Transaction, request: AddJobs, number: int, new: dict[int, NewJob], taken: dict[str, int]
+    tx: Transaction,
+    request: AddJobs,
+    numbers: Sequence[int],
+    new: dict[int, NewJob],
+    taken: dict[str, int],
 ) -> Operation[Added]:
     """Number the jobs whose custom id is free, put them with the `new`, and find the others.
 
@@ -148,7 +160,7 @@ def _number_by_custom_id(
     ids: list[int] = []
     existing: set[int] = set()
     duplicates: list[Event] = []
-    for id, job in enumerate(request.jobs, start=number):
+    for id, job in zip(numbers, request.jobs, strict=True):
         found = taken.get(job.custom_id) if job.custom_id else None
         if found is None:
             new[id] = job

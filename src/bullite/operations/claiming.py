@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
+from ..engine.contract import Step
 from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
 from .expiring import MOST_EXPIRED, expire_due
@@ -81,10 +82,11 @@ class _Gates(NamedTuple):
 
     by_name: int
     paused: int
-    has_expired: int
+    next_due: int | None
+    next_expiry: int | None
 
 
-_SHUT = _Gates(0, 1, 0)
+_SHUT = _Gates(0, 1, None, None)
 """A queue that does not exist hands out nothing."""
 
 
@@ -96,9 +98,13 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
-    promoted = yield from promote_due(tx, request.queue)
-    gates = yield from _gates(tx, request.queue)
-    expired = (yield from expire_due(tx, request.queue)) if gates.has_expired else 0
+    gates = yield from _gates(request.queue)
+    promoted = expired = 0
+    if gates.next_due is not None and gates.next_due <= tx.now:
+        promoted = yield from promote_due(tx, request.queue)
+        gates = yield from _gates(request.queue)
+    if gates.next_expiry is not None and gates.next_expiry <= tx.now:
+        expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
     shut = gates.paused or expired >= MOST_EXPIRED
     lanes = () if shut else (yield from _lanes(request, gates))
@@ -107,17 +113,22 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         yield from _hold(tx, request, rows)
     looked_everywhere = bool(lanes) or bool(gates.paused)
     drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
-    next_due = None
-    if drained:
-        result = yield "next_due", {"queue": request.queue}
-        next_due = result.rows[0][0]
+    next_due = gates.next_due if drained else None
     begun = min(request.begin, len(rows))
     paused = bool(gates.paused)
     return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused)
 
 
-def _gates(tx: Transaction, queue: int) -> Operation[_Gates]:
-    result = yield "gates", {"queue": queue, "now": tx.now}
+def foreseen(request: Claim) -> list[Step]:
+    """What `claim` will ask first, from a queue that is like most."""
+    steps: list[Step] = [("gates", {"queue": request.queue})]
+    if request.names is None:
+        steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.want}))
+    return steps
+
+
+def _gates(queue: int) -> Operation[_Gates]:
+    result = yield "gates", {"queue": queue}
     return _Gates(*result.rows[0]) if result.rows else _SHUT
 
 

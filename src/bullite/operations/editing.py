@@ -127,8 +127,8 @@ def set_priority(
 ) -> Operation[list[BulliteError | int]]:
     answers: list[BulliteError | int] = []
     places = yield from where_they_are([request.job for request in requests])
-    first = yield from take_numbers(len(requests))
-    for number, request in enumerate(requests, start=first):
+    numbers = yield from take_numbers(len(requests))
+    for number, request in zip(numbers, requests, strict=True):
         place = places.get(request.job)
         refusal = _refusal(tx, request.job, place, None)
         if place is not None and refusal is None and place.state not in _UNFINISHED:

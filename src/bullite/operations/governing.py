@@ -63,6 +63,7 @@ class Configure(Request):
 def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[Settings]]:
     answers: list[Settings] = []
     for request in requests:
+        yield "lock_queue", {"queue": request.queue}
         old = yield from read_settings(request.queue)
         new = old._replace(**request.changes)
         if new != old:
@@ -86,6 +87,7 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
     answers = []
     for request in requests:
         params = {"queue": request.queue, "paused": int(request.paused)}
+        yield "lock_queue", {"queue": request.queue}
         changed = yield "set_paused", params
         if changed.changed:
             tx.log(request.queue, PAUSED if request.paused else RESUMED, [(None, None)])
@@ -164,6 +166,7 @@ class Reset(Request):
 
 def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
     for request in requests:
+        yield "lock_queue", {"queue": request.queue}
         old = yield from read_settings(request.queue)
         yield "configure", {**old._asdict(), **AS_NEW, "queue": request.queue}
         yield "set_paused", {"queue": request.queue, "paused": 0}

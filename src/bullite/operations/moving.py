@@ -72,16 +72,21 @@ def swap_all(
     other, only the jobs.
     """
     params = {"jobs": as_json(asked), "now": tx.now, "nonce": tx.nonce, **more}
+    params["expected"] = len(asked)
     result = yield move_statement(move, source), params
     if result.changed != len(asked):
         raise Conflict(f"{move}: {result.changed} of {len(asked)} jobs were where they should be")
 
 
-def take_numbers(count: int) -> Operation[int]:
-    """Reserve `count` numbers, never handed out before; the first of them."""
+def take_numbers(count: int) -> Operation[Sequence[int]]:
+    """Reserve `count` numbers, never handed out before, in rising order."""
+    if not count:
+        return ()
     result = yield "take_numbers", {"count": count}
-    last: int = result.rows[0][0]
-    return last - count + 1
+    first, last = result.rows[0][0], result.rows[-1][-1]
+    if last - first + 1 == count:
+        return range(first, last + 1)
+    return sorted(row[0] for row in result.rows)
 
 
 @dataclass(slots=True)
@@ -285,10 +290,10 @@ def back_in_line(
     tx: Transaction, move: Move, source: State, jobs: Sequence[tuple[int, int]], **more: Any
 ) -> Operation[None]:
     """Make `move`, which takes a place in line: at the end, or in front for those that are lifo."""
-    first = yield from take_numbers(len(jobs))
+    numbers = yield from take_numbers(len(jobs))
     asked = {
         job: [0, -number if lifo else number]
-        for number, (job, lifo) in enumerate(jobs, start=first)
+        for number, (job, lifo) in zip(numbers, jobs, strict=True)
     }
     yield from swap_all(tx, move, source, asked, **more)
 

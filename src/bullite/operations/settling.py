@@ -131,8 +131,8 @@ def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
     if move in (BACK_OFF, DELAY):
         return {v.job: [v.token, v.delay] for v in verdicts}
     if move is RETRY:
-        first = yield from take_numbers(len(verdicts))
-        return {v.job: [v.token, number] for number, v in enumerate(verdicts, start=first)}
+        numbers = yield from take_numbers(len(verdicts))
+        return {v.job: [v.token, number] for number, v in zip(numbers, verdicts, strict=True)}
     return {v.job: v.token for v in verdicts}
 
 

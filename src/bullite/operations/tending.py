@@ -45,7 +45,6 @@ class Register(Request):
     concurrency: int = 1
     stalled_backoff: bool = False
     """Whether its jobs go through their back-off when it is lost."""
-    durable = False
 
 
 def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
@@ -218,8 +217,8 @@ def _stall_to_front(
     tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]
 ) -> Operation[None]:
     """To the front of the line; who was first there stays first."""
-    first = yield from take_numbers(len(begun))
-    asked = {job: [token, -number] for number, (job, token, *_) in enumerate(begun, start=first)}
+    numbers = yield from take_numbers(len(begun))
+    asked = {job: [token, -number] for number, (job, token, *_) in zip(numbers, begun, strict=True)}
     yield from swap_all(
         tx,
         STALL,

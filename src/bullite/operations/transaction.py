@@ -9,12 +9,9 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from ..codec import encode_plain
-from ..engine.contract import Params, Result
+from ..engine.contract import Result, Step
 from ..eventlog import DRAINED, told_by
 from ..states import SHOWN_STATES
-
-Step = tuple[str, Params]
-"""The name of a statement, and its parameters."""
 
 T = TypeVar("T")
 Operation = Generator[Step, Result, T]
@@ -101,7 +98,11 @@ class Transaction:
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
 
     def close_books(self) -> Operation[None]:
-        """Write the counts and the events, a statement or two whatever the batch."""
+        """Write the counts and the events, a statement or two whatever the batch.
+
+        A row of the log says how many events its queue had up to its end; where writers work side
+        by side, which cannot know that, how many it tells itself.
+        """
         rows: list[tuple[int, str, str, int, int]] = []
         for queue in self._counts.keys() | self._events.keys():
             events = self._events.get(queue, [])
@@ -110,18 +111,20 @@ class Transaction:
             drains = queue in self._drains
             changed = yield (
                 "change_counts",
-                {**counts, "events": size, "drains": drains, "queue": queue},
+                {**counts, "events": size, "drains": int(drains), "queue": queue},
             )
             if not changed.rows:
                 continue  # no such queue: there is nothing to keep books of
             total, is_drained = changed.rows[0]
-            total -= size
             if drains and is_drained:
                 events.append((DRAINED, [(None, None)]))
                 self._events[queue] = events
-                total -= 1
+                size += 1
+            before = None if total is None else total - size
             for kind, jobs in events:
-                total += len(jobs) * told_by(kind)
-                rows.append((queue, kind, encode_plain(jobs).decode(), total, self.now))
+                size = len(jobs) * told_by(kind)
+                if before is not None:
+                    size = before = before + size
+                rows.append((queue, kind, encode_plain(jobs).decode(), size, self.now))
         if rows:
             yield "insert_events", rows

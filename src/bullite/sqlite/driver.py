@@ -13,7 +13,7 @@ from typing import Any
 
 from ..clock import Clock
 from ..codec import decode
-from ..engine.contract import Params, Result, StatementRefused, Worker
+from ..engine.contract import Params, Result, StatementRefused, Step, Worker
 from ..engine.statements import Statement, load
 from ..errors import (
     StoreBusy,
@@ -40,6 +40,10 @@ STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="ut
 
 class SQLiteDriver:
     """One SQLite file, written by one thread of this process."""
+
+    has_other_writers = False
+    notices_changes = True
+    recover_every = 250  # jobs of dead workers are promised back within a second
 
     def __init__(
         self,
@@ -130,7 +134,7 @@ class SQLiteDriver:
 
     # --- transactions ----------------------------------------------------------------------------
 
-    def begin(self, durable: bool) -> None:
+    def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         writer = self._connection()
         full = durable and self._durable
         enter(self._gate, self.path)
@@ -153,7 +157,7 @@ class SQLiteDriver:
     def execute(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]
         try:
-            if known.many:
+            if known.flag == "many":
                 return self._insert(known, params)
             with self._in_use:
                 cursor = self._connection().execute(known.text, params)
@@ -167,7 +171,7 @@ class SQLiteDriver:
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
-        return Result(unfold(rows[0]) if known.folded else rows, changed)
+        return Result(unfold(rows[0]) if known.flag == "folded" else rows, changed)
 
     def _insert(self, statement: Statement, rows: Params) -> Result:
         assert not isinstance(rows, Mapping)
@@ -240,10 +244,13 @@ class SQLiteDriver:
     def wake(self) -> None:
         self._wakeups.send()
 
+    def may_have_forgotten(self) -> bool:
+        return False
+
     def hungry(self, worker: int, hungry: bool) -> None:
         self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
 
-    def listen(self) -> str | None:
+    def listen(self, queue: int) -> str | None:
         if self._liveness is None:
             self._liveness = Liveness(self._places.liveness(self.nonce))
         return self._wakeups.listen()
@@ -317,7 +324,7 @@ class SQLiteReader:
             raise _store_error(error, self._path) from error
         except (OverflowError, UnicodeError):
             return Result((), 0)  # no row has such a value
-        return Result(unfold(rows[0]) if known.folded else rows, 0)
+        return Result(unfold(rows[0]) if known.flag == "folded" else rows, 0)
 
     def close(self) -> None:
         forks.unguard(self)

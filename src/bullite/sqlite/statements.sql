@@ -16,12 +16,20 @@ update bullite_jobs set state = '{target}', updated_at = :now{changes}
 from json_each(:jobs) as asked
 where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
 
+-- template: taking_move
+update bullite_jobs set state = '{target}', updated_at = :now{changes}
+from json_each(:jobs) as asked
+where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
+
 -- template: plain_move
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
 where id in (select value from json_each(:jobs)) and bullite_jobs.state = '{source}'{guards}
 
 -- template: token_guard
- and bullite_jobs.token = {token} and bullite_jobs.nonce = :nonce
+and bullite_jobs.token = asked.value and bullite_jobs.nonce = :nonce
+
+-- template: taken_token_guard
+and bullite_jobs.token = asked.value ->> 0 and bullite_jobs.nonce = :nonce
 
 -- template: delete
 delete from bullite_jobs
@@ -142,7 +150,7 @@ removed_at = null, removed_from = null
 where bullite_jobs.removed_from = 'failed'
 
 -- name: take_numbers
-update bullite_sequence set last = last + :count returning last
+update bullite_sequence set last = last + :count returning last - :count + 1, last
 
 -- queues ------------------------------------------------------------------------------------------
 
@@ -153,17 +161,24 @@ select id, priority_order, version, default_job_options from bullite_queues wher
 insert into bullite_queues (name, priority_order, created_at) values (:name, :priority_order, :now)
 returning id
 
--- What a claim must know of its queue: by name, paused, has jobs past their time to begin.
+-- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
+-- first of those that were never begun expires.
 -- name: gates
-select by_name, paused, exists (
-    select 1 from bullite_jobs
-    where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
-        and attempts_started = 0
-) from bullite_queues where id = :queue
+select by_name, paused,
+    (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
+        select min(expires_at) from bullite_jobs
+        where queue = :queue and expires_at is not null
+            and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+    )
+from bullite_queues where id = :queue
 
 -- What a producer must know of it: by name, and the version of its settings.
 -- name: terms
 select by_name, version from bullite_queues where id = :queue
+
+-- Whatever looked at the queue's settings has ended, and whatever will look waits: here always so.
+-- name: lock_queue
+select id from bullite_queues where id = :queue
 
 -- name: settings
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
@@ -234,9 +249,6 @@ select json_group_array(json_array(id, lifo, priority, custom_id)) from (
     where queue = :queue and state = 'delayed' and due_at <= :now
     order by due_at, id limit :most
 )
-
--- name: next_due
-select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'
 
 -- name: due_queues (folded)
 select json_group_array(json_array(id)) from bullite_queues where exists (

@@ -1,0 +1,123 @@
+"""Which database a user means: a path, a URL, or whatever is meant when none is named."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .clock import Clock
+from .engine.contract import Driver
+from .errors import InvalidOption, InvalidOptionType
+from .urls import choice, without_password
+
+log = logging.getLogger("bullite.store")
+
+DEFAULT_FILE = "bullite.db"
+
+
+class Location(Protocol):
+    """A database that can be opened; as text it shows no secrets."""
+
+    def identity(self) -> Hashable:
+        """The same for two locations if they mean the same database; None if none can be that."""
+
+    def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> Driver:
+        """A driver for it, not opened yet; without a clock, one with the usual."""
+
+
+def parse_location(location: str | os.PathLike[str]) -> Location:
+    """The database that a path or a URL names; what cannot be one is refused here."""
+    if not isinstance(location, str | os.PathLike):
+        raise InvalidOptionType(
+            f"a store is a path, a sqlite:/// or postgresql:// URL or a Store, not {location!r}"
+        )
+    text = os.fspath(location)
+    if "://" not in text:
+        return _file(text)
+    scheme = text.partition("://")[0].lower()
+    if scheme in ("postgresql", "postgres"):
+        from .postgres.location import server_location
+
+        return server_location(text)
+    if scheme != "sqlite":
+        raise InvalidOption(
+            f"unknown store {scheme}://; use a path, sqlite:///path/to/file.db or "
+            "postgresql://host/database"
+        )
+    return _file_named_by_url(text)
+
+
+def _file_named_by_url(text: str) -> Location:
+    url = urlsplit(text)
+    if url.netloc:
+        raise InvalidOption(
+            f"write sqlite:/// with three slashes, then the path: {without_password(text)!r}"
+        )
+    options = parse_qs(url.query, keep_blank_values=True)
+    durability = choice(options, "durability", ("full", "relaxed"))
+    network = choice(options, "network", ("refuse", "allow"))
+    if options:
+        raise InvalidOption(
+            f"unknown store option {next(iter(options))!r}; use durability or network"
+        )
+    return _file(unquote(url.path)[1:], durability == "full", network == "allow")
+
+
+def _file(text: str, durable: bool = True, allow_network: bool = False) -> Location:
+    from .sqlite.location import FileLocation
+
+    if not text or "\x00" in text:
+        raise InvalidOption(f"a store needs the path of a file, not {text!r}")
+    if text == ":memory:":
+        raise InvalidOption("a store cannot be in memory: it is shared by processes; name a file")
+    return FileLocation(Path(text).absolute(), durable, allow_network)
+
+
+_told: set[str] = set()
+
+
+def default_location() -> str:
+    """The database meant when none is named; logged once."""
+    location, source = _find_default()
+    if location not in _told:
+        _told.add(location)
+        log.info("using the database %s (%s)", without_password(location), source)
+    return location
+
+
+def _find_default() -> tuple[str, str]:
+    if url := os.environ.get("BULLITE_URL"):
+        return url, "from BULLITE_URL"
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        for name in ("bullite.toml", "pyproject.toml"):
+            url = _url_in(folder / name)
+            if url is not None:
+                return url, f"from {folder / name}"
+    return DEFAULT_FILE, "the default"
+
+
+def _url_in(file: Path) -> str | None:
+    """The `url` of a settings file; a relative path counts from the folder of the file."""
+    try:
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidOption(f"cannot read {file}: {error}") from error
+    if file.name == "pyproject.toml":
+        settings = settings.get("tool", {}).get("bullite", {})
+    url = settings.get("url")
+    if url is None:
+        return None
+    if not isinstance(url, str) or not url:
+        raise InvalidOption(f"url in {file} must be text")
+    if url.startswith("sqlite:///"):
+        path, separator, options = url.removeprefix("sqlite:///").partition("?")
+        return f"sqlite:///{file.parent / path}{separator}{options}"
+    return url if "://" in url else str(file.parent / url)

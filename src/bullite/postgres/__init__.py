@@ -1,0 +1,1 @@
+"""The PostgreSQL store: SQL, connections and wake-ups; no rule about jobs."""

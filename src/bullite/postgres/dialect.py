@@ -1,0 +1,124 @@
+"""The SQL file made ready for psycopg and for one schema, and texts that PostgreSQL can keep."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..engine.statements import load
+
+_SOURCE = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
+_NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
+_ARRAY = re.compile(r"(?<![:\w]):([a-z]+\[\])")
+_INSERT = re.compile(
+    r"(insert into (\S+) (\([^)]*\)))\s+select \* from unnest\([^)]*\)(.*)", re.DOTALL
+)
+
+NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
+_JSON = ("jobs", "attempts", "custom_ids")
+_TEXTS = frozenset(
+    {
+        *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),
+        *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
+    }
+)
+"""The parameters that are texts; all others are integers."""
+_NUL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement in the forms in which it is sent."""
+
+    name: str
+    text: bytes
+    """As psycopg takes it."""
+    settled: bool = False
+    parameters: tuple[str, ...] = ()
+    prepare: str = ""
+    """What makes the server prepare it."""
+    head: str = ""
+    tail: str = ""
+    """Of an insert of many rows: what stands in front of the values, and behind them."""
+    copy: bytes | None = None
+    """The same as a COPY, for a statement that does nothing but insert rows."""
+
+
+@cache
+def statements(schema: str) -> dict[str, Prepared]:
+    """Every statement, for the tables in this schema."""
+    return {
+        name: _many(name, statement.text, schema)
+        if statement.flag == "many"
+        else _single(name, statement.text, schema, statement.flag == "settled")
+        for name, statement in _SOURCE.items()
+    }
+
+
+def in_schema(text: str, schema: str) -> str:
+    """SQL that says `bullite.` where it means the schema, for this one."""
+    quoted = f"{quote(schema)}."
+    in_text = quoted.replace("'", "''")
+    return re.sub(r"('?)\bbullite\.", lambda found: f"'{in_text}" if found[1] else quoted, text)
+
+
+def with_parameters(text: str, schema: str) -> bytes:
+    """The same for SQL that psycopg puts values into: there a per cent of a name is doubled."""
+    return in_schema(text, schema.replace("%", "%%")).encode()
+
+
+def quote(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _single(name: str, text: str, schema: str, settled: bool) -> Prepared:
+    if ":" in name and "where j.id = asked.job" in text:
+        # A move that does not find all its jobs divides by zero: nothing behind it is carried out.
+        all_moved = "(count(*) = :expected)::integer"
+        text = f"with moved as ({text} returning 1) select 1 / {all_moved} from moved"
+    parameters = tuple(dict.fromkeys(_NAMED.findall(text)))
+    numbers = {parameter: f"${n}" for n, parameter in enumerate(parameters, start=1)}
+    types = ", ".join("text" if p in _TEXTS else "bigint" for p in parameters)
+    numbered = in_schema(_NAMED.sub(lambda found: numbers[found[1]], text), schema)
+    prepared = "bullite_" + re.sub(r"\W", "_", name)
+    return Prepared(
+        prepared,
+        with_parameters(_NAMED.sub(r"%(\1)s", text), schema),
+        settled,
+        parameters,
+        f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}",
+    )
+
+
+def _many(name: str, text: str, schema: str) -> Prepared:
+    found = _INSERT.fullmatch(text)
+    assert found is not None
+    head, table, columns, tail = found.groups()
+    head, table = in_schema(head, schema), in_schema(table, schema)
+    types = [array.removesuffix("[]") for array in _ARRAY.findall(text)]
+    row = ", ".join(f"${n}" for n in range(1, len(types) + 1))
+    prepared = f"bullite_{name}"
+    return Prepared(
+        prepared,
+        with_parameters(_ARRAY.sub(r"%s::\1", text), schema),
+        prepare=f"prepare {prepared} ({', '.join(types)}) as {head} values ({row}){tail}",
+        head=head,
+        tail=tail,
+        copy=None if tail else f"copy {table} {columns} from stdin".encode(),
+    )
+
+
+def storable(value: Any) -> Any:
+    """A value as PostgreSQL can keep it: no text has a NUL."""
+    return value.replace(NUL, INSTEAD) if type(value) is str and NUL in value else value
+
+
+def storable_parameter(name: str, value: Any) -> Any:
+    """The same for a parameter, which may be JSON that a statement takes texts out of."""
+    if name in _JSON and NUL_IN_JSON in value:
+        return _NUL_IN_JSON.sub(r"\1\\ufffd", value)
+    return storable(value)

@@ -1,0 +1,175 @@
+"""The second connection of a process with workers: hears wake-ups, and keeps the leases alive.
+
+It has a thread of its own: neither a slow statement nor a handler can keep it from renewing.
+It is made again when it breaks or falls silent; after that, every queue counts as woken for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from ..errors import StoreError
+from .connecting import Connection
+from .dialect import quote
+from .line import FIRST_REST, LONGEST_REST, Line
+from .location import ServerLocation
+
+log = logging.getLogger("bullite.postgres")
+
+HEARTBEAT = 5.0
+"""Seconds between two renewals, which also show that the connection lives."""
+
+ANSWER_WITHIN = 4.0
+"""Seconds after which a server that does not answer here counts as out of reach."""
+
+Renewal = Callable[[], tuple[bytes, Mapping[str, Any]]]
+
+
+class Ear:
+    """Listens for the queues that this process has workers of."""
+
+    def __init__(self, location: ServerLocation, renewal: Renewal) -> None:
+        self._location = location
+        self._can_listen = location.ear is not None
+        self._renewal = renewal
+        self._line = Line(location, location.ear or location.access, self._welcome)
+        self._lock = threading.Lock()
+        self._channels: dict[str, int] = {}
+        self._heard: set[int] = set()
+        self._listening: Connection | None = None
+        self._closed = False
+        self._ours, self._engines = socket.socketpair()
+        self._poke, self._poked = socket.socketpair()
+        for end in (self._ours, self._engines, self._poke, self._poked):
+            end.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="bullite-ear", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def channel(schema: str, queue: int) -> str:
+        """The channel of a queue: the schemas of one database must not wake each other."""
+        digest = hashlib.blake2s(schema.encode(), digest_size=6).hexdigest()
+        return f"bullite_{digest}_{queue}"
+
+    # --- from the engine's thread ---
+
+    def listen(self, queue: int) -> None:
+        with self._lock:
+            self._channels[self.channel(self._location.schema, queue)] = queue
+        self._ring(self._poke)
+
+    def ears(self) -> Sequence[int]:
+        if not self._can_listen:
+            return ()
+        # The engine listens to the connection, too: one thread less on the way of a wake-up. While
+        # there is none, it must hear when there is one again.
+        ears = [self._engines.fileno()]
+        connection = self._listening
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):  # it has just been closed
+                ears.append(connection.fileno())
+        return ears
+
+    def hear(self) -> set[int]:
+        with contextlib.suppress(BlockingIOError):
+            while self._engines.recv(4096):
+                pass
+        connection = self._listening
+        if connection is not None and not connection.lock.locked():
+            try:
+                self._take_in(connection)
+            except psycopg.Error:
+                # libpq has closed the socket, and who waits for a closed one waits in vain.
+                self._ring(self._poke)
+        with self._lock:
+            heard, self._heard = self._heard, set()
+        return heard
+
+    def close(self) -> None:
+        self._closed = True
+        self._ring(self._poke)
+        self._thread.join(2 * ANSWER_WITHIN)
+        for end in (self._ours, self._engines, self._poke, self._poked):
+            end.close()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        rest = FIRST_REST
+        while not self._closed:
+            try:
+                self._attend(self._line.connect())
+            except psycopg.Error as error:
+                self._listening = None
+                self._line.drop(error)
+                rest = FIRST_REST
+            except StoreError as error:
+                log.debug("the ear cannot connect: %s", error)
+                time.sleep(rest)
+                rest = min(2 * rest, LONGEST_REST)
+        self._line.drop()
+
+    def _welcome(self, connection: Connection) -> None:
+        connection.answer_within = ANSWER_WITHIN
+
+    def _attend(self, connection: Connection) -> None:
+        """Listen and renew until the connection breaks."""
+        listening: set[str] = set()
+        renew_at = 0.0
+        if self._closed:
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._poked, selectors.EVENT_READ)
+            while not self._closed:
+                with contextlib.suppress(BlockingIOError):
+                    while self._poked.recv(4096):
+                        pass
+                if self._can_listen:
+                    self._listen_to_new(connection, listening)
+                if time.monotonic() >= renew_at:
+                    renewed = connection.execute(*self._renewal()).fetchall()
+                    shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
+                    renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
+                self._take_in(connection)
+                selector.select(max(0.0, renew_at - time.monotonic()))
+
+    def _listen_to_new(self, connection: Connection, listening: set[str]) -> None:
+        with self._lock:
+            new = {c: queue for c, queue in self._channels.items() if c not in listening}
+        for channel in new:
+            connection.execute(f"listen {quote(channel)}".encode())
+        listening.update(new)
+        self._listening = connection
+        if new:
+            # What was said before anybody listened is looked for.
+            self._tell(set(new.values()))
+
+    def _take_in(self, connection: Connection) -> None:
+        heard = {
+            self._channels[notify.channel]
+            for notify in connection.notifies(timeout=0)
+            if notify.channel in self._channels
+        }
+        if heard:
+            self._tell(heard)
+
+    def _tell(self, queues: set[int]) -> None:
+        with self._lock:
+            self._heard |= queues
+        if threading.current_thread() is self._thread:
+            self._ring(self._ours)
+
+    def _ring(self, end: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # full: it rings already; closed: nobody is there
+            end.send(b"!")

@@ -1,0 +1,124 @@
+"""Opening a database: is the server new enough, are the tables ours, and the schema up to date."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from importlib.resources import files
+
+import psycopg
+from psycopg import errors
+
+from ..errors import NotABulliteDatabase, PostgresTooOld, SchemaTooNew, StoreUnwritable
+from .connecting import Connection
+from .dialect import in_schema, quote, with_parameters
+from .location import ServerLocation
+
+log = logging.getLogger("bullite.postgres")
+
+OLDEST_SERVER = 14
+_MIGRATE_WITHIN = "set local statement_timeout = 0; set local lock_timeout = '60s'"
+
+
+def prepare(connection: Connection, location: ServerLocation) -> None:
+    """Bring the schema up to date, making it if need be. Any number of processes may race."""
+    _refuse_old_server(connection, location)
+    migrations = _migrations()
+    version = _version(connection, location)
+    if version < len(migrations):
+        _migrate(connection, location, migrations)
+    elif version > len(migrations):
+        raise SchemaTooNew(
+            f"{location} has schema {version}, this Bullite knows {len(migrations)}; upgrade it"
+        )
+
+
+def advisory_key(schema: str) -> int:
+    """The number under which those who migrate a schema wait for each other."""
+    digest = hashlib.blake2s(f"bullite migrations {schema}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _refuse_old_server(connection: Connection, location: ServerLocation) -> None:
+    version = connection.info.server_version // 10_000
+    if version < OLDEST_SERVER:
+        raise PostgresTooOld(
+            f"{location} is PostgreSQL {version}; Bullite needs {OLDEST_SERVER} or newer"
+        )
+
+
+def _version(connection: Connection, location: ServerLocation) -> int:
+    """The version of the schema; 0 if nothing of ours is there."""
+    tables = {
+        row[0]
+        for row in connection.execute(
+            "select relname::text from pg_class "
+            "join pg_namespace on pg_namespace.oid = relnamespace "
+            "where nspname = %s and relname like %s",
+            (location.schema, "bullite\\_%"),
+        )
+    }
+    if not tables:
+        return 0
+    if "bullite_meta" in tables:
+        query = in_schema(
+            "select value from bullite.bullite_meta where key = 'schema'", location.schema
+        )
+        try:
+            row = connection.execute(query.encode()).fetchone()
+        except errors.InsufficientPrivilege as error:
+            raise _not_allowed(location, error) from None
+        except (psycopg.ProgrammingError, psycopg.DataError):
+            row = None
+        if row is not None and str(row[0]).isdecimal():
+            return int(row[0])
+    raise NotABulliteDatabase(
+        f"{location}: schema {location.schema} holds tables called {', '.join(sorted(tables))} "
+        "that Bullite did not make; name another schema"
+    )
+
+
+def _migrate(connection: Connection, location: ServerLocation, migrations: list[str]) -> None:
+    try:
+        with connection.transaction():
+            connection.execute(_MIGRATE_WITHIN)
+            connection.execute("select pg_advisory_xact_lock(%s)", (advisory_key(location.schema),))
+            version = _version(connection, location)
+            if version == 0:
+                _make_schema(connection, location)
+            for number, script in enumerate(migrations, start=1):
+                if number > version:
+                    _run(connection, location, number, script)
+    except errors.InsufficientPrivilege as error:
+        raise _not_allowed(location, error) from None
+
+
+def _make_schema(connection: Connection, location: ServerLocation) -> None:
+    known = "select 1 from pg_namespace where nspname = %s"
+    if connection.execute(known, (location.schema,)).fetchone() is None:
+        connection.execute(f"create schema {quote(location.schema)}".encode())
+
+
+def _run(connection: Connection, location: ServerLocation, number: int, script: str) -> None:
+    connection.execute(in_schema(script, location.schema).encode())
+    remember = with_parameters(
+        "insert into bullite.bullite_meta values ('schema', %s) "
+        "on conflict (key) do update set value = excluded.value",
+        location.schema,
+    )
+    connection.execute(remember, (str(number),))
+    log.info("%s was brought to schema %d", location, number)
+
+
+def _not_allowed(location: ServerLocation, error: psycopg.Error) -> StoreUnwritable:
+    reason = str(error).strip().partition("\n")[0]
+    return StoreUnwritable(
+        f"{location}: no permission to make or read Bullite's tables ({reason}); let their owner "
+        "open the store once, and see docs/postgresql.md for the GRANTs"
+    )
+
+
+def _migrations() -> list[str]:
+    folder = files(__package__) / "migrations"
+    scripts = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    return [script.read_text(encoding="utf-8") for script in scripts]

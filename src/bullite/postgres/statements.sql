@@ -1,0 +1,845 @@
+-- Every statement of the PostgreSQL store, under the names that the SQLite store has them.
+--
+-- "-- name: x" opens statement x; its parameters are :names, "bullite." stands for the schema in use.
+--   (many):    for many rows; its parameters are the columns, each an array, in their order. Where it
+--              only inserts, many rows are copied instead.
+--   (settled): reads the event log, but no further than to where no writer is under way any more;
+--              :settled tells where that is.
+-- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
+-- in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with "takes"
+-- it is of [token, what it takes]; for a move that needs neither it is an array of jobs.
+-- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
+-- age of a job in it.
+--
+-- Writers work side by side, read committed. What is looked up in order to be changed is locked by the
+-- look: in the order of ids where somebody waits for it, and passing over what others have locked
+-- (skip locked) where any rows will do.
+
+-- template: move
+update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
+from (
+    select key::bigint as job, value::bigint as token from json_each_text(:jobs::json) order by 1
+) as asked
+where j.id = asked.job and j.state = '{source}'{guards}
+
+-- template: taking_move
+update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
+from (
+    select key::bigint as job, (value ->> 0)::bigint as token, (value ->> 1)::bigint as taken
+    from json_each(:jobs::json) order by 1
+) as asked
+where j.id = asked.job and j.state = '{source}'{guards}
+
+-- template: plain_move
+update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
+from (
+    select value::bigint as job from json_array_elements_text(:jobs::json) order by 1
+) as asked
+where j.id = asked.job and j.state = '{source}'{guards}
+
+-- template: token_guard
+and j.token = asked.token and j.nonce = :nonce
+
+-- template: taken_token_guard
+and j.token = asked.token and j.nonce = :nonce
+
+-- template: delete
+delete from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = '{source}'
+
+-- template: job
+select j.id, j.name, custom_id, priority, attempts, attempts_made, attempts_started, stalled_count,
+    j.created_at, deferred_failure, opts, rank, seq, data, state, lifo, delay, due_at, updated_at,
+    processed_at, finished_at, return_value, failed_reason, progress, outcome,
+    (select n.name from bullite.bullite_worker_names as n where n.worker = j.worker),
+    w.lease_until, j.lease_until, expires_at,
+    (select q.name from bullite.bullite_queues as q where q.id = j.original_queue),
+    coalesce((
+        select json_agg(a.stack order by a.number)::text from bullite.bullite_attempts as a
+        where a.job = j.id and a.stack is not null
+    ), '[]')
+from bullite.bullite_jobs as j
+    join bullite.bullite_payloads as p on p.job = j.id
+    left join bullite.bullite_results as r on r.job = j.id
+    left join bullite.bullite_workers as w on w.id = j.worker
+
+-- template: page
+{job}
+where j.id in (
+    select id from bullite.bullite_jobs where queue = :queue and {filter}
+    order by {first} {direction}, {second} {direction} limit :most offset :skip
+)
+order by j.{first} {direction}, j.{second} {direction}
+
+-- template: after
+{job}
+where j.id in (
+    select id from bullite.bullite_jobs
+    where queue = :queue and {filter} and ({first}, {second}) > (:first, :second)
+    order by {first}, {second} limit :most
+)
+order by j.{first}, j.{second}
+
+-- template: oldest
+select id, custom_id from bullite.bullite_jobs
+where queue = :queue and {filter} and {aged} <= :before
+order by {first}, {second} limit :most for update skip locked
+
+-- move: promote takes seq
+seq = asked.taken, due_at = null, delay = 0
+
+-- move: reschedule takes delay
+delay = asked.taken, due_at = :now + asked.taken
+
+-- move: expire
+finished_at = :now, due_at = null
+
+-- move: claim
+token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
+ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
+
+-- move: complete
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+finished_at = :now, lease_until = null
+
+-- move: fail
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+finished_at = :now, lease_until = null
+
+-- move: back_off takes delay
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, delay = asked.taken, due_at = :now + asked.taken
+
+-- move: retry takes seq
+attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, seq = asked.taken * (1 - 2 * lifo)
+
+-- move: delay takes delay
+attempts_started = attempts_started + ahead, ahead = 0,
+lease_until = null, delay = asked.taken, due_at = :now + asked.taken
+
+-- move: release
+attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
+
+-- move: give_back
+ahead = 0, lease_until = null
+
+-- move: stall takes seq
+stalled_count = stalled_count + 1, lease_until = null, seq = asked.taken,
+deferred_failure = case when stalled_count + 1 > :max_stalled_count then :reason end
+
+-- move: stall_delayed takes delay
+stalled_count = stalled_count + 1, lease_until = null,
+delay = asked.taken, due_at = :now + asked.taken
+
+-- move: revive takes seq
+finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
+seq = asked.taken, attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
+
+-- move: revive_delayed takes delay
+finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
+delay = asked.taken, due_at = :now + asked.taken,
+attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
+
+-- move: remove
+removed_at = :now, removed_from = state
+
+-- move: restore_waiting
+removed_at = null, removed_from = null
+where j.removed_from = 'waiting'
+
+-- move: restore_delayed
+removed_at = null, removed_from = null
+where j.removed_from = 'delayed'
+
+-- move: restore_completed
+removed_at = null, removed_from = null
+where j.removed_from = 'completed'
+
+-- move: restore_failed
+removed_at = null, removed_from = null
+where j.removed_from = 'failed'
+
+-- The first of every transaction; no other asks for the time.
+-- name: clock
+select (extract(epoch from clock_timestamp()) * 1000)::bigint
+
+-- name: take_numbers
+select nextval('bullite.bullite_numbers') from generate_series(1, :count)
+
+-- queues ------------------------------------------------------------------------------------------
+
+-- name: queue_named
+select id, priority_order, version, default_job_options from bullite.bullite_queues
+where name = :name
+
+-- name: insert_queue
+insert into bullite.bullite_queues (name, priority_order, created_at)
+values (:name, :priority_order, :now) returning id
+
+-- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
+-- first of those that were never begun expires. The queue stays like that until the claim is committed: see
+-- lock_queue.
+-- name: gates
+select by_name, paused,
+    (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
+        order by due_at limit 1), (
+        select expires_at from bullite.bullite_jobs
+        where queue = :queue and expires_at is not null
+            and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+        order by expires_at limit 1
+    )
+from bullite.bullite_queues as q where id = :queue for key share of q
+
+-- What a producer must know of it: by name, and the version of its settings.
+-- name: terms
+select by_name, version from bullite.bullite_queues where id = :queue for key share
+
+-- Whatever looked at the queue's gates or terms has ended, and whatever will look waits.
+-- name: lock_queue
+select id from bullite.bullite_queues where id = :queue for update
+
+-- name: settings
+select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
+    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events
+from bullite.bullite_queues where id = :queue
+
+-- name: configure
+update bullite.bullite_queues set
+    version = version + 1, priority_order = :priority_order,
+    default_job_options = :default_job_options, dead_letter = :dead_letter,
+    keep_completed_age = :keep_completed_age, keep_completed_count = :keep_completed_count,
+    keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
+    trash_age = :trash_age, max_events = :max_events
+where id = :queue
+
+-- name: turn_ranks
+update bullite.bullite_jobs set rank = -rank where queue = :queue and rank <> 0
+
+-- name: set_paused
+update bullite.bullite_queues set paused = :paused where id = :queue and paused <> :paused
+
+-- name: held_ahead
+select count(*) from bullite.bullite_jobs where queue = :queue and state = 'active' and ahead = 1
+
+-- name: queue_names
+select id, name from bullite.bullite_queues
+
+-- name: take_by_name
+update bullite.bullite_queues set by_name = 1 where id = :queue and by_name = 0
+
+-- Whether the queue is drained is told by what is committed, and by this transaction.
+-- name: change_counts
+with mine as (
+    insert into bullite.bullite_counts as c (
+        queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed
+    )
+    select :queue, :nonce, :waiting, :prioritized, :delayed, :active, :waiting_children, :completed,
+        :failed
+    from bullite.bullite_queues where id = :queue
+    on conflict (queue, nonce) do update set
+        waiting = c.waiting + excluded.waiting, prioritized = c.prioritized + excluded.prioritized,
+        delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
+        waiting_children = c.waiting_children + excluded.waiting_children,
+        completed = c.completed + excluded.completed, failed = c.failed + excluded.failed
+    returning waiting + prioritized + active as unfinished
+)
+select null, :drains::bigint = 1 and unfinished + coalesce((
+    select sum(c.waiting + c.prioritized + c.active) from bullite.bullite_counts as c
+    where c.queue = :queue and c.nonce <> :nonce
+), 0) = 0 from mine
+
+-- name: counts
+select coalesce(sum(waiting), 0)::bigint, coalesce(sum(prioritized), 0)::bigint,
+    coalesce(sum(delayed), 0)::bigint, coalesce(sum(active), 0)::bigint,
+    coalesce(sum(waiting_children), 0)::bigint, coalesce(sum(completed), 0)::bigint,
+    coalesce(sum(failed), 0)::bigint
+from bullite.bullite_counts where queue = :queue
+
+-- Puts what processes that are silent have counted together.
+-- name: fold_counts
+with silent as (
+    delete from bullite.bullite_counts where (queue, nonce) in (
+        select c.queue, c.nonce from bullite.bullite_counts as c
+        where c.nonce <> 0 and not exists (
+            select 1 from bullite.bullite_processes as p
+            where p.nonce = c.nonce and p.seen_at > :silent_since
+        )
+        order by c.queue, c.nonce limit :most for update skip locked
+    )
+    returning *
+)
+insert into bullite.bullite_counts as c (
+    queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed
+)
+select queue, 0, sum(waiting), sum(prioritized), sum(delayed), sum(active), sum(waiting_children),
+    sum(completed), sum(failed)
+from silent group by queue order by queue
+on conflict (queue, nonce) do update set
+    waiting = c.waiting + excluded.waiting, prioritized = c.prioritized + excluded.prioritized,
+    delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
+    waiting_children = c.waiting_children + excluded.waiting_children,
+    completed = c.completed + excluded.completed, failed = c.failed + excluded.failed
+
+-- The last statement of a transaction. It fails if the transaction was given up for lost.
+-- name: mark
+insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
+on conflict (nonce) do update set
+    committed = excluded.committed / (p.committed < excluded.committed)::integer,
+    seen_at = excluded.seen_at
+
+-- Gives a transaction up for lost, for good, unless it was committed: then there is no row.
+-- name: give_up
+insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
+on conflict (nonce) do update set committed = excluded.committed
+where p.committed < excluded.committed returning 1
+
+-- name: processes
+select nonce, seen_at from bullite.bullite_processes
+
+-- name: leave
+delete from bullite.bullite_processes where nonce = :nonce
+
+-- name: forget_processes
+delete from bullite.bullite_processes where seen_at < :silent_since
+
+-- adding ------------------------------------------------------------------------------------------
+
+-- name: insert_jobs (many)
+insert into bullite.bullite_jobs (
+    id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
+    name, custom_id, rank, priority, lifo, delay, attempts
+) select * from unnest(
+    :bigint[], :bigint[], :bigint[], :text[], :bigint[], :bigint[], :bigint[], :bigint[], :text[],
+    :text[], :text[], :bigint[], :bigint[], :integer[], :bigint[], :bigint[]
+)
+
+-- name: insert_payloads (many)
+insert into bullite.bullite_payloads (job, data, opts)
+select * from unnest(:bigint[], :text[], :text[])
+
+-- name: taken_custom_ids
+select custom_id, id from bullite.bullite_jobs
+where queue = :queue and custom_id = any (array(select json_array_elements_text(:custom_ids::json)))
+    and state <> 'removed' and custom_id is not null
+
+-- claiming ----------------------------------------------------------------------------------------
+
+-- name: due
+select id, lifo, priority, custom_id from bullite.bullite_jobs
+where queue = :queue and state = 'delayed' and due_at <= :now
+order by due_at, id limit :most for update skip locked
+
+-- name: due_queues
+select id from bullite.bullite_queues as q where (
+    select true from bullite.bullite_jobs
+    where queue = q.id and state = 'delayed' and due_at <= :now limit 1
+)
+
+-- name: outlook
+select exists (select 1 from bullite.bullite_jobs where queue = :queue and state = 'waiting'),
+    (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
+        order by due_at limit 1)
+
+-- name: ready
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts, rank, seq, data
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+where queue = :queue and state = 'waiting' and lane = :lane
+order by rank, seq limit :want for update of j skip locked
+
+-- name: heads
+select rank, seq, id from bullite.bullite_jobs
+where queue = :queue and state = 'waiting' and lane = :lane
+order by rank, seq limit :want
+
+-- name: ready_among
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts, rank, seq, data
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = 'waiting'
+order by rank, seq for update of j skip locked
+
+-- name: sort_into_lanes
+update bullite.bullite_jobs set lane = name where id in (
+    select id from bullite.bullite_jobs
+    where queue = :queue and state = 'waiting' and lane = ''
+    order by rank, seq limit :most for update skip locked
+)
+
+-- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds.
+-- name: lanes
+with recursive lanes (lane) as (
+    (select lane from bullite.bullite_jobs where queue = :queue and state = 'waiting'
+    order by lane limit 1)
+    union all
+    select (
+        select j.lane from bullite.bullite_jobs as j
+        where queue = :queue and state = 'waiting' and j.lane > lanes.lane order by j.lane limit 1
+    ) from lanes where lanes.lane is not null
+)
+select lane from lanes where lane is not null
+
+-- settling ----------------------------------------------------------------------------------------
+
+-- name: write_values (many)
+insert into bullite.bullite_results (job, return_value) select * from unnest(:bigint[], :text[])
+on conflict (job) do update set return_value = excluded.return_value
+
+-- name: write_failures (many)
+insert into bullite.bullite_results (job, failed_reason, outcome)
+select * from unnest(:bigint[], :text[], :text[])
+on conflict (job) do update set
+    return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
+
+-- name: write_attempts
+insert into bullite.bullite_attempts (
+    job, number, started_at, ended_at, worker, outcome, error, stack
+)
+select j.id,
+    1 + coalesce((select max(number) from bullite.bullite_attempts where job = j.id), 0),
+    processed_at, coalesce(finished_at, :now),
+    (select name from bullite.bullite_worker_names as n where n.worker = j.worker),
+    asked.value ->> 1, asked.value ->> 2, asked.value ->> 3
+from json_array_elements(:attempts::json) as asked
+    join bullite.bullite_jobs as j on j.id = (asked.value ->> 0)::bigint
+
+-- name: forget_stacks
+update bullite.bullite_attempts set stack = null
+where job = :job and stack is not null and number not in (
+    select number from bullite.bullite_attempts
+    where job = :job and stack is not null order by number desc limit :keep
+)
+
+-- name: move_to_queue
+update bullite.bullite_jobs set
+    queue = :target, original_queue = :original_queue, rank = rank * :turn,
+    lane = case when :by_name::bigint = 1 then name else '' end
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and queue = :queue
+
+-- name: where_they_are
+select id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id,
+    original_queue, ahead
+from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+order by id for update
+
+-- name: write_progress
+insert into bullite.bullite_results (job, progress)
+select j.id, asked.value ->> 1
+from json_each(:jobs::json) as asked join bullite.bullite_jobs as j on j.id = asked.key::bigint
+where j.state = 'active' and j.token = (asked.value ->> 0)::bigint and j.nonce = :nonce
+on conflict (job) do update set progress = excluded.progress
+
+-- name: set_progress
+insert into bullite.bullite_results (job, progress) values (:job, :progress)
+on conflict (job) do update set progress = excluded.progress
+
+-- name: forget_results
+update bullite.bullite_results set return_value = null, failed_reason = null, outcome = null
+where job in (select value::bigint from json_array_elements_text(:jobs::json))
+
+-- name: delete_payloads
+delete from bullite.bullite_payloads
+where job in (select value::bigint from json_array_elements_text(:jobs::json))
+
+-- name: delete_results
+delete from bullite.bullite_results
+where job in (select value::bigint from json_array_elements_text(:jobs::json))
+
+-- name: delete_attempts
+delete from bullite.bullite_attempts
+where job in (select value::bigint from json_array_elements_text(:jobs::json))
+
+-- name: delete_logs
+delete from bullite.bullite_logs
+where job in (select value::bigint from json_array_elements_text(:jobs::json))
+
+-- expiring ----------------------------------------------------------------------------------------
+
+-- name: expired
+select id, state, priority, custom_id, opts
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
+    and attempts_started = 0
+order by expires_at limit :most for update of j skip locked
+
+-- name: expired_queues
+select id from bullite.bullite_queues as q where (
+    select true from bullite.bullite_jobs where queue = q.id and expires_at <= :now
+        and (state = 'waiting' or state = 'delayed') and attempts_started = 0 limit 1
+)
+
+-- editing -----------------------------------------------------------------------------------------
+
+-- name: begin
+update bullite.bullite_jobs set attempts_started = attempts_started + 1, ahead = 0
+where id = :job and state = 'active' and ahead = 1
+
+-- name: set_data
+update bullite.bullite_payloads set data = :data where job = :job
+
+-- name: set_priority
+update bullite.bullite_jobs
+set priority = :priority, rank = :rank, seq = :seq, updated_at = :now where id = :job
+
+-- name: set_lease
+update bullite.bullite_jobs set lease_until = :lease_until
+where id = :job and state = 'active' and token = :token and nonce = :nonce
+
+-- name: last_logs
+select asked.job,
+    (select min(number) from bullite.bullite_logs as l where l.job = asked.job),
+    (select max(number) from bullite.bullite_logs as l where l.job = asked.job)
+from (select value::bigint as job from json_array_elements_text(:jobs::json)) as asked
+
+-- name: insert_logs (many)
+insert into bullite.bullite_logs (job, number, at, level, message)
+select * from unnest(:bigint[], :bigint[], :bigint[], :text[], :text[])
+
+-- name: trim_logs
+delete from bullite.bullite_logs where job = :job and number <= :last
+
+-- workers -----------------------------------------------------------------------------------------
+
+-- name: insert_worker
+insert into bullite.bullite_workers (
+    queue, name, names, nonce, pid, host, boot, lock_duration, lease_until, max_stalled_count,
+    renews, number, concurrency, stalled_backoff, address, started_at
+) values (
+    :queue, :name, :names, :nonce, :pid, :host, :boot, :lock_duration, :lease_until,
+    :max_stalled_count, :renews, :number, :concurrency, :stalled_backoff, :address, :now
+) returning id
+
+-- name: remember_name
+insert into bullite.bullite_worker_names (worker, name) values (:worker, :name)
+
+-- name: forget_names
+delete from bullite.bullite_worker_names
+where worker <= :oldest and worker not in (select id from bullite.bullite_workers)
+
+-- name: set_concurrency
+update bullite.bullite_workers set concurrency = :concurrency where id = :worker
+
+-- name: set_hunger
+update bullite.bullite_workers set hungry = :hungry where id = :worker
+
+-- name: renew_workers
+update bullite.bullite_workers set lease_until = greatest(lease_until, :lease_now + lock_duration)
+where nonce = :nonce and registered = 1 and renews = 1 returning lock_duration
+
+-- name: workers_of_process
+select id from bullite.bullite_workers where nonce = :nonce and registered = 1
+
+-- name: deregister_worker
+update bullite.bullite_workers set registered = 0, hungry = 0 where id = :worker
+
+-- name: delete_idle_worker
+delete from bullite.bullite_workers as w
+where id = :worker and lease_until < :expired_before
+    and (renews = 1 or registered = 0 or :dead::bigint = 1)
+    and not exists (
+        select 1 from bullite.bullite_jobs where queue = w.queue and state = 'active' and worker = w.id
+    )
+
+-- name: workers
+select id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff
+from bullite.bullite_workers
+
+-- name: workers_of_queue
+select id, name, names, nonce, pid, host, number, concurrency, started_at,
+    (select count(*) from bullite.bullite_jobs
+        where queue = :queue and state = 'active' and worker = w.id)
+from bullite.bullite_workers as w where queue = :queue and registered = 1 order by id
+
+-- Wakes those who listen for a queue, if one of them said that it has nothing to do.
+-- name: notify
+select pg_notify(:channel, :name) where exists (
+    select 1 from bullite.bullite_workers where queue = :queue and hungry = 1 and nonce <> :nonce
+)
+
+-- The worker's row is locked by the look: if it renews its lease meanwhile, it is not lost.
+-- name: held_by_worker
+with lost as materialized (
+    select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
+    for update
+)
+select id, token, priority, ahead, custom_id from bullite.bullite_jobs
+where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
+    and (
+        exists (select 1 from lost)
+        or not exists (select 1 from bullite.bullite_workers where id = :worker)
+    )
+order by seq desc limit :most for update skip locked
+
+-- name: backoffs
+select id, stalled_count, opts
+from bullite.bullite_jobs join bullite.bullite_payloads on job = id
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and opts is not null
+
+-- events ------------------------------------------------------------------------------------------
+
+-- name: insert_events (many)
+insert into bullite.bullite_events (queue, kind, jobs, size, at)
+select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
+
+-- name: trim_events
+with log as (
+    select id, sum(size) over (order by id desc) - size as newer, max(id) over () as newest
+    from bullite.bullite_events where queue = :queue
+), trimmed as (
+    delete from bullite.bullite_events where id in (
+        select id from log where newer >= :keep and id < newest order by id limit :most
+    )
+    returning size
+), counted as (
+    update bullite.bullite_queues
+    set events_trimmed = events_trimmed + (select sum(size) from trimmed)
+    where id = :queue and exists (select 1 from trimmed)
+)
+select 1 from trimmed
+
+-- name: empty_last_event
+update bullite.bullite_events set jobs = '[]' where queue = :queue and :keep::bigint = 0
+    and id = (select max(id) from bullite.bullite_events where queue = :queue)
+
+-- Up to where the log may be read: the newest row there is, and who may be about to add older ones.
+-- They have a lock on the table from before they take an id until they have committed.
+-- name: end_of_settled
+select coalesce(max(id), 0), coalesce((
+    select string_agg(virtualtransaction, ' ') from pg_locks
+    where locktype = 'relation' and mode = 'RowExclusiveLock' and granted
+        and relation = 'bullite.bullite_events'::regclass
+        and database = (select oid from pg_database where datname = current_database())
+), '') from bullite.bullite_events
+
+-- name: skip_events
+with alone as materialized (
+    select pg_advisory_xact_lock('bullite.bullite_events'::regclass::oid::bigint)
+)
+select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_id_seq') + :skipped)
+from alone
+
+-- How far the log has come: for each queue, in all and up to a row.
+-- name: end_of_log (settled)
+select id, name, (events_trimmed + coalesce((
+    select sum(size) from bullite.bullite_events where queue = q.id and id <= :settled
+), 0))::bigint, :settled::bigint, (
+    select (q.events_trimmed + sum(size))::bigint from bullite.bullite_events
+    where queue = q.id and id <= :after having count(*) > 0
+) from bullite.bullite_queues as q
+
+-- name: events_after (settled)
+with page as (
+    select id, queue, kind, jobs, size, at from bullite.bullite_events
+    where id > :after and id <= :settled and (:queue::bigint is null or queue = :queue)
+    order by id limit :most
+), before as (
+    select queue, sum(size) as events from bullite.bullite_events
+    where queue in (select queue from page) and id <= :after group by queue
+)
+select page.id, page.queue, kind, jobs, (
+        events_trimmed + coalesce(before.events, 0)
+        + sum(size) over (partition by page.queue order by page.id)
+    )::bigint, at
+from page join bullite.bullite_queues as q on q.id = page.queue
+    left join before on before.queue = page.queue
+order by page.id
+
+-- A job with a custom id has its number further back in the entry that tells of its end.
+-- name: end_in_log
+select kind, entry.value::text
+from bullite.bullite_events, json_array_elements(jobs::json) as entry
+where queue = :queue and kind in ('complete', 'fail', 'expire') and :job::text = coalesce(
+    case when json_typeof(entry.value) <> 'array' then entry.value #>> '{}'
+        when kind = 'complete' then entry.value ->> 3
+        when kind = 'fail' then entry.value -> 1 ->> 3
+        else entry.value -> 1 ->> 2
+    end,
+    entry.value ->> 0
+)
+order by id desc limit 1
+
+-- sweeping ----------------------------------------------------------------------------------------
+
+-- name: dusty_queues
+select id from bullite.bullite_queues as q left join (
+    select queue, sum(completed) as completed, sum(failed) as failed
+    from bullite.bullite_counts group by queue
+) as c on c.queue = q.id
+where exists (
+    select 1 from bullite.bullite_jobs where queue = q.id and state = 'completed'
+        and finished_at < :now - keep_completed_age
+) or exists (
+    select 1 from bullite.bullite_jobs where queue = q.id and state = 'failed'
+        and finished_at < :now - keep_failed_age
+) or completed > keep_completed_count or failed > keep_failed_count
+or exists (
+    select 1 from bullite.bullite_jobs where queue = q.id and state = 'removed'
+        and removed_at < :now - trash_age
+) or max_events <= (
+    select coalesce(sum(size), 0) from bullite.bullite_events where queue = q.id
+        and id > (select min(id) from bullite.bullite_events where queue = q.id)
+)
+
+-- name: old_removed
+select id from bullite.bullite_jobs
+where queue = :queue and state = 'removed' and removed_at < :before
+order by removed_at limit :most for update skip locked
+
+-- lists -------------------------------------------------------------------------------------------
+
+-- page: waiting by seq, id aged created_at
+state = 'waiting' and rank = 0 and lane = ''
+
+-- page: prioritized by rank, seq aged created_at
+state = 'waiting' and rank <> 0 and lane = ''
+
+-- The same where jobs stand in the lanes of their names, which have to be sorted together.
+-- page: waiting-by-name by seq, id aged created_at
+state = 'waiting' and rank = 0
+
+-- page: prioritized-by-name by rank, seq aged created_at
+state = 'waiting' and rank <> 0
+
+-- page: delayed by due_at, id aged created_at
+state = 'delayed'
+
+-- page: active by processed_at, id aged processed_at
+state = 'active'
+
+-- page: waiting-children by created_at, id aged created_at
+state = 'waiting-children'
+
+-- page: completed by finished_at, id aged finished_at
+state = 'completed'
+
+-- page: failed by finished_at, id aged finished_at
+state = 'failed'
+
+-- reading -----------------------------------------------------------------------------------------
+
+-- name: job
+{job}
+where j.queue = :queue and state <> 'removed' and j.id = :job
+
+-- name: job_with_custom_id
+select id from bullite.bullite_jobs
+where queue = :queue and custom_id = :custom_id and custom_id is not null and state <> 'removed'
+
+-- name: removed_job
+select id, removed_from, removed_at from bullite.bullite_jobs
+where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
+order by removed_at desc, id desc limit 1
+
+-- name: counts_per_priority
+select priority, count(*) from bullite.bullite_jobs
+where queue = :queue and state = 'waiting' group by priority order by min(rank)
+
+-- name: attempts
+select number, started_at, ended_at, worker, outcome, error, stack
+from bullite.bullite_attempts where job = :job order by number
+
+-- name: logs
+select at, level, message from bullite.bullite_logs
+where job = :job and number between :first and :last order by number
+
+-- name: log_range
+select min(number), max(number) from bullite.bullite_logs where job = :job
+
+-- name: finished_among
+select id, state, return_value, failed_reason
+from bullite.bullite_jobs as j left join bullite.bullite_results as r on r.job = j.id
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state in ('completed', 'failed')
+
+-- name: existing_among
+select id from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state <> 'removed'
+
+-- verifying ---------------------------------------------------------------------------------------
+-- Each gives one line per broken promise.
+
+-- name: verify_counts
+with counted as (
+    select queue, case when state = 'waiting' and priority <> 0 then 'prioritized' else state end as state,
+        count(*) as jobs
+    from bullite.bullite_jobs where state <> 'removed' group by 1, 2
+), kept as (
+    select queue, kept.state, sum(kept.jobs) as jobs from bullite.bullite_counts as c, lateral (values
+        ('waiting', c.waiting), ('prioritized', c.prioritized), ('delayed', c.delayed),
+        ('active', c.active), ('waiting-children', c.waiting_children), ('completed', c.completed),
+        ('failed', c.failed)
+    ) as kept (state, jobs) group by 1, 2
+)
+select 'queue ' || name || ': ' || state || ' is kept as ' || coalesce(kept.jobs, 0)
+    || ' but counts ' || coalesce(counted.jobs, 0)
+from kept full join counted using (queue, state) join bullite.bullite_queues as q on q.id = queue
+where coalesce(kept.jobs, 0) <> coalesce(counted.jobs, 0)
+
+-- name: verify_active
+select 'job ' || j.id || ' is active without a worker' from bullite.bullite_jobs as j
+where state = 'active'
+    and not exists (select 1 from bullite.bullite_workers as w where w.id = j.worker)
+union all
+select 'job ' || id || ' is active without a lease' from bullite.bullite_jobs
+where state = 'active' and lease_until is null
+
+-- name: verify_tokens
+select 'job ' || id || ' is active without a token' from bullite.bullite_jobs
+where state = 'active' and (token is null or nonce is null)
+union all
+select 'job ' || j.id || ' is held with a token that is not its worker''s'
+from bullite.bullite_jobs as j join bullite.bullite_workers as w on w.id = j.worker
+where state = 'active' and j.nonce <> w.nonce
+
+-- name: verify_payloads
+select 'job ' || id || ' has no payload' from bullite.bullite_jobs as j
+where not exists (select 1 from bullite.bullite_payloads where job = j.id)
+union all
+select 'payload of job ' || job || ', which does not exist' from bullite.bullite_payloads as p
+where not exists (select 1 from bullite.bullite_jobs where id = p.job)
+union all
+select 'result of job ' || job || ', which does not exist' from bullite.bullite_results as r
+where not exists (select 1 from bullite.bullite_jobs where id = r.job)
+union all
+select 'attempt of job ' || job || ', which does not exist' from bullite.bullite_attempts as a
+where not exists (select 1 from bullite.bullite_jobs where id = a.job)
+union all
+select 'log of job ' || job || ', which does not exist' from bullite.bullite_logs as l
+where not exists (select 1 from bullite.bullite_jobs where id = l.job)
+
+-- name: verify_times
+select 'job ' || id || ' is delayed without a due time' from bullite.bullite_jobs
+where state = 'delayed' and due_at is null
+union all
+select 'job ' || id || ' is ' || state || ' without a finish time' from bullite.bullite_jobs
+where state in ('completed', 'failed') and finished_at is null
+union all
+select 'job ' || id || ' is removed without a trace of where from' from bullite.bullite_jobs
+where state = 'removed' and (removed_at is null or removed_from is null)
+union all
+select 'job ' || id || ' is ' || state || ' and yet held ahead' from bullite.bullite_jobs
+where state <> 'active' and ahead <> 0
+
+-- name: verify_queues
+select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist'
+from bullite.bullite_jobs as j
+where not exists (select 1 from bullite.bullite_queues where id = j.queue)
+
+-- name: verify_custom_ids
+select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
+from bullite.bullite_jobs where custom_id is not null and state <> 'removed'
+group by queue, custom_id having count(*) > 1
+
+-- name: verify_numbers
+select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs
+having max(id) > (select last_value from bullite.bullite_numbers)
+
+-- name: verify_file
+select 'the index ' || indexrelid::regclass || ' is broken: REINDEX it'
+from pg_index join pg_class on pg_class.oid = indrelid
+where not indisvalid and relnamespace = (
+    select relnamespace from pg_class where oid = 'bullite.bullite_jobs'::regclass
+)

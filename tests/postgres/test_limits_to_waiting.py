@@ -1,0 +1,142 @@
+"""No connection of ours waits, or lets others wait, without a limit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import psycopg
+import pytest
+
+from bullite import Queue, Worker
+from bullite.engine.contract import Undone
+from bullite.errors import StoreBusy
+from bullite.locations import parse_location
+from bullite.postgres.connecting import SESSION, Connection
+from tests.api.helpers import until
+from tests.postgres_database import PostgresDatabase, with_options
+
+TIMEOUTS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
+
+def read_timeouts(connection: psycopg.Connection[tuple[object, ...]]) -> dict[str, int]:
+    names = ", ".join(f"'{name}'" for name in TIMEOUTS)
+    query = f"select name, setting::integer from pg_settings where name in ({names})"
+    return dict(connection.execute(query.encode()).fetchall())
+
+
+def expected_timeouts() -> dict[str, int]:
+    return {name: int(SESSION[name]) for name in TIMEOUTS}
+
+
+@contextmanager
+def somebody_locks(database: PostgresDatabase, what: str) -> Iterator[None]:
+    with closing(psycopg.connect(database.location_of_libpq())) as connection:
+        connection.execute(what.encode())
+        yield
+
+
+async def test_writer_reader_and_ear_have_all_the_timeouts(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, int]] = []
+    really_open = Connection.open.__func__
+
+    def opened(cls: type[Connection], *args: object) -> Connection:
+        connection: Connection = really_open(cls, *args)
+        seen.append(read_timeouts(connection))
+        return connection
+
+    monkeypatch.setattr(Connection, "open", classmethod(opened))
+    async with Queue("work", location) as queue, Worker(queue, lambda job: None):
+        await queue.add("a")
+        await queue.get_job_counts()
+        await until(lambda: len(seen) == 3)
+    assert seen == [expected_timeouts()] * 3
+
+
+def test_behind_a_pooler_every_transaction_has_all_the_timeouts(location: str) -> None:
+    pooled = parse_location(with_options(location, pooler="transaction"))
+    driver = pooled.driver(None, random.Random(1).getrandbits)
+    driver.open()
+    try:
+        driver.begin(durable=True)
+        assert driver._inside is not None
+        assert read_timeouts(driver._inside) == expected_timeouts()
+        driver.rollback()
+    finally:
+        driver.close()
+
+
+def test_who_stops_in_the_middle_of_a_transaction_does_not_hold_its_locks(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "idle_in_transaction_session_timeout", 200)
+    driver = parse_location(location).driver(None, random.Random(1).getrandbits)
+    driver.open()
+    try:
+        driver.begin(durable=True)
+        driver.execute("insert_queue", {"name": "mine", "priority_order": "low", "now": 0})
+        time.sleep(0.6)
+        database.write("begin; lock table bullite_queues in exclusive mode nowait; commit")
+        with pytest.raises(Undone):
+            driver.commit()
+        driver.begin(durable=True)
+        driver.commit()
+    finally:
+        driver.close()
+    assert database.rows("queues") == []
+
+
+async def test_a_lock_that_somebody_holds_for_too_long_ends_in_a_clear_error(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "lock_timeout", 50)
+    async with Queue("work", location) as queue:
+        locked = somebody_locks(database, "lock table bullite_jobs in share mode")
+        with locked, pytest.raises(StoreBusy) as caught:
+            await queue.add("a")
+        assert "due to lock timeout" in str(caught.value)
+        assert "nothing was written" in str(caught.value)
+        await queue.add("b")
+    assert [row["name"] for row in database.rows("jobs")] == ["b"]
+
+
+async def test_a_lock_is_waited_for_not_much_longer_than_its_timeout(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "lock_timeout", 300)
+    async with Queue("work", location) as queue:
+        began = time.monotonic()
+        locked = somebody_locks(database, "lock table bullite_jobs in share mode")
+        with locked, pytest.raises(StoreBusy):
+            await queue.add("a")
+        assert time.monotonic() - began < 4 * 0.3 + 1
+
+
+async def test_a_statement_that_takes_too_long_ends_in_a_clear_error(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "statement_timeout", 200)
+    async with Queue("work", location) as queue:
+        locked = somebody_locks(database, "lock table bullite_jobs in share mode")
+        with locked, pytest.raises(StoreBusy) as caught:
+            await queue.add("a")
+        assert "due to statement timeout" in str(caught.value)
+        assert "nothing was written" in str(caught.value)
+        await queue.add("b")
+    assert [row["name"] for row in database.rows("jobs")] == ["b"]
+
+
+async def test_a_read_that_takes_too_long_ends_in_a_clear_error(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "statement_timeout", 200)
+    async with Queue("work", location) as queue:
+        await queue.get_job_counts()
+        locked = somebody_locks(database, "lock table bullite_counts in access exclusive mode")
+        with locked, pytest.raises(StoreBusy, match="due to statement timeout"):
+            await queue.get_job_counts()
+        await queue.get_job_counts()

@@ -1,0 +1,315 @@
+"""How PostgreSQL carries out the statements: the cost of a move never depends on jobs elsewhere.
+
+Plans are generic and made once: those that are made while the tables are empty have to do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from bullite import Store
+from bullite.postgres import driver as driver_module
+from bullite.postgres.connecting import Connection
+from bullite.postgres.dialect import Prepared, statements
+from tests.harness import open_store
+from tests.postgres.places import database_of_its_own, guarded_server
+
+STATEMENTS = {name: known for name, known in statements("bullite").items() if known.parameters}
+JOBS = 200_000
+
+BY_INDEX = {
+    "ready": "bullite_jobs_waiting (queue, lane)",
+    "heads": "bullite_jobs_waiting (queue, lane)",
+    "sort_into_lanes": "bullite_jobs_waiting (queue, lane)",
+    "outlook": "bullite_jobs_waiting (queue)",
+    "due": "bullite_jobs_delayed (queue, due_at)",
+    "due_queues": "bullite_jobs_delayed (queue, due_at)",
+    "held_by_worker": "bullite_jobs_active (queue, worker, lease_until)",
+    "held_ahead": "bullite_jobs_active (queue)",
+    "workers_of_queue": "bullite_jobs_active (queue, worker)",
+    "gates": "bullite_jobs_expiring (queue)",
+    "expired": "bullite_jobs_expiring (queue, expires_at)",
+    "expired_queues": "bullite_jobs_expiring (queue, expires_at)",
+    "page:waiting:asc": "bullite_jobs_waiting (queue, lane, rank)",
+    "page:waiting:desc": "bullite_jobs_waiting (queue, lane, rank)",
+    "page:delayed:asc": "bullite_jobs_delayed (queue)",
+    "page:completed:desc": "bullite_jobs_completed (queue)",
+    "page:failed:desc": "bullite_jobs_failed (queue)",
+    "oldest:waiting": "bullite_jobs_waiting (queue, lane, rank)",
+    "oldest:delayed": "bullite_jobs_delayed (queue)",
+    "oldest:completed": "bullite_jobs_completed (queue, finished_at)",
+    "oldest:failed": "bullite_jobs_failed (queue, finished_at)",
+    "old_removed": "bullite_jobs_removed (queue, removed_at)",
+    "job_with_custom_id": "bullite_jobs_custom_id (queue, custom_id)",
+    "job": "bullite_jobs_pkey (id)",
+    "set_priority": "bullite_jobs_pkey (id)",
+    "where_they_are": "bullite_jobs_pkey (id)",
+    "ready_among": "bullite_jobs_pkey (id)",
+    "finished_among": "bullite_jobs_pkey (id)",
+    "existing_among": "bullite_jobs_pkey (id)",
+    "move_to_queue": "bullite_jobs_pkey (id)",
+    "write_attempts": "bullite_jobs_pkey (id)",
+    "renew_workers": "bullite_workers_nonce (nonce)",
+    "workers_of_process": "bullite_workers_nonce (nonce)",
+    "trim_events": "bullite_events_queue (queue)",
+    "events_after": "bullite_events_pkey (id)",
+    "attempts": "bullite_attempts_pkey (job)",
+    "forget_stacks": "bullite_attempts_pkey (job)",
+    "delete_attempts": "bullite_attempts_pkey (job)",
+    "delete_payloads": "bullite_payloads_pkey (job)",
+    "delete_results": "bullite_results_pkey (job)",
+    "last_logs": "bullite_logs_pkey (job, number)",
+    "trim_logs": "bullite_logs_pkey (job, number)",
+    "logs": "bullite_logs_pkey (job, number)",
+    "delete_logs": "bullite_logs_pkey (job)",
+}
+
+READS_EVERYTHING = {
+    "turn_ranks": "when somebody turns the order of a queue round",
+    "verify_counts": "looks for mistakes everywhere",
+    "verify_times": "looks for mistakes everywhere",
+    "verify_queues": "looks for mistakes everywhere",
+    "verify_payloads": "looks for mistakes everywhere",
+    "verify_custom_ids": "looks for mistakes everywhere",
+}
+
+SORTS = {
+    "ready_among": "at most as many as one claim takes",
+    "where_they_are": "at most as many as one request names",
+    "held_by_worker": "at most as many as one worker holds",
+    "oldest:active": "at most as many as run",
+    "workers_of_queue": "at most as many as there are workers",
+    "fold_counts": "at most as many as there are queues",
+    "trim_events": "at most one piece of the log",
+    "events_after": "one page of the log",
+    "removed_job": "those that have one custom id",
+    "counts_per_priority": "when people look",
+    "verify_counts": "looks for mistakes everywhere",
+}
+
+SMALL_TABLES = ("bullite_queues", "bullite_workers", "bullite_processes", "bullite_numbers")
+
+
+class Plans:
+    """What the server would do, in a session like those of the store."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._prepared: set[str] = set()
+
+    def steps(self, name: str, how: str = "format json, costs off", **values: Any) -> list[Any]:
+        """The nodes of the generic plan of a statement."""
+        statement = STATEMENTS[name]
+        self.prepare(statement)
+        arguments = ", ".join(literal(values.get(p)) for p in statement.parameters)
+        explain = f"explain ({how}) execute {statement.name}({arguments})"
+        [[plan]] = self.connection.execute(explain.encode()).fetchall()
+        return list(walk(plan[0]["Plan"]))
+
+    def prepare(self, statement: Prepared) -> None:
+        if statement.name not in self._prepared:
+            self.connection.execute(statement.prepare.encode())
+            self._prepared.add(statement.name)
+
+    def scans(self, name: str, **values: Any) -> list[str]:
+        """The indexes that are searched, with the columns by which; tables that are read whole."""
+        return [scan(step) for step in self.steps(name, **values) if "Relation Name" in step]
+
+
+def walk(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield step
+    for below in step.get("Plans", ()):
+        yield from walk(below)
+
+
+def scan(step: dict[str, Any]) -> str:
+    if "Index Name" not in step:
+        return f"{step['Node Type']} {step['Relation Name']}"
+    condition = re.sub(r"\"?\w+\"?\.", "", step.get("Index Cond", ""))
+    columns = re.findall(r"\(*(\w+) (?:=|<|>|<=|>=|IS NOT NULL)", condition)
+    return f"{step['Index Name']} ({', '.join(dict.fromkeys(columns))})"
+
+
+def literal(value: Any) -> str:
+    return "null" if value is None else f"'{value}'"
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[Plans]:
+    """Tables that nobody has put anything into, and the server never analysed."""
+    with in_database("plans") as plans:
+        yield plans
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[Plans]:
+    """The same with many jobs, still never analysed; all statements were prepared before."""
+    with in_database("full") as plans:
+        fill(plans.connection, "bullite")
+        yield plans
+
+
+class in_database:
+    def __init__(self, name: str) -> None:
+        self._database = database_of_its_own(guarded_server(), name)
+        self._name = name
+
+    def __enter__(self) -> Plans:
+        self._database.__enter__()
+        with closing(Store(guarded_server().url(self._name))) as store:
+            store.open()
+            self._connection = Connection.open(store.location.access, pooled=False)
+        # Nobody but a test decides when the tables are looked at.
+        tables = self._connection.execute(
+            "select tablename from pg_tables where schemaname = 'bullite'"
+        ).fetchall()
+        for [table] in tables:
+            off = f"alter table bullite.{table} set (autovacuum_enabled = off)"
+            self._connection.execute(off.encode())
+        return Plans(self._connection)
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+        self._database.__exit__(None, None, None)
+
+
+def fill(connection: psycopg.Connection[Any], schema: str, first: int = 1) -> None:
+    """As many jobs that wait as are completed, in two queues."""
+    connection.execute(
+        f"""
+        insert into "{schema}".bullite_queues (name, priority_order, created_at)
+        values ('many 1', 'low', 1), ('many 2', 'low', 1);
+        insert into "{schema}".bullite_jobs (
+            id, queue, name, state, lane, rank, seq, priority, lifo, delay, attempts,
+            created_at, updated_at, finished_at, custom_id
+        ) select n, 1 + n % 2, 'job', case when n % 4 < 2 then 'waiting' else 'completed' end,
+            '', 0, n, 0, 0, 0, 1, 1, 1, case when n % 4 >= 2 then n end,
+            case when n % 10 = 0 then 'id ' || n end
+        from generate_series({first}, {JOBS + first}) as n;
+        insert into "{schema}".bullite_payloads (job, data)
+        select n, 'null' from generate_series({first}, {JOBS + first}) as n
+        """
+    )
+
+
+# --- on empty tables -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", BY_INDEX)
+def test_a_statement_searches_the_index_made_for_it(empty, statement):
+    assert BY_INDEX[statement] in empty.scans(statement)
+
+
+@pytest.mark.parametrize("statement", [s for s in STATEMENTS if s not in READS_EVERYTHING])
+def test_hardly_anything_reads_a_whole_table(empty, statement):
+    read = [found for found in empty.scans(statement) if found.startswith("Seq Scan")]
+
+    assert [found for found in read if not found.endswith(SMALL_TABLES)] == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        s
+        for s in STATEMENTS
+        # Pages are sorted once more when they were found; those who name jobs sort what they name.
+        if s not in SORTS and not s.startswith(("page:", "after:")) and "-by-name" not in s
+    ],
+)
+def test_the_order_comes_from_an_index(empty, statement):
+    sorts = [step["Sort Key"] for step in empty.steps(statement) if step["Node Type"] == "Sort"]
+
+    assert [keys for keys in sorts if "json_" not in keys[0]] == []
+
+
+def test_the_next_jobs_are_read_from_the_line_without_sorting(empty):
+    kinds = {step["Node Type"] for step in empty.steps("ready")}
+
+    assert kinds == {"Limit", "LockRows", "Nested Loop", "Index Scan"}
+
+
+# --- when there are many jobs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", BY_INDEX)
+def test_the_same_index_is_searched_when_there_are_many_jobs(full, statement):
+    full.connection.execute("discard plans")
+
+    assert BY_INDEX[statement] in full.scans(statement)
+
+
+MANY = [
+    name
+    for name in STATEMENTS
+    if name.partition(":")[0] in ("claim", "remove", "expire", "revive", "delete", "promote")
+]
+
+
+@pytest.mark.parametrize("statement", MANY)
+def test_a_move_goes_straight_to_the_jobs_that_it_names(full, statement):
+    full.connection.execute("discard plans")
+
+    assert "bullite_jobs_pkey (id)" in full.scans(statement) or statement.endswith(
+        # Nearly none of them are there.
+        (":delayed", ":failed", ":removed")
+    )
+
+
+def buffers(plans: Plans, name: str, **values: Any) -> int:
+    """How many pages a statement touches; what it does is undone."""
+    plans.connection.execute("begin")
+    try:
+        [first, *_] = plans.steps(name, "analyze, buffers, format json", **values)
+    finally:
+        plans.connection.execute("rollback")
+    return int(first["Shared Hit Blocks"]) + int(first["Shared Read Blocks"])
+
+
+def test_a_look_for_jobs_touches_few_pages(full):
+    assert buffers(full, "ready", queue=1, lane="", want=10) < 150
+
+
+def test_a_claim_touches_few_pages(full):
+    full.connection.execute("discard plans")
+    jobs = json.dumps(list(range(4, 44, 4)))
+    values = {"jobs": jobs, "expected": 10, "now": 1, "token": 1, "nonce": 1, "worker": 1}
+
+    assert buffers(full, "claim:waiting", **values, lease_until=1, ahead=0) < 600
+
+
+def test_looking_for_queues_with_due_jobs_touches_few_pages(full):
+    full.connection.execute(
+        "update bullite.bullite_jobs set state = 'delayed', due_at = 1000000 where id % 4 = 2"
+    )
+
+    assert buffers(full, "due_queues", now=5) < 50
+
+
+def test_a_plan_made_on_empty_tables_is_given_up_when_they_have_grown(database, monkeypatch):
+    monkeypatch.setattr(driver_module, "REPLAN_EVERY", 0.0, raising=False)
+    with open_store(database) as store:
+        worker = store.home.worker()
+        store.home.add()
+        worker.complete(worker.claim_one())
+        fill(database._connect(), database._schema, first=1_000)
+
+        store.home.add()
+        claimed = plan_of_claims(store.home.driver)
+
+    assert "bullite_jobs_pkey (id)" in claimed
+
+
+def plan_of_claims(driver: Any) -> list[str]:
+    """What the store's own connection does to claim jobs."""
+    known = statements(driver.location.schema)["claim:waiting"]
+    arguments = ", ".join("null" for _ in known.parameters)
+    explain = f"explain (format json, costs off) execute {known.name}({arguments})"
+    [[plan]] = driver._line.connect().execute(explain.encode()).fetchall()
+    return [scan(step) for step in walk(plan[0]["Plan"]) if "Relation Name" in step]

@@ -1,0 +1,111 @@
+"""The SQL of the PostgreSQL store: the same statements as the SQLite store has, and as guarded."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bullite.engine.statements import move_statement
+from bullite.postgres.dialect import statements
+from bullite.sqlite.driver import STATEMENTS as SQLITE
+from bullite.states import MOVES, Move, State
+
+OURS = statements("bullite")
+
+ONLY_SQLITE = {
+    "addresses_of_hungry": "wake-ups go to addresses of processes",
+}
+ONLY_POSTGRES = {
+    "fold_counts": "each process counts in a row of its own",
+    "mark": "the answer to a commit may be lost",
+    "give_up": "the same",
+    "leave": "processes are known by what they wrote",
+    "forget_processes": "the same",
+    "processes": "the same",
+    "clock": "the time is the server's",
+    "skip_events": "a commit that was not synced may be lost with the server",
+    "notify": "wake-ups go through the server",
+    "end_of_settled": "writers work side by side",
+}
+
+MOVED = [(move, state) for move in MOVES for state in move.sources]
+
+
+def words(text: bytes) -> str:
+    return " ".join(text.decode().split())
+
+
+def test_both_stores_have_the_same_statements_but_for_a_few():
+    assert set(SQLITE) - set(OURS) == set(ONLY_SQLITE)
+    assert set(OURS) - set(SQLITE) == set(ONLY_POSTGRES)
+
+
+@pytest.mark.parametrize("name", sorted(set(SQLITE) & set(OURS)))
+def test_a_statement_takes_the_same_parameters_in_both_stores(name):
+    ours = set(re.findall(r"%\((\w+)\)s", OURS[name].text.decode()))
+    theirs = set(re.findall(r"(?<!:):(\w+)", SQLITE[name].text))
+
+    # Each may look at what every statement is given, whether the other does or not.
+    assert ours - theirs <= {"nonce", "expected", "settled"}
+
+
+@pytest.mark.parametrize(("move", "state"), MOVED, ids=lambda part: str(part))
+def test_every_move_is_guarded_by_the_state_it_starts_from(move: Move, state: State):
+    text = words(OURS[move_statement(move, state)].text)
+
+    assert re.search(rf"where .*\bstate (\|\| '' )?= '{state}'", text)
+
+
+@pytest.mark.parametrize(("move", "state"), MOVED, ids=lambda part: str(part))
+def test_a_held_job_is_moved_only_with_its_token_and_the_number_of_its_process(
+    move: Move, state: State
+):
+    text = words(OURS[move_statement(move, state)].text)
+
+    assert ("and j.token = asked.token" in text) == move.held
+    assert ("and j.nonce = %(nonce)s" in text) == move.held
+
+
+@pytest.mark.parametrize(
+    ("move", "state"), [pair for pair in MOVED if pair[0].target], ids=lambda part: str(part)
+)
+def test_a_move_that_does_not_find_all_its_jobs_stops_the_transaction(move: Move, state: State):
+    text = words(OURS[move_statement(move, state)].text)
+
+    assert text.endswith("select 1 / (count(*) = %(expected)s)::integer from moved")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_statement_has_the_same_text_prepared_as_not(name):
+    statement = OURS[name]
+    if not statement.parameters:
+        return
+    numbered = statement.prepare.partition(" as ")[2]
+    for number, parameter in enumerate(statement.parameters, start=1):
+        numbered = re.sub(rf"\${number}\b", f"%({parameter})s", numbered)
+
+    assert numbered.encode() == statement.text
+
+
+def test_names_of_prepared_statements_are_not_cut_off():
+    assert max(len(statement.name) for statement in OURS.values()) <= 63
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_table_is_named_with_its_schema(name):
+    text = re.sub(r"'[^']*'", "", OURS[name].text.decode())
+    unnamed = re.findall(
+        r"(?<![\w.\"])bullite_(?:jobs|payloads|results|events|queues|workers)\b", text
+    )
+
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("name", ["due", "ready", "ready_among", "expired", "old_removed"])
+def test_what_is_looked_up_to_be_moved_is_locked_and_what_others_locked_is_passed_over(name):
+    assert re.search(r"for update (of j )?skip locked$", words(OURS[name].text))
+
+
+def test_what_a_caller_names_is_waited_for_in_the_order_of_ids():
+    assert words(OURS["where_they_are"].text).endswith("order by id for update")

@@ -1,0 +1,46 @@
+"""2,000 jobs, 30 terminated backends, 2 crashes of the server: nothing lost, nothing done twice.
+
+The figures of the long one: python -m tests.postgres.storm --jobs 20000 --kills 300 --restarts 3
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.crash.processes import ROOT
+from tests.postgres.storm import STARTED_WITHIN
+
+
+def storm() -> dict[str, str]:
+    """What the storm's summary says."""
+    numbers = ["--jobs", "2000", "--kills", "30", "--restarts", "2", "--seed", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.postgres.storm", *numbers],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=100,
+    )
+    sys.stdout.write(done.stdout)
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in done.stdout.splitlines())
+    }
+
+
+def test_in_a_storm_over_the_server_every_job_is_kept_and_recorded_once() -> None:
+    summary = storm()
+
+    assert summary["completed"] == summary["acknowledged"] == "2002"
+    assert summary["restarts"] == "2"
+    assert int(summary["killed writers"]) + int(summary["killed listeners"]) > 15
+    assert summary["adds refused"] == "0"
+    assert summary["lost"] == "0"
+    assert summary["added twice"] == "0"
+    assert summary["recorded twice"] == "0"
+    assert summary["wrong results"] == "0"
+    assert summary["started twice under one claim"] == "0"
+    assert float(summary["ms to wake after the restart"]) < STARTED_WITHIN
+    assert float(summary["ms to wake after the kill of all"]) < STARTED_WITHIN
+    assert summary["verify"] == "ok"

@@ -1,0 +1,175 @@
+"""A PostgreSQL database for a test: a schema of its own on the server that this process started.
+
+`BULLITE_TEST_PG` names another server instead: the URL of a database in which schemas may be made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import psycopg
+
+from bullite.clock import Clock
+from bullite.engine.contract import Driver
+from bullite.locations import parse_location
+from bullite.postgres import connecting
+from tests.server import Server
+
+if TYPE_CHECKING:
+    import pytest
+
+_TABLES = (
+    *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
+    *("workers", "worker_names", "events", "processes"),
+)
+_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq")
+
+
+@cache
+def server_url() -> str:
+    """The server of this process, started by whoever asks first."""
+    return os.environ.get("BULLITE_TEST_PG") or Server().url()
+
+
+class PostgresDatabase:
+    libraries = frozenset({"psycopg"})
+    tables = (*("queues", "counts", "jobs", "payloads", "results"), *("attempts", "logs", "events"))
+    recovery_time = 4_000
+    short_lease: Mapping[str, Any] = {"lock_duration": 1_000, "stalled_interval": 250}
+
+    _free: ClassVar[list[str]] = []
+    """Schemas that were used, and hold nothing any more."""
+    _made = 0
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._schema = dict(parse_qsl(urlsplit(location).query))["schema"]
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._others: list[PostgresDatabase] = []
+        self._is_altered = False
+
+    @classmethod
+    def make(cls, folder: Path) -> PostgresDatabase:
+        return cls.in_schema(cls._free.pop() if cls._free else cls._new_name())
+
+    @classmethod
+    def _new_name(cls) -> str:
+        cls._made += 1
+        return f"test_{os.getpid()}_{cls._made}"
+
+    @classmethod
+    def in_schema(cls, schema: str, **options: str) -> PostgresDatabase:
+        # By the name of the application all that a test left open is found.
+        query = {"schema": schema, "application_name": schema, **options}
+        return cls(with_options(server_url(), **query))
+
+    def exists(self) -> bool:
+        # In a schema that was used before, everybody who opens the store takes ids of events.
+        return self._has_tables() and bool(
+            self.query("select is_called from bullite_events_id_seq")[0][0]
+        )
+
+    def _has_tables(self) -> bool:
+        query = "select 1 from pg_tables where schemaname = ? and tablename = 'bullite_meta'"
+        return bool(self.query(query, self._schema))
+
+    def another(self) -> PostgresDatabase:
+        other = self.make(Path())
+        self._others.append(other)
+        return other
+
+    def missing(self) -> str:
+        parts = urlsplit(self.location)
+        return parts._replace(path="/missing").geturl()
+
+    def driver(self, clock: Clock, random_bits: Callable[[int], int]) -> Driver:
+        return parse_location(self.location).driver(clock, random_bits)
+
+    def rows(self, table: str, where: str = "true") -> list[dict[str, Any]]:
+        query = f"select * from bullite_{table} where {where} order by 1"
+        cursor = self._connect().execute(query.encode())
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def query(self, query: str, *params: Any) -> list[tuple[Any, ...]]:
+        return self._connect().execute(_numbered(query), params).fetchall()
+
+    def write(self, statement: str, *params: Any) -> None:
+        self._is_altered |= statement.split()[0].lower() not in ("insert", "update", "delete")
+        self._connect().execute(_numbered(statement), params)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        tables = ", ".join(f"bullite_{table}" for table in _TABLES)
+        with psycopg.connect(self.location_of_libpq()) as connection:
+            connection.execute(f"lock table {tables} in share mode".encode())
+            yield
+            connection.rollback()
+
+    def give_up_on_locks(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(connecting.SESSION, "lock_timeout", int(seconds * 1000))
+
+    def location_of_libpq(self) -> str:
+        """The same place for somebody who knows nothing of Bullite."""
+        options = f"-c search_path={self._schema}"
+        return with_options(server_url(), options=options, application_name="a test")
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._connection is None:
+            self._connection = psycopg.connect(self.location_of_libpq(), autocommit=True)
+        return self._connection
+
+    def checked_states(self) -> set[str]:
+        [[allowed]] = self.query(
+            "select pg_get_constraintdef(oid) from pg_constraint "
+            "where conrelid = 'bullite_jobs'::regclass and contype = 'c'"
+        )
+        return set(re.findall(r"'(.*?)'", allowed))
+
+    def leave_corpse(self, nonce: int) -> None:
+        # The nearest to certainty: it is not among those that are heard of.
+        self.write(f"delete from bullite_processes where nonce = {nonce}")
+
+    def clear_traces(self, nonce: int) -> None:
+        self.write(f"insert into bullite_processes values ({nonce}, 0, {2**53})")
+
+    def close(self) -> None:
+        for database in self._others:
+            database.close()
+        if self._has_tables():
+            self._wipe()
+            if self._is_altered:
+                self._connect().execute(f"drop schema {self._schema} cascade".encode())
+            else:
+                self._free.append(self._schema)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _wipe(self) -> None:
+        self.query(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+            "where application_name = ?",
+            self._schema,
+        )
+        deletes = [f"delete from bullite_{table}" for table in _TABLES]
+        restarts = [f"select setval('bullite_{name}', 1, false)" for name in _NUMBERS]
+        self._connect().execute("; ".join(deletes + restarts).encode())
+
+
+def with_options(url: str, **options: str) -> str:
+    """A URL with more options."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query)) | options
+    return parts._replace(query=urlencode(query, quote_via=quote)).geturl()
+
+
+def _numbered(query: str) -> bytes:
+    return query.replace("?", "%s").encode()

