@@ -184,5 +184,5 @@ def database_at(location: str) -> Database:
     if "://" in location:
         from tests.postgres_database import PostgresDatabase
 
-        return PostgresDatabase(location)
+        return PostgresDatabase.visit(location)
     return SQLiteDatabase(Path(location))

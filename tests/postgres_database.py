@@ -53,16 +53,25 @@ class PostgresDatabase:
         self._schema = dict(parse_qsl(urlsplit(location).query))["schema"]
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._others: list[PostgresDatabase] = []
-        self._is_altered = False
+        self._is_altered = self._is_visited = False
 
     @classmethod
     def make(cls, folder: Path) -> PostgresDatabase:
-        return cls.in_schema(cls._free.pop() if cls._free else cls._new_name())
+        cls._made += 1
+        schema = f"test_{os.getpid()}_{cls._made}"
+        if cls._free:
+            # Never under the same name: what an earlier test left open must not be shared.
+            with psycopg.connect(server_url(), autocommit=True) as connection:
+                rename = f"alter schema {cls._free.pop()} rename to {schema}"
+                connection.execute(rename.encode())
+        return cls.in_schema(schema)
 
     @classmethod
-    def _new_name(cls) -> str:
-        cls._made += 1
-        return f"test_{os.getpid()}_{cls._made}"
+    def visit(cls, location: str) -> PostgresDatabase:
+        """One that somebody else made: closing it takes nothing away."""
+        visited = cls(location)
+        visited._is_visited = True
+        return visited
 
     @classmethod
     def in_schema(cls, schema: str, **options: str) -> PostgresDatabase:
@@ -118,8 +127,13 @@ class PostgresDatabase:
 
     def location_of_libpq(self) -> str:
         """The same place for somebody who knows nothing of Bullite."""
+        parts = urlsplit(self.location)
+        query = dict(parse_qsl(parts.query))
+        for ours in ("schema", "durability", "pooler", "listen"):
+            query.pop(ours, None)
+        plain = parts._replace(query=urlencode(query, quote_via=quote)).geturl()
         options = f"-c search_path={self._schema}"
-        return with_options(server_url(), options=options, application_name="a test")
+        return with_options(plain, options=options, application_name="a test")
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None:
@@ -143,7 +157,7 @@ class PostgresDatabase:
     def close(self) -> None:
         for database in self._others:
             database.close()
-        if self._has_tables():
+        if not self._is_visited and self._has_tables():
             self._wipe()
             if self._is_altered:
                 self._connect().execute(f"drop schema {self._schema} cascade".encode())

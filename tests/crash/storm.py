@@ -98,7 +98,7 @@ class Storm:
     folder: Path
     kills: list[Kill] = field(default_factory=list)
     events: list[tuple[str, int, int]] = field(default_factory=list)
-    _last_event: int = 0
+    _seen_events: set[int] = field(default_factory=set)
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -182,15 +182,16 @@ class Storm:
         return number
 
     def _read_events(self) -> None:
-        """As it happens: the log keeps only the last 10,000."""
+        """As it happens: the log keeps only the last 10,000.
+
+        Where writers work side by side, a row may appear behind one that was read already.
+        """
         self._see_who_came_back()
-        for number, kind, jobs, at in rows(
-            self.location,
-            "select id, kind, jobs, at from bullite_events where id > ? order by id",
-            self._last_event,
-        ):
-            self._last_event = number
-            self.events += [(kind, job, at) for job in jobs_of(jobs)]
+        newest = "select id, kind, jobs, at from bullite_events order by id desc limit 2000"
+        for number, kind, jobs, at in reversed(rows(self.location, newest)):
+            if number not in self._seen_events:
+                self._seen_events.add(number)
+                self.events += [(kind, job, at) for job in jobs_of(jobs)]
 
     def _see_who_came_back(self) -> None:
         for kill in self.kills:
@@ -312,8 +313,11 @@ def is_of_a_run(job: int, value: str | None, done: set[tuple[int, int, int]]) ->
 def times_to_come_back(storm: Storm) -> list[float]:
     """For each job that a killed process held: ms until it was back in the queue.
 
-    Those that it had begun have stalled; those that it had only fetched ahead are given back.
+    Those that it had begun have stalled; those that it had only fetched ahead are given back. On a
+    server its last commit may still arrive after its death: those it ended itself.
     """
+    completed = "select id, worker from bullite_jobs where state = 'completed'"
+    ended_by = dict(rows(storm.location, completed))
     returns = collections.defaultdict(list)
     for kind, job, at in storm.events:
         if kind == "stall":
@@ -322,6 +326,7 @@ def times_to_come_back(storm: Storm) -> list[float]:
         min((at - kill.at for at in returns[job] if at >= int(kill.at)), default=float("inf"))
         for kill in storm.kills
         for job in kill.begun
+        if ended_by.get(job) != kill.worker
     ]
     for kill in storm.kills:
         times += [*kill.came_back, *(float("inf") for _ in kill.ahead)]

@@ -31,7 +31,7 @@ BY_INDEX = {
     "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
     "held_ahead": "bullite_jobs_active (queue=?)",
     "workers_of_queue": "bullite_jobs_active (queue=? AND worker=?)",
-    "gates": "bullite_jobs_expiring (queue=? AND expires_at<?)",
+    "gates": "bullite_jobs_expiring (queue=? AND expires_at>?)",
     "expired": "bullite_jobs_expiring (queue=? AND expires_at<?)",
     "expired_queues": "bullite_jobs_expiring (queue=? AND expires_at<?)",
     "page:waiting:asc": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
