@@ -15,12 +15,16 @@
 -- look: in the order of ids where somebody waits for it, and passing over what others have locked
 -- (skip locked) where any rows will do.
 
+-- The state is compared in a way that no index can help with: planned while there are few jobs, a move
+-- would else look through all jobs of its state for each that it names, and still do so when there are
+-- many.
+
 -- template: move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select key::bigint as job, value::bigint as token from json_each_text(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state = '{source}'{guards}
+where j.id = asked.job and j.state || '' = '{source}'{guards}
 
 -- template: taking_move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
@@ -28,14 +32,14 @@ from (
     select key::bigint as job, (value ->> 0)::bigint as token, (value ->> 1)::bigint as taken
     from json_each(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state = '{source}'{guards}
+where j.id = asked.job and j.state || '' = '{source}'{guards}
 
 -- template: plain_move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select value::bigint as job from json_array_elements_text(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state = '{source}'{guards}
+where j.id = asked.job and j.state || '' = '{source}'{guards}
 
 -- template: token_guard
 and j.token = asked.token and j.nonce = :nonce
