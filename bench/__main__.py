@@ -16,9 +16,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="how many rounds, for against and postgres")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
     parser.add_argument("--only", help="measurements, separated by commas")
-    parser.add_argument(
-        "--stand-in", action="store_true", help="postgres, with ours on a SQLite file: to try it"
-    )
     options = parser.parse_args()
     if options.what == "core":
         names = _names(parser, options.only, core.MEASUREMENTS)
@@ -27,13 +24,7 @@ def main() -> None:
         from . import postgres  # needs psycopg and a server, which the others do without
 
         names = _names(parser, options.only, postgres.MEASUREMENTS)
-        postgres.run(
-            names,
-            quick=options.quick,
-            as_json=options.json,
-            number=options.rounds,
-            stand_in=options.stand_in,
-        )
+        postgres.run(names, quick=options.quick, as_json=options.json, number=options.rounds)
     elif options.revision is None:
         parser.error("against needs a revision, such as HEAD~1")
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 from bullite import Queue
@@ -18,7 +17,7 @@ from .bare import BATCH
 from .barepg import COUNT_FINISHED, COUNT_WAITING, BarePostgres
 from .ground import Ground
 from .peers.protocol import WARM_UP
-from .rounds import folder, seconds_for
+from .rounds import seconds_for
 from .workload import payloads
 
 LIST = 1_000
@@ -57,9 +56,8 @@ class Ours:
     name = "ours"
     concurrency = 100
 
-    def __init__(self, ground: Ground, *, stand_in: bool = False) -> None:
+    def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self.is_stand_in = stand_in
         self._cells: dict[str, Callable[[int], Figures]] = {
             "process": self._process,
             "add_bulk": self._add_bulk,
@@ -96,35 +94,26 @@ class Ours:
         return [1 / self._with_queue(measure, "waiting", WARM_UP + jobs)]
 
     def _latency(self, jobs: int) -> Figures:
-        with folder() as path:
-            location, database = self._place(path)
-            delays = presence.delays(location, jobs)
-            self._check(database, "completed", presence.WARM_UP + jobs)
-            return presence.percentiles(delays)
+        database = self._ground.fresh()
+        delays = presence.delays(self._ground.url(database), jobs)
+        self._check(database, "completed", presence.WARM_UP + jobs)
+        return presence.percentiles(delays)
 
     def _with_queue(self, measure: Callable[[Queue, str], Any], state: str, expected: int) -> float:
         """Seconds a job; afterwards so many jobs must be in that state."""
 
-        async def opened(location: str, database: str) -> float:
-            async with Queue("bench", location) as queue:
+        async def opened(database: str) -> float:
+            async with Queue("bench", self._ground.url(database)) as queue:
                 seconds: float = await measure(queue, database)
                 return seconds
 
-        with folder() as path:
-            location, database = self._place(path)
-            seconds_a_job = asyncio.run(opened(location, database))
-            self._check(database, state, expected)
-            return seconds_a_job
+        database = self._ground.fresh()
+        seconds_a_job = asyncio.run(opened(database))
+        self._check(database, state, expected)
+        return seconds_a_job
 
     def _check(self, database: str, state: str, expected: int) -> None:
-        if not self.is_stand_in:
-            check(self._ground.count(database, _COUNT_OURS.format(state=state)), expected)
-
-    def _place(self, path: Path) -> tuple[str, str]:
-        """Where our queue is, and the database of this measurement."""
-        database = self._ground.fresh()
-        location = str(path / "jobs.db") if self.is_stand_in else self._ground.url(database)
-        return location, database
+        check(self._ground.count(database, _COUNT_OURS.format(state=state)), expected)
 
 
 # --- the bare loop --------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ class Field:
     missing: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def assemble(cls, ground: Ground, *, stand_in: bool) -> Field:
-        assembled = cls(Ours(ground, stand_in=stand_in), Bare(ground))
+    def assemble(cls, ground: Ground) -> Field:
+        assembled = cls(Ours(ground), Bare(ground))
         for about in PEERS:
             tell(f"preparing {about.name}")
             try:
@@ -89,7 +89,6 @@ def run(
     quick: bool,
     as_json: bool,
     number: int | None = None,
-    stand_in: bool = False,
 ) -> None:
     """Measure and print. Figures are figures: whatever they are, nothing fails."""
     logging.getLogger("bullite").setLevel(logging.ERROR)  # slow commits are what we measure
@@ -98,7 +97,7 @@ def run(
     begin = time.monotonic()
     with Ground() as ground:
         versions = {"PostgreSQL": ground.version, "psycopg": psycopg.__version__}
-        field = Field.assemble(ground, stand_in=stand_in)
+        field = Field.assemble(ground)
         sections = [
             section
             for name in names
@@ -126,12 +125,7 @@ def _measure(name: str, field: Field, ground: Ground, size: Size, number: int) -
     for index in rounds(name, number):
         contest.run_round(index)
         ground.sweep()
-    lines = list(_lines(name, contest))
-    if field.ours.is_stand_in:
-        for line in lines:
-            line.target = None  # nothing is promised of what is not measured
-    ours = "SQLite for ours" if field.ours.is_stand_in else "ours"
-    yield Section(MEASUREMENTS[name].title, ours, "other", lines)
+    yield Section(MEASUREMENTS[name].title, "ours", "other", list(_lines(name, contest)))
 
 
 class Contest:
@@ -217,6 +211,4 @@ def _label(who: Contestant, cell: str) -> str:
 
 def _notes(field: Field) -> dict[str, str]:
     notes = {peer.name: peer.about.note for peer in field.peers} | field.missing
-    if field.ours.is_stand_in:
-        notes["ours"] = "NOT on PostgreSQL: a SQLite file stands in, to try the benchmark"
     return notes
