@@ -210,5 +210,4 @@ def _label(who: Contestant, cell: str) -> str:
 
 
 def _notes(field: Field) -> dict[str, str]:
-    notes = {peer.name: peer.about.note for peer in field.peers} | field.missing
-    return notes
+    return {peer.name: peer.about.note for peer in field.peers} | field.missing
