@@ -38,6 +38,7 @@ class Server:
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._user = "nobody" if os.geteuid() == 0 else None
+        self._group = pwd.getpwnam(self._user).pw_gid if self._user else None
         self._bin = _binaries(version, self.folder, self._user)
         self._data = self.folder / "data"
         self._settings = {"unix_socket_directories": str(self.folder), "listen_addresses": ""}
@@ -60,7 +61,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 user=self._user,
-                group=None if self._user is None else "nogroup",
+                group=self._group,
                 cwd="/",
             )
         ends = time.monotonic() + STARTS_WITHIN
@@ -130,7 +131,7 @@ class Server:
             capture_output=True,
             text=True,
             user=self._user,
-            group=None if self._user is None else "nogroup",
+            group=self._group,
             cwd="/",
             check=False,
         )
