@@ -126,7 +126,7 @@ lease_until = null, delay = asked.taken, due_at = :now + asked.taken
 attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
 
 -- move: give_back
-attempts_started = attempts_started - 1 + ahead, ahead = 0, lease_until = null
+ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.taken,

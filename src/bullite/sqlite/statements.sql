@@ -111,7 +111,7 @@ lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 
 attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
 
 -- move: give_back
-attempts_started = attempts_started - 1 + ahead, ahead = 0, lease_until = null
+ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
