@@ -39,6 +39,22 @@ def _can_be_read(file: IO[bytes], timeout: float) -> bool:
         return bool(selector.select(timeout))
 
 
+def summary_of(program: str, *arguments: str, timeout: float) -> dict[str, str]:
+    """What a program of ours, run as a module, says: lines of `name: value`."""
+    done = subprocess.run(
+        [sys.executable, "-m", program, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+    )
+    sys.stdout.write(done.stdout)
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in done.stdout.splitlines())
+    }
+
+
 class Child:
     """A process of ours."""
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-from tests.crash.processes import ROOT
+from tests.crash.processes import summary_of
 from tests.databases import Database
 
 
@@ -13,18 +10,7 @@ def storm(database: Database, *more: str) -> dict[str, str]:
     """What the storm's summary says."""
     numbers = ["--workers", "4", "--jobs", "3000", "--kills", "60", "--seed", "1"]
     place = ["--location", database.location]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.storm", *numbers, *place, *more],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
-    sys.stdout.write(done.stdout)
-    return {
-        name.strip(): value.strip()
-        for name, _, value in (line.partition(":") for line in done.stdout.splitlines())
-    }
+    return summary_of("tests.crash.storm", *numbers, *place, *more, timeout=60)
 
 
 def assert_promises_kept(summary: dict[str, str]) -> None:

@@ -5,28 +5,14 @@ The figures of the long one: python -m tests.postgres.storm --jobs 20000 --kills
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-from tests.crash.processes import ROOT
+from tests.crash.processes import summary_of
 from tests.postgres.storm import STARTED_WITHIN
 
 
 def storm() -> dict[str, str]:
     """What the storm's summary says."""
     numbers = ["--jobs", "2000", "--kills", "30", "--restarts", "2", "--seed", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.postgres.storm", *numbers],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=100,
-    )
-    sys.stdout.write(done.stdout)
-    return {
-        name.strip(): value.strip()
-        for name, _, value in (line.partition(":") for line in done.stdout.splitlines())
-    }
+    return summary_of("tests.postgres.storm", *numbers, timeout=100)
 
 
 def test_in_a_storm_over_the_server_every_job_is_kept_and_recorded_once() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from bullite import Job, Queue, Worker
 from tests.crash.processes import Child, add, registered, rows, say, states, wait_until
@@ -24,14 +26,20 @@ async def tell_time(job: Job) -> None:
     say(time.time() * 1000)
 
 
-def delays(location: str, worker: Child, jobs: int) -> list[float]:
-    """Ms from the end of each add to the start of its job, nothing being done before."""
+def delays(
+    location: str | Path,
+    worker: Child,
+    jobs: int,
+    is_idle: Callable[[str | Path, Child], bool] | None = None,
+) -> list[float]:
+    """Ms from the end of each add to the start of its job, the worker being idle before."""
+    idle = is_idle or has_nothing_to_do
 
     async def measure() -> list[float]:
         found = []
         async with Queue("work", location) as queue:
             for _ in range(jobs):
-                await asyncio.to_thread(wait_until, lambda: has_nothing_to_do(location, worker))
+                await asyncio.to_thread(wait_until, lambda: idle(location, worker))
                 await queue.add("job")
                 added_at = time.time() * 1000
                 found.append(float(await asyncio.to_thread(worker.line)) - added_at)
@@ -40,7 +48,7 @@ def delays(location: str, worker: Child, jobs: int) -> list[float]:
     return asyncio.run(measure())
 
 
-def has_nothing_to_do(location: str, worker: Child) -> bool:
+def has_nothing_to_do(location: str | Path, worker: Child) -> bool:
     return registered(location, worker) and set(states(location).values()) <= {"completed"}
 
 

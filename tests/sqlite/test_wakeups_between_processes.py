@@ -16,23 +16,7 @@ from bullite import Queue, Worker
 from bullite.sqlite.files import LONGEST_SOCKET_PATH, Places
 from bullite.sqlite.wakeups import Wakeups
 from tests.crash.processes import Child, add, rows, states, wait_until, write
-from tests.processes.test_wakeups import POLL, SLACK, tell_time, work
-
-
-def delays(database: Path, worker: Child, jobs: int) -> list[float]:
-    """Ms from the end of each add to the start of its job, the worker being idle before."""
-
-    async def measure() -> list[float]:
-        found = []
-        async with Queue("work", database) as queue:
-            for _ in range(jobs):
-                await asyncio.to_thread(wait_until, lambda: is_idle(database, worker))
-                await queue.add("job")
-                added_at = time.time() * 1000
-                found.append(float(await asyncio.to_thread(worker.line)) - added_at)
-        return found
-
-    return asyncio.run(measure())
+from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
 
 
 def is_idle(database: Path, worker: Child) -> bool:
@@ -46,7 +30,7 @@ def test_when_every_wake_up_is_lost_jobs_still_start_within_the_poll(database, s
     monkeypatch.setattr(Wakeups, "send", Wakeups.forget)
     worker = start(work, database)
 
-    found = delays(database, worker, jobs=9)
+    found = delays(database, worker, jobs=9, is_idle=is_idle)
 
     assert max(found) < POLL + SLACK
     assert max(found) > POLL / 5, "wake-ups were not lost"
@@ -59,7 +43,7 @@ def test_a_worker_whose_socket_was_deleted_still_starts_jobs_within_the_poll(dat
     [(address,)] = rows(database, "select address from bullite_workers")
     Path(address).unlink()
 
-    assert max(delays(database, worker, jobs=5)) < POLL + SLACK
+    assert max(delays(database, worker, jobs=5, is_idle=is_idle)) < POLL + SLACK
 
 
 # --- addresses -----------------------------------------------------------------------------------
@@ -77,7 +61,7 @@ def test_workers_of_a_database_with_a_long_path_are_woken_too(deep_database, sta
     add(deep_database)
     worker = start(work, deep_database)
 
-    assert statistics.median(delays(deep_database, worker, jobs=9)) < POLL / 5
+    assert statistics.median(delays(deep_database, worker, jobs=9, is_idle=is_idle)) < POLL / 5
     [(address,)] = rows(deep_database, "select address from bullite_workers")
     assert len(os.fsencode(address)) <= LONGEST_SOCKET_PATH
     assert Path(address).parent == Path(tempfile.gettempdir())

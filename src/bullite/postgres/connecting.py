@@ -137,6 +137,11 @@ def is_passing(error: psycopg.Error, connection: Connection | None) -> bool:
     )
 
 
+def first_line(error: psycopg.Error) -> str:
+    """What an error says, without the lines that tell where in a statement."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def cannot_connect(error: psycopg.Error, where: str, access: Access) -> StoreError:
     """Why there is no connection, in one line."""
     text = str(error)
@@ -163,7 +168,7 @@ def cannot_connect(error: psycopg.Error, where: str, access: Access) -> StoreErr
 
 def store_error(error: psycopg.Error, where: str) -> StoreError:
     """What a failed statement means, in one line; nothing of its transaction was written."""
-    reason = str(error).strip().partition("\n")[0]
+    reason = first_line(error)
     if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable):
         return StoreBusy(f"{where} was busy for too long ({reason}); nothing was written")
     if isinstance(error, errors.DiskFull | errors.OutOfMemory):

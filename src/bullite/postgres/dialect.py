@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..engine.statements import load
+from ..engine.statements import Statement, load
 
 _SOURCE = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
 _NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -51,9 +51,7 @@ class Prepared:
 def statements(schema: str) -> dict[str, Prepared]:
     """Every statement, for the tables in this schema."""
     return {
-        name: _many(name, statement.text, schema)
-        if statement.flag == "many"
-        else _single(name, statement.text, schema, statement.flag == "settled")
+        name: _many(statement, schema) if statement.flag == "many" else _single(statement, schema)
         for name, statement in _SOURCE.items()
     }
 
@@ -75,8 +73,9 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _single(name: str, text: str, schema: str, settled: bool) -> Prepared:
-    if ":" in name and "where j.id = asked.job" in text:
+def _single(statement: Statement, schema: str) -> Prepared:
+    text = statement.text
+    if statement.flag == "move":
         # A move that does not find all its jobs divides by zero: nothing behind it is carried out.
         all_moved = "(count(*) = :expected)::integer"
         text = f"with moved as ({text} returning 1) select 1 / {all_moved} from moved"
@@ -84,24 +83,25 @@ def _single(name: str, text: str, schema: str, settled: bool) -> Prepared:
     numbers = {parameter: f"${n}" for n, parameter in enumerate(parameters, start=1)}
     types = ", ".join("text" if p in _TEXTS else "bigint" for p in parameters)
     numbered = in_schema(_NAMED.sub(lambda found: numbers[found[1]], text), schema)
-    prepared = "bullite_" + re.sub(r"\W", "_", name)
+    prepared = "bullite_" + re.sub(r"\W", "_", statement.name)
     return Prepared(
         prepared,
         with_parameters(_NAMED.sub(r"%(\1)s", text), schema),
-        settled,
+        statement.flag == "settled",
         parameters,
         f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}",
     )
 
 
-def _many(name: str, text: str, schema: str) -> Prepared:
+def _many(statement: Statement, schema: str) -> Prepared:
+    text = statement.text
     found = _INSERT.fullmatch(text)
     assert found is not None
     head, table, columns, tail = found.groups()
     head, table = in_schema(head, schema), in_schema(table, schema)
     types = [array.removesuffix("[]") for array in _ARRAY.findall(text)]
     row = ", ".join(f"${n}" for n in range(1, len(types) + 1))
-    prepared = f"bullite_{name}"
+    prepared = f"bullite_{statement.name}"
     return Prepared(
         prepared,
         with_parameters(_ARRAY.sub(r"%s::\1", text), schema),

@@ -16,7 +16,7 @@ from ..clock import Clock
 from ..engine.contract import Conflict, Params, Result, StatementRefused, Step, Undone, Worker
 from ..errors import StoreClosed, StoreError, StoreUnavailable
 from .clock import ServerClock
-from .connecting import SESSION, Connection, store_error
+from .connecting import SESSION, Connection, first_line, store_error
 from .dialect import Prepared, statements, storable
 from .ear import Ear
 from .line import Line
@@ -238,14 +238,16 @@ class PostgresDriver:
                 self._inside = None
                 if not self._was_committed(error):
                     raise Undone(f"the connection was lost before the commit: {error}") from error
-            elif connection.info.transaction_status is not TransactionStatus.IDLE:
+            elif not self._has_ended(connection) or not self._was_committed(error):
                 raise self._meaning(error) from error
-            elif self._was_committed(error):
-                log.warning("%s: nobody was woken: %s", self.location, error)
             else:
-                raise self._meaning(error) from error
+                log.warning("%s: nobody was woken: %s", self.location, error)
         self._inside = None
         self._announced.clear()
+
+    def _has_ended(self, connection: Connection) -> bool:
+        """Whether the server is past the commit, be it made or refused."""
+        return connection.info.transaction_status is TransactionStatus.IDLE
 
     def _was_committed(self, lost: psycopg.Error) -> bool:
         """Whether the transaction whose answer was lost is in the database.
@@ -276,7 +278,7 @@ class PostgresDriver:
 
     def _meaning(self, error: psycopg.Error) -> Exception:
         """What an error inside a transaction means for the engine."""
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         if isinstance(error, _UNDONE):
             return Undone(reason)
         if self._line.is_broken_by(error):

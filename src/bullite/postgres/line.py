@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from ..errors import StoreError, StoreUnavailable
-from .connecting import Connection, cannot_connect, is_passing, store_error
+from .connecting import Connection, cannot_connect, first_line, is_passing, store_error
 from .location import Access, ServerLocation
 
 log = logging.getLogger("bullite.postgres")
@@ -72,10 +72,11 @@ class Line:
             self._welcome(connection)
         except psycopg.Error as error:
             self._tried_at = time.monotonic()
+            passes = connection is None or is_passing(error, connection)
             if connection is not None:
                 connection.close()
-                if not is_passing(error, connection):
-                    raise store_error(error, str(self.location)) from None
+            if not passes:
+                raise store_error(error, str(self.location)) from None
             raise cannot_connect(error, str(self.location), self._access) from None
         except StoreError:
             if connection is not None:
@@ -101,8 +102,7 @@ class Line:
             connection.close()
         if error is not None and self._broken_at is None:
             self._broken_at = time.monotonic()
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            log.warning("%s: the connection was lost (%s)", self.location, reason)
+            log.warning("%s: the connection was lost (%s)", self.location, first_line(error))
 
     def read(self, run: Callable[[Connection], Any]) -> Any:
         """What `run` reads, tried once more on a new connection.

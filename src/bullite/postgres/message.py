@@ -21,8 +21,6 @@ from .dialect import Prepared, storable, storable_parameter
 FEW = 12
 """Rows; more of them are worth a way of their own."""
 
-_UNHEARD = frozenset({"set_hunger", "mark", "notify"})
-
 
 def presumed(name: str, params: Params) -> Result | None:
     """What a statement will answer, if that is known before; then it can wait."""
@@ -32,7 +30,7 @@ def presumed(name: str, params: Params) -> Result | None:
         return Result((), params["expected"])
     if name == "change_counts" and not params["drains"]:
         return Result([(None, False)], 1)
-    return Result((), 1) if name in _UNHEARD else None
+    return Result((), 1) if name == "set_hunger" else None
 
 
 class Message:

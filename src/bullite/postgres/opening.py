@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from importlib.resources import files
 
 import psycopg
 from psycopg import errors
 
+from ..engine.migrations import scripts
 from ..errors import NotABulliteDatabase, PostgresTooOld, SchemaTooNew, StoreUnwritable
-from .connecting import Connection
+from .connecting import Connection, first_line
 from .dialect import in_schema, quote, with_parameters
 from .location import ServerLocation
 
@@ -23,7 +23,7 @@ _MIGRATE_WITHIN = "set local statement_timeout = 0; set local lock_timeout = '60
 def prepare(connection: Connection, location: ServerLocation) -> None:
     """Bring the schema up to date, making it if need be. Any number of processes may race."""
     _refuse_old_server(connection, location)
-    migrations = _migrations()
+    migrations = scripts(__package__)
     version = _version(connection, location)
     if version < len(migrations):
         _migrate(connection, location, migrations)
@@ -111,14 +111,7 @@ def _run(connection: Connection, location: ServerLocation, number: int, script: 
 
 
 def _not_allowed(location: ServerLocation, error: psycopg.Error) -> StoreUnwritable:
-    reason = str(error).strip().partition("\n")[0]
     return StoreUnwritable(
-        f"{location}: no permission to make or read Bullite's tables ({reason}); let their owner "
-        "open the store once, and see docs/postgresql.md for the GRANTs"
+        f"{location}: no permission to make or read Bullite's tables ({first_line(error)}); "
+        "let their owner open the store once, and see docs/postgresql.md for the GRANTs"
     )
-
-
-def _migrations() -> list[str]:
-    folder = files(__package__) / "migrations"
-    scripts = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [script.read_text(encoding="utf-8") for script in scripts]

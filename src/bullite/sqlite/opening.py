@@ -7,9 +7,9 @@ import os
 import re
 import sqlite3
 import sys
-from importlib.resources import files
 from pathlib import Path
 
+from ..engine.migrations import scripts
 from ..errors import NotABulliteDatabase, SchemaTooNew, SQLiteTooOld, StoreBusy, StoreUnwritable
 from .files import Places
 from .gate import Gate
@@ -120,7 +120,7 @@ def _switch_to_wal(connection: sqlite3.Connection, path: Path, is_new: bool) -> 
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    migrations = _migrations()
+    migrations = scripts(__package__)
     connection.execute("begin immediate")
     try:
         version = _schema_version(connection, path)
@@ -166,12 +166,6 @@ def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
         f"{path} holds tables called {', '.join(sorted(tables))} that Bullite did not make; "
         "name another file"
     )
-
-
-def _migrations() -> list[str]:
-    folder = files(__package__) / "migrations"
-    scripts = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [script.read_text(encoding="utf-8") for script in scripts]
 
 
 def _statements_of(script: str) -> list[str]:
