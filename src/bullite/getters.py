@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -105,10 +105,9 @@ class Getters(QueueBase):
         check_int("batch", batch, 1, 10_000)
         for name in await self._lists(states):
             place = (-_FARTHEST, -_FARTHEST)
-            statement = await self._list_name(name)
             while True:
                 params = {"queue": self.key, "first": place[0], "second": place[1], "most": batch}
-                rows = await loop.read(self.store, f"after:{statement}", params)
+                rows = await self._read_list("after", name, params)
                 for row in rows:
                     yield self._as_job(row)
                 if len(rows) < batch:
@@ -163,18 +162,23 @@ class Getters(QueueBase):
         first, last = max(0, _window(start, length)), _window(end, length)
         if first > last or first >= length:
             return []
-        statement = await self._list_name(name)
         params = {"queue": self.key, "skip": first, "most": last - first + 1}
-        direction = "asc" if asc else "desc"
-        rows = await loop.read(self.store, f"page:{statement}:{direction}", params)
+        rows = await self._read_list("page_up" if asc else "page_down", name, params)
         return [self._as_job(row) for row in rows]
 
-    async def _list_name(self, name: str) -> str:
-        """What the list is called among the statements."""
+    async def _read_list(self, what: str, name: str, params: Mapping[str, Any]) -> Sequence[Any]:
         if name not in (State.WAITING, PRIORITIZED):
-            return name
+            return await loop.read(self.store, f"{what}:{name}", params)
+        if not await self._is_by_name():
+            rows = await loop.read(self.store, f"{what}:{name}", params)
+            # If jobs were sorted into lanes meanwhile, some are missing.
+            if not await self._is_by_name():
+                return rows
+        return await loop.read(self.store, f"{what}:{name}-by-name", params)
+
+    async def _is_by_name(self) -> bool:
         rows = await loop.read(self.store, "terms", {"queue": self.key})
-        return f"{name}-by-name" if rows and rows[0][0] else name
+        return bool(rows and rows[0][0])
 
     async def is_paused(self) -> bool:
         """Whether the queue hands out no jobs."""

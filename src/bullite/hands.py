@@ -32,7 +32,7 @@ class Hands:
         self._mailbox = loop.mailbox()
         self._waiting: deque[Taker] = deque()
         self.used = False
-        """Whether a job was ever taken."""
+        """Whether a job was ever asked for."""
         self._appetite = Appetite(
             registration, 0, self._receive, self._mailbox, _nothing, habits, by_hand=True
         )
@@ -86,7 +86,6 @@ class Hands:
 
     def jobs(self, claimed: Claimed) -> list[Job]:
         worker = self._worker
-        self.used = self.used or bool(claimed.rows)
         fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker.name)
         return [Job(worker.queue, row, fate, claimed.token, False, worker) for row in claimed.rows]
 

@@ -483,7 +483,6 @@ class Queue(Getters):
         Each piece is chosen by a read and moved by a guarded write: nobody waits for the choice.
         """
         moved: dict[int, str] = {}
-        statement = f"oldest:{await self._list_name(name)}"
         # Those that could not be moved, or came back since: still there, to be looked past.
         skipped: set[int] = set()
         before = LATEST if before is None else before
@@ -491,7 +490,7 @@ class Queue(Getters):
             most = at_once if limit is None else min(at_once, limit - len(moved))
             window = most + len(skipped)
             params = {"queue": self.key, "before": before, "most": window}
-            rows = await loop.read(self.store, statement, params)
+            rows = await self._read_list("oldest", name, params)
             skipped |= {row[0] for row in rows} & moved.keys()
             ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in skipped}
             if not ids and len(rows) < window:

@@ -348,7 +348,7 @@ class Worker(EventEmitter):
         limit = self._drain_delay / 1000 if check_bool("block", block) else 0
         if self._takes_nothing():
             return None
-        hands = await self._by_hand()
+        hands = await self._by_hand(to_take=True)
         if self._takes_nothing():
             return None  # it was told so while it got ready
         job = await hands.take(limit)
@@ -361,7 +361,7 @@ class Worker(EventEmitter):
     def _takes_nothing(self) -> bool:
         return self._paused or self._closed
 
-    async def _by_hand(self) -> Hands:
+    async def _by_hand(self, to_take: bool = False) -> Hands:
         await self.queue.wait_until_ready()
         if self._hands is None:
             self._engine = self.queue.store.open()
@@ -372,8 +372,10 @@ class Worker(EventEmitter):
             if self._closed:
                 await self._leave_hands()
                 return self._hands
-        await self._hands.ready()
-        return self._hands
+        hands = self._hands
+        hands.used = hands.used or to_take
+        await hands.ready()
+        return hands
 
     # --- what its pools tell ---------------------------------------------------------------------
 

@@ -55,6 +55,16 @@ async def test_jobs_are_taken_in_the_order_of_the_queue(queue: Queue) -> None:
             await job.move_to_completed()
 
 
+async def test_a_job_is_taken_from_a_worker_that_is_just_starting(queue: Queue) -> None:
+    async def nothing(job: Job) -> None:
+        pass
+
+    for _ in range(20):
+        await queue.add("a")
+        async with Worker(queue, {"other": nothing}) as worker:
+            await (await take(worker)).move_to_completed()
+
+
 async def test_without_a_job_there_is_none(queue: Queue) -> None:
     async with Worker(queue, None, drain_delay=50) as worker:
         assert await worker.get_next_job() is None

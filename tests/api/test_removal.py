@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, JobIdTaken, JobLocked, JobNotFound, Queue, Worker
+from bullite import Job, JobFailed, JobIdTaken, JobLocked, JobNotFound, Queue, Store, Worker, loop
 from bullite.errors import InvalidOption, QueueHasActiveJobs
 
 from .helpers import again, state_of, until
@@ -275,6 +276,29 @@ async def test_draining_a_queue_that_is_served_by_name(queue: Queue) -> None:
         await queue.add_bulk([{"name": "a", "opts": {"priority": n % 2}} for n in range(10)])
         await queue.drain()
         assert await queue.count() == 0
+
+
+async def all_stand_in_lanes(queue: Queue) -> bool:
+    return ("",) not in await loop.read(queue.store, "lanes", {"queue": queue.key})
+
+
+async def test_draining_a_queue_while_its_jobs_are_sorted_by_name(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.add_bulk([{"name": "a"} for _ in range(10)])
+    reads = loop.read
+
+    async def read_then_sort(store: Store, statement: str, params: Mapping[str, Any]) -> Any:
+        rows = await reads(store, statement, params)
+        if statement == "terms":
+            monkeypatch.setattr(loop, "read", reads)
+            async with Worker(queue, {"other": work}):
+                await until(lambda: all_stand_in_lanes(queue))
+        return rows
+
+    monkeypatch.setattr(loop, "read", read_then_sort)
+    await queue.drain()
+    assert await queue.count() == 0
 
 
 # --- cleaning ------------------------------------------------------------------------------------

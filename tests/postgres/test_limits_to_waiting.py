@@ -15,6 +15,8 @@ from bullite.engine.contract import Undone
 from bullite.errors import StoreBusy
 from bullite.locations import parse_location
 from bullite.postgres.connecting import SESSION, Connection
+from bullite.postgres.line import Line
+from bullite.postgres.location import ServerLocation
 from tests.api.helpers import until
 from tests.postgres_database import PostgresDatabase, with_options
 
@@ -140,3 +142,13 @@ async def test_a_read_that_takes_too_long_ends_in_a_clear_error(
         with locked, pytest.raises(StoreBusy, match="due to statement timeout"):
             await queue.get_job_counts()
         await queue.get_job_counts()
+
+
+def test_an_opening_that_takes_too_long_is_not_told_as_a_server_out_of_reach(location: str) -> None:
+    def welcome(connection: Connection) -> None:
+        connection.execute("set statement_timeout = 20; select pg_sleep(5)")
+
+    place = parse_location(location)
+    assert isinstance(place, ServerLocation)
+    with pytest.raises(StoreBusy, match="busy for too long"):
+        Line(place, place.access, welcome).connect()

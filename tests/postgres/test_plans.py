@@ -37,11 +37,11 @@ BY_INDEX = {
     "gates": "bullite_jobs_expiring (queue)",
     "expired": "bullite_jobs_expiring (queue, expires_at)",
     "expired_queues": "bullite_jobs_expiring (queue, expires_at)",
-    "page:waiting:asc": "bullite_jobs_waiting (queue, lane, rank)",
-    "page:waiting:desc": "bullite_jobs_waiting (queue, lane, rank)",
-    "page:delayed:asc": "bullite_jobs_delayed (queue)",
-    "page:completed:desc": "bullite_jobs_completed (queue)",
-    "page:failed:desc": "bullite_jobs_failed (queue)",
+    "page_up:waiting": "bullite_jobs_waiting (queue, lane, rank)",
+    "page_down:waiting": "bullite_jobs_waiting (queue, lane, rank)",
+    "page_up:delayed": "bullite_jobs_delayed (queue)",
+    "page_down:completed": "bullite_jobs_completed (queue)",
+    "page_down:failed": "bullite_jobs_failed (queue)",
     "oldest:waiting": "bullite_jobs_waiting (queue, lane, rank)",
     "oldest:delayed": "bullite_jobs_delayed (queue)",
     "oldest:completed": "bullite_jobs_completed (queue, finished_at)",
@@ -220,7 +220,7 @@ def test_hardly_anything_reads_a_whole_table(empty, statement):
         s
         for s in STATEMENTS
         # Pages are sorted once more when they were found; those who name jobs sort what they name.
-        if s not in SORTS and not s.startswith(("page:", "after:")) and "-by-name" not in s
+        if s not in SORTS and not s.startswith(("page_", "after:")) and "-by-name" not in s
     ],
 )
 def test_the_order_comes_from_an_index(empty, statement):

@@ -34,11 +34,11 @@ BY_INDEX = {
     "gates": "bullite_jobs_expiring (queue=? AND expires_at>?)",
     "expired": "bullite_jobs_expiring (queue=? AND expires_at<?)",
     "expired_queues": "bullite_jobs_expiring (queue=? AND expires_at<?)",
-    "page:waiting:asc": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
-    "page:waiting:desc": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
-    "page:delayed:asc": "bullite_jobs_delayed (queue=?)",
-    "page:completed:desc": "bullite_jobs_completed (queue=?)",
-    "page:failed:desc": "bullite_jobs_failed (queue=?)",
+    "page_up:waiting": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
+    "page_down:waiting": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
+    "page_up:delayed": "bullite_jobs_delayed (queue=?)",
+    "page_down:completed": "bullite_jobs_completed (queue=?)",
+    "page_down:failed": "bullite_jobs_failed (queue=?)",
     "after:delayed": "bullite_jobs_delayed (queue=? AND due_at>?)",
     "after:completed": "bullite_jobs_completed (queue=? AND finished_at>?)",
     "after:failed": "bullite_jobs_failed (queue=? AND finished_at>?)",
@@ -83,8 +83,8 @@ READ_EVERYTHING = [*VERIFY, "turn_ranks"]
 SORT_A_FEW = {
     "ready_among": "at most as many as one claim takes",
     "held_by_worker": "at most as many as one worker holds",
-    "page:active:asc": "at most as many as run",
-    "page:active:desc": "at most as many as run",
+    "page_up:active": "at most as many as run",
+    "page_down:active": "at most as many as run",
     "after:active": "at most as many as run",
     "oldest:active": "at most as many as run",
 }
@@ -147,7 +147,7 @@ def test_hardly_anything_reads_all_jobs(plan: Plan, statement: str) -> None:
 )
 def test_the_order_comes_from_an_index(plan: Plan, statement: str) -> None:
     steps = plan(statement)
-    if statement.startswith(("page:", "after:")):
+    if statement.startswith(("page_", "after:")):
         # The last step sorts the page that was found, once more.
         assert steps.pop() == "USE TEMP B-TREE FOR ORDER BY"
     assert [step for step in steps if re.match(r"USE TEMP B-TREE FOR .*ORDER BY", step)] == []

@@ -52,7 +52,8 @@ def load(source: str) -> dict[str, Statement]:
     for move in MOVES:
         for state in move.sources:
             name = move_statement(move, state)
-            statements[name] = Statement(name, _compose(move, state, templates, changes))
+            text = _compose(move, state, templates, changes)
+            statements[name] = Statement(name, text, None if move.target is None else "move")
     for block in blocks:
         if block.kind == "page":
             statements |= _page_statements(block, templates)
@@ -68,11 +69,13 @@ def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Stat
     """A list of jobs: pages of it in both directions, what follows a place in it, its oldest."""
     first, second, aged = block.keys
     texts = {
-        f"page:{block.name}:asc": ("page", "asc"),
-        f"page:{block.name}:desc": ("page", "desc"),
+        f"page_up:{block.name}": ("page", "asc"),
+        f"page_down:{block.name}": ("page", "desc"),
         f"after:{block.name}": ("after", "asc"),
         f"oldest:{block.name}": ("oldest", "asc"),
     }
+    if aged == "finished_at":
+        texts[f"take_oldest:{block.name}"] = ("take_oldest", "asc")
     return {
         name: Statement(
             name,

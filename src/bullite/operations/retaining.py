@@ -45,7 +45,7 @@ def retire(tx: Transaction, queue: int, state: State, keep: Keep, limit: int) ->
 def _delete_oldest(
     tx: Transaction, queue: int, state: State, before: int, most: int
 ) -> Operation[int]:
-    old = yield f"oldest:{state}", {"queue": queue, "before": before, "most": most}
+    old = yield f"take_oldest:{state}", {"queue": queue, "before": before, "most": most}
     if old.rows:
         yield from delete_finished(tx, queue, state, [row[0] for row in old.rows])
     return len(old.rows)

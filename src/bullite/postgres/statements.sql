@@ -87,6 +87,11 @@ order by j.{first}, j.{second}
 -- template: oldest
 select id, custom_id from bullite.bullite_jobs
 where queue = :queue and {filter} and {aged} <= :before
+order by {first}, {second} limit :most
+
+-- template: take_oldest
+select id from bullite.bullite_jobs
+where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most for update skip locked
 
 -- move: promote takes seq

@@ -9,7 +9,8 @@
 -- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
 -- is of [token, what it takes]; for a move that needs neither it is an array of jobs.
 -- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
--- age of a job in it. From each come pages both ways, what follows a place, and the oldest.
+-- age of a job in it. From each come pages both ways, what follows a place, and the oldest; of
+-- finished jobs also the oldest to be deleted.
 
 -- template: move
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
@@ -72,6 +73,10 @@ order by bullite_jobs.{first}, bullite_jobs.{second}
 
 -- template: oldest
 select id, custom_id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
+order by {first}, {second} limit :most
+
+-- template: take_oldest
+select id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most
 
 -- move: promote takes seq
