@@ -1,7 +1,8 @@
 """A proxy on a Unix socket between our driver and a real server, which fails where it is told to.
 
 It reads what clients send message by message, so it can tell the message with the COMMIT from all
-others: our driver writes a transaction's last statements and its COMMIT into one simple query.
+others: our driver sends a transaction's last statements and its COMMIT together. A pipeline is one
+message here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from tests.postgres_database import with_options
 PORT = 5432
 READY = b"Z\x00\x00\x00\x05I"
 """What the server ends its answer with, outside of transactions."""
+
+PIPELINED = (b"P", b"B", b"D", b"E")
+"""What is followed by more, until a Sync ends the pipeline."""
 
 SSL_REQUEST, GSS_REQUEST = 80877103, 80877104
 
@@ -152,15 +156,19 @@ class Link:
 
     def _messages(self) -> Iterator[bytes]:
         """What the client sends, cut into messages; first the one without a type."""
-        buffer = b""
+        buffer = pipeline = b""
         started = False
         while some := self._client.recv(65536):
             buffer += some
             while (size := _size(buffer, started)) and len(buffer) >= size:
                 message, buffer = buffer[:size], buffer[size:]
                 is_request = not started and _code(message) in (SSL_REQUEST, GSS_REQUEST)
-                started = started or not is_request
-                yield message
+                if started and message[:1] in PIPELINED:
+                    pipeline += message
+                else:
+                    started = started or not is_request
+                    yield pipeline + message
+                    pipeline = b""
 
 
 def _size(buffer: bytes, started: bool) -> int:
@@ -222,12 +230,13 @@ class Proxy:
         for link in self.links:
             link.go_on()
 
-    def fail_next_commit(self, fault: Fault, of: bytes = b"") -> None:
-        """One time, a message with a COMMIT (and with `of`) has this happen to it."""
+    def fail_next_commit(self, fault: Fault, of: str = "") -> None:
+        """One time, a message with a COMMIT (and with the value `of`) has this happen to it."""
         left = [fault]
+        value = struct.pack("!I", len(of)) + of.encode() if of else b""
 
         def judge(message: bytes) -> Fault | None:
-            return left.pop() if left and is_commit(message) and of in message else None
+            return left.pop() if left and is_commit(message) and value in message else None
 
         self.judge = judge
 
@@ -271,7 +280,7 @@ def kind_of(query: str) -> str:
 
 
 def query_in(message: bytes) -> str:
-    """The SQL in a message of a client; nothing if it has none."""
+    """The first SQL in a message of a client; nothing if it has none."""
     if message[:1] == b"Q":
         return message[5:-1].decode()
     if message[:1] == b"P":  # its name comes first
@@ -281,4 +290,6 @@ def query_in(message: bytes) -> str:
 
 def is_commit(message: bytes) -> bool:
     """Whether this is the message that ends a transaction of ours for good."""
-    return message[:1] == b"Q" and (b";\ncommit\x00" in message or b";\ncommit;\n" in message)
+    if message[:1] == b"Q":
+        return b";\ncommit\x00" in message or b";\ncommit;\n" in message
+    return b"\x00commit\x00" in message

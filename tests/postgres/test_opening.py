@@ -155,8 +155,11 @@ def test_sixteen_threads_open_a_new_schema_at_once_and_it_is_made_once(location,
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(location, shop, monkeypatch):
-    scripts = [*opening._migrations(), "create table bullite.bullite_more (id nonsense)"]
-    monkeypatch.setattr(opening, "_migrations", lambda: scripts)
+    scripts = [
+        *opening.scripts("bullite.postgres"),
+        "create table bullite.bullite_more (id nonsense)",
+    ]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
 
     with pytest.raises(StoreError):
         Store(location).open()
@@ -170,8 +173,11 @@ def test_an_older_schema_is_brought_up_to_date_with_what_is_in_it(location, shop
         "insert into bullite.bullite_queues (name, priority_order, created_at) "
         "values ('q', 'low', 1)"
     )
-    scripts = [*opening._migrations(), "create table bullite.bullite_more (id bigint primary key)"]
-    monkeypatch.setattr(opening, "_migrations", lambda: scripts)
+    scripts = [
+        *opening.scripts("bullite.postgres"),
+        "create table bullite.bullite_more (id bigint primary key)",
+    ]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
 
     open_once(location)
 

@@ -109,13 +109,13 @@ class Plans:
         statement = STATEMENTS[name]
         self.prepare(statement)
         arguments = ", ".join(literal(values.get(p)) for p in statement.parameters)
-        explain = f"explain ({how}) execute {statement.name}({arguments})"
+        explain = f"explain ({how}) execute {statement.name.decode()}({arguments})"
         [[plan]] = self.connection.execute(explain.encode()).fetchall()
         return list(walk(plan[0]["Plan"]))
 
     def prepare(self, statement: Prepared) -> None:
         if statement.name not in self._prepared:
-            self.connection.execute(statement.prepare.encode())
+            self.connection.execute(statement.prepare)
             self._prepared.add(statement.name)
 
     def scans(self, name: str, **values: Any) -> list[str]:
@@ -310,6 +310,6 @@ def plan_of_claims(driver: Any) -> list[str]:
     """What the store's own connection does to claim jobs."""
     known = statements(driver.location.schema)["claim:waiting"]
     arguments = ", ".join("null" for _ in known.parameters)
-    explain = f"explain (format json, costs off) execute {known.name}({arguments})"
+    explain = f"explain (format json, costs off) execute {known.name.decode()}({arguments})"
     [[plan]] = driver._line.connect().execute(explain.encode()).fetchall()
     return [scan(step) for step in walk(plan[0]["Plan"]) if "Relation Name" in step]

@@ -80,8 +80,11 @@ def test_the_migrator_makes_the_tables_and_the_owner_owns_them(runtime, shop):
 
 
 def test_the_migrator_brings_the_tables_up_to_date(runtime, migrator, shop, monkeypatch):
-    scripts = [*opening._migrations(), "create table bullite.bullite_more (id bigint primary key)"]
-    monkeypatch.setattr(opening, "_migrations", lambda: scripts)
+    scripts = [
+        *opening.scripts("bullite.postgres"),
+        "create table bullite.bullite_more (id bigint primary key)",
+    ]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
 
     with closing(Store(migrator)) as store:
         store.open()
@@ -91,8 +94,11 @@ def test_the_migrator_brings_the_tables_up_to_date(runtime, migrator, shop, monk
 
 
 async def test_programs_may_use_what_an_upgrade_has_made(runtime, migrator, shop, monkeypatch):
-    scripts = [*opening._migrations(), "create table bullite.bullite_more (id bigint primary key)"]
-    monkeypatch.setattr(opening, "_migrations", lambda: scripts)
+    scripts = [
+        *opening.scripts("bullite.postgres"),
+        "create table bullite.bullite_more (id bigint primary key)",
+    ]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
     with closing(Store(migrator)) as store:
         store.open()
 
@@ -216,8 +222,11 @@ def test_programs_cannot_change_the_tables(runtime, statement):
 
 
 def test_programs_that_are_newer_than_the_tables_are_told_whom_to_ask(runtime, monkeypatch):
-    scripts = [*opening._migrations(), "create table bullite.bullite_more (id bigint primary key)"]
-    monkeypatch.setattr(opening, "_migrations", lambda: scripts)
+    scripts = [
+        *opening.scripts("bullite.postgres"),
+        "create table bullite.bullite_more (id bigint primary key)",
+    ]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
 
     with pytest.raises(StoreUnwritable, match="let their owner open the store once"):
         Store(runtime).open()

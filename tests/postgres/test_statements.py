@@ -81,7 +81,7 @@ def test_a_statement_has_the_same_text_prepared_as_not(name):
     statement = OURS[name]
     if not statement.parameters:
         return
-    numbered = statement.prepare.partition(" as ")[2]
+    numbered = statement.prepare.decode().partition(" as ")[2]
     for number, parameter in enumerate(statement.parameters, start=1):
         numbered = re.sub(rf"\${number}\b", f"%({parameter})s", numbered)
 

@@ -383,7 +383,7 @@ def test_sweep_and_revive(store: Store) -> None:
     store.clock.advance(1_000)
     with pytest.raises(Conflict):
         interleave(
-            store.home, sweeping(store), "oldest:completed", moving(REVIVE, job), by=store.home
+            store.home, sweeping(store), "take_oldest:completed", moving(REVIVE, job), by=store.home
         )
 
 

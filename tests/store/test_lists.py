@@ -10,8 +10,8 @@ from bullite.states import REMOVE
 from tests.harness import Store, new_job
 
 
-def page(store: Store, state: str, first: int = 0, most: int = 10, direction: str = "asc") -> Any:
-    name = f"page:{state}:{direction}"
+def page(store: Store, state: str, first: int = 0, most: int = 10, direction: str = "up") -> Any:
+    name = f"page_{direction}:{state}"
     return [row[0] for row in store.read(name, queue=store.queue, skip=first, most=most)]
 
 
@@ -38,7 +38,7 @@ def test_waiting_jobs_are_listed_in_the_order_they_will_run(store: Store) -> Non
     front = store.add(lifo=True)
     store.add(priority=1)
     assert page(store, "waiting") == [front, a, b]
-    assert page(store, "waiting", direction="desc") == [b, a, front]
+    assert page(store, "waiting", direction="down") == [b, a, front]
 
 
 def test_jobs_with_a_priority_have_a_list_of_their_own(store: Store) -> None:
@@ -67,14 +67,14 @@ def test_finished_jobs_are_listed_by_the_time_they_ended(
 ) -> None:
     jobs = finish(store, how, 3)
     assert page(store, state) == jobs[::-1]
-    assert page(store, state, direction="desc") == jobs
+    assert page(store, state, direction="down") == jobs
 
 
 def test_a_page_begins_and_ends_where_it_should(store: Store) -> None:
     jobs = store.add_all(*(new_job() for _ in range(7)))
     assert page(store, "waiting", 2, 3) == jobs[2:5]
     assert page(store, "waiting", 6, 3) == jobs[6:]
-    assert page(store, "waiting", 1, 2, "desc") == [jobs[5], jobs[4]]
+    assert page(store, "waiting", 1, 2, "down") == [jobs[5], jobs[4]]
     assert page(store, "waiting", 9, 3) == []
 
 
@@ -82,7 +82,7 @@ def test_pages_from_both_ends_are_each_others_mirror(store: Store) -> None:
     """The jobs share their times: the order must not depend on the direction."""
     jobs = store.add_all(*(new_job(delay=5) for _ in range(9)))
     assert page(store, "delayed") == jobs
-    assert page(store, "delayed", direction="desc") == jobs[::-1]
+    assert page(store, "delayed", direction="down") == jobs[::-1]
 
 
 def test_removed_jobs_and_those_of_other_queues_are_in_no_list(store: Store) -> None:
@@ -104,7 +104,7 @@ def test_a_listed_job_tells_everything(store: Store) -> None:
     store.add("mail", data='{"n":1}', custom_id="m")
     worker = store.worker()
     worker.retry(worker.claim_one())
-    [row] = store.read("page:waiting:asc", queue=store.queue, skip=0, most=1)
+    [row] = store.read("page_up:waiting", queue=store.queue, skip=0, most=1)
     assert (row[1], row[2], row[13], row[22]) == ("mail", "m", '{"n":1}', "it broke")
     assert row[-1] == '["where it broke"]'
 

@@ -66,7 +66,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection in autocommit mode that gives up on a server that does not answer."""
 
     answer_within = ANSWER_WITHIN
-    prepared: frozenset[str] = frozenset()
+    prepared: frozenset[bytes] = frozenset()
     """The names of the statements that the server has prepared for messages."""
     is_unsure = False
     """Whether it is not known which those are."""

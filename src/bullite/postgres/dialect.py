@@ -33,12 +33,12 @@ _NUL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 class Prepared:
     """A statement in the forms in which it is sent."""
 
-    name: str
+    name: bytes
     text: bytes
     """As psycopg takes it."""
     settled: bool = False
     parameters: tuple[str, ...] = ()
-    prepare: str = ""
+    prepare: bytes = b""
     """What makes the server prepare it."""
     head: str = ""
     tail: str = ""
@@ -85,11 +85,11 @@ def _single(statement: Statement, schema: str) -> Prepared:
     numbered = in_schema(_NAMED.sub(lambda found: numbers[found[1]], text), schema)
     prepared = "bullite_" + re.sub(r"\W", "_", statement.name)
     return Prepared(
-        prepared,
+        prepared.encode(),
         with_parameters(_NAMED.sub(r"%(\1)s", text), schema),
         statement.flag == "settled",
         parameters,
-        f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}",
+        f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}".encode(),
     )
 
 
@@ -103,9 +103,9 @@ def _many(statement: Statement, schema: str) -> Prepared:
     row = ", ".join(f"${n}" for n in range(1, len(types) + 1))
     prepared = f"bullite_{statement.name}"
     return Prepared(
-        prepared,
+        prepared.encode(),
         with_parameters(_ARRAY.sub(r"%s::\1", text), schema),
-        prepare=f"prepare {prepared} ({', '.join(types)}) as {head} values ({row}){tail}",
+        prepare=f"prepare {prepared} ({', '.join(types)}) as {head} values ({row}){tail}".encode(),
         head=head,
         tail=tail,
         copy=None if tail else f"copy {table} {columns} from stdin".encode(),

@@ -21,7 +21,7 @@ from .dialect import Prepared, statements, storable
 from .ear import Ear
 from .line import Line
 from .location import ServerLocation
-from .message import Message, presumed
+from .message import Message, message, presumed
 from .opening import prepare
 from .reader import PostgresReader
 
@@ -142,7 +142,7 @@ class PostgresDriver:
         while True:
             connection = self._line.connect_patiently()
             self._inside = connection
-            self._message = Message(connection, self.location.pooled)
+            self._message = message(connection, self.location.pooled)
             try:
                 self._discard_old_plans()
                 for text in self._begin[durable and self.location.durable]:
@@ -207,9 +207,9 @@ class PostgresDriver:
         return result
 
     def _run(self, connection: Connection, statement: str, params: Params) -> Result:
-        message = Message(connection, self.location.pooled)
-        message.add(self._statements[statement], self._with_nonce(params))
-        return message.send()[-1]
+        alone = message(connection, self.location.pooled)
+        alone.add(self._statements[statement], self._with_nonce(params))
+        return alone.send()[-1]
 
     def _insert(
         self, connection: Connection, statement: Prepared, rows: Sequence[Sequence[Any]]

@@ -1,18 +1,20 @@
-"""Statements with their values written in, to be sent together: one way to the server and back.
+"""Statements that are sent together: one way to the server and back.
 
 A transaction is a dozen small statements, and the way to the server takes longer than most of them.
-So what nobody waits for the answer of is kept until somebody waits, or until the commit. The server
-prepares each statement once, with the first message that holds it; not behind a pooler, where the
-next message may go to another session.
+So what nobody waits for the answer of is kept until somebody waits, or until the commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import psycopg
-from psycopg.pq import Escaping
+from psycopg import abc, errors
+from psycopg.adapt import Transformer
+from psycopg.pq import ConnStatus, Escaping, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Wait
 
 from ..engine.contract import Params, Result
 from .connecting import Connection
@@ -33,76 +35,169 @@ def presumed(name: str, params: Params) -> Result | None:
     return Result((), 1) if name == "set_hunger" else None
 
 
-class Message:
+class Message(Protocol):
     """Statements on their way, for one connection."""
 
-    def __init__(self, connection: Connection, pooled: bool) -> None:
+    def __bool__(self) -> bool: ...
+
+    def say(self, text: str) -> None:
+        """Add SQL as it is."""
+
+    def add(self, statement: Prepared, params: Params) -> None:
+        """Add a statement, with its values or with its rows of values."""
+
+    def send(self) -> list[Result]:
+        """Send everything; the answers, in order. Raises psycopg's errors."""
+
+
+def message(connection: Connection, pooled: bool) -> Message:
+    return PooledMessage(connection) if pooled else PipelinedMessage(connection)
+
+
+class PipelinedMessage:
+    """A pipeline of statements, each prepared by the server with the first message that holds it.
+
+    It speaks to libpq by itself: psycopg's own pipelines stop to look around at every statement,
+    for longer than most statements take.
+    """
+
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._pooled = pooled
-        self._texts: list[bytes] = []
+        self._sends: list[Callable[[], None]] = []
         self._heard: list[bool] = []
-        self._preparing: set[str] = set()
+        self._preparing: set[bytes] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._sends)
+
+    def say(self, text: str) -> None:
+        self._say(text.encode())
+
+    def add(self, statement: Prepared, params: Params) -> None:
+        self._prepare(statement)
+        if isinstance(params, Mapping):
+            values = (storable_parameter(name, params[name]) for name in statement.parameters)
+            return self._add(statement.name, values)
+        for row in params:
+            self._add(statement.name, map(storable, row))
+        return None
+
+    def _say(self, text: bytes, is_heard: bool = True) -> None:
+        send = self._connection.pgconn.send_query_params
+        self._sends.append(lambda: send(text, None))
+        self._heard.append(is_heard)
+
+    def _add(self, name: bytes, values: Iterable[Any]) -> None:
+        send = self._connection.pgconn.send_query_prepared
+        encoded = list(map(_encoded, values))
+        self._sends.append(lambda: send(name, encoded))
+        self._heard.append(True)
+
+    def _prepare(self, statement: Prepared) -> None:
+        if statement.name not in self._connection.prepared and statement.name not in self._preparing:
+            self._preparing.add(statement.name)
+            self._say(statement.prepare, is_heard=False)
+
+    def send(self) -> list[Result]:
+        connection = self._connection
+        sends, heard, preparing = self._sends, self._heard, self._preparing
+        self._sends, self._heard, self._preparing = [], [], set()
+        if connection.is_unsure:
+            connection.execute(b"deallocate all")
+            connection.is_unsure = False
+        try:
+            with connection.lock:
+                results = connection.wait(_exchange(connection.pgconn, sends))
+            _raise_what_went_wrong(results, len(sends))
+        except psycopg.Error:
+            if preparing:
+                # It broke off somewhere: nobody knows what is prepared.
+                connection.prepared, connection.is_unsure = frozenset(), True
+            raise
+        connection.prepared |= preparing
+        read = Transformer(connection)
+        return [
+            _answer(read, result)
+            for result, is_heard in zip(results, heard, strict=True)
+            if is_heard
+        ]
+
+
+def _exchange(pgconn: PGconn, sends: Iterable[Callable[[], None]]) -> abc.PQGen[list[PGresult]]:
+    pgconn.enter_pipeline_mode()
+    for send in sends:
+        send()
+    pgconn.pipeline_sync()
+    while pgconn.flush():
+        yield Wait.RW
+        pgconn.consume_input()
+    results: list[PGresult] = []
+    while pgconn.status == ConnStatus.OK:
+        while pgconn.is_busy():
+            yield Wait.R
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is not None:
+            if result.status == ExecStatus.PIPELINE_SYNC:
+                pgconn.exit_pipeline_mode()
+                break
+            results.append(result)
+    return results
+
+
+def _raise_what_went_wrong(results: list[PGresult], expected: int) -> None:
+    for result in results:
+        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            raise errors.error_from_result(result, encoding="utf-8")
+    if len(results) < expected:
+        raise psycopg.OperationalError("the connection was lost amid the answers")
+
+
+def _answer(read: abc.Transformer, result: PGresult) -> Result:
+    if result.status == ExecStatus.COMMAND_OK:
+        return Result((), result.command_tuples or 0)
+    read.set_pgresult(result)
+    return Result(read.load_rows(0, result.ntuples, tuple), result.ntuples)
+
+
+def _encoded(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    # Part of a millisecond makes no difference.
+    return value.encode() if isinstance(value, str) else b"%d" % value
+
+
+class PooledMessage:
+    """One query with all values written in: behind a pooler the next may go to another session."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._texts: list[bytes] = []
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
     def say(self, text: str) -> None:
-        """Add SQL as it is."""
         self._texts.append(text.encode())
-        self._heard.append(True)
 
     def add(self, statement: Prepared, params: Params) -> None:
-        """Add a statement, with its values."""
-        if not isinstance(params, Mapping):
-            return self._add_rows(statement, [", ".join(map(self._literal, row)) for row in params])
-        values = {
-            name: self._literal(storable_parameter(name, params[name]))
-            for name in statement.parameters
-        }
-        if self._pooled:
+        if isinstance(params, Mapping):
+            values = {
+                name: self._literal(storable_parameter(name, params[name]))
+                for name in statement.parameters
+            }
             return self.say(statement.text.decode() % values)
-        self._prepare(statement)
-        arguments = f"({', '.join(values.values())})" if values else ""
-        return self.say(f"execute {statement.name}{arguments}")
-
-    def _add_rows(self, statement: Prepared, rows: list[str]) -> None:
-        if self._pooled:
-            values = ", ".join(f"({row})" for row in rows)
-            return self.say(f"{statement.head} values {values}{statement.tail}")
-        self._prepare(statement)
-        for row in rows:
-            self.say(f"execute {statement.name}({row})")
-        return None
-
-    def _prepare(self, statement: Prepared) -> None:
-        if statement.name not in self._connection.prepared | self._preparing:
-            self._preparing.add(statement.name)
-            self._texts.append(statement.prepare.encode())
-            self._heard.append(False)
+        rows = ", ".join(f"({', '.join(map(self._literal, row))})" for row in params)
+        return self.say(f"{statement.head} values {rows}{statement.tail}")
 
     def send(self) -> list[Result]:
-        """Send everything; the answers, one for each statement."""
-        connection = self._connection
-        texts, heard, preparing = self._texts, self._heard, self._preparing
-        self._texts, self._heard, self._preparing = [], [], set()
-        if connection.is_unsure:
-            texts.insert(0, b"deallocate all")
-            heard.insert(0, False)
-        try:
-            cursor = connection.execute(b";\n".join(texts))
-        except psycopg.Error:
-            if preparing or connection.is_unsure:
-                # It broke off somewhere: nobody knows what is prepared.
-                connection.prepared, connection.is_unsure = frozenset(), True
-            raise
+        texts, self._texts = self._texts, []
+        cursor = self._connection.execute(b";\n".join(texts))
         answers: list[Result] = []
-        for is_heard in heard:
-            if is_heard:
-                rows: Any = cursor.fetchall() if cursor.description else ()
-                answers.append(Result(rows, cursor.rowcount))
+        for _ in texts:
+            rows: Any = cursor.fetchall() if cursor.description else ()
+            answers.append(Result(rows, cursor.rowcount))
             cursor.nextset()
-        connection.prepared |= preparing
-        connection.is_unsure = False
         return answers
 
     def _literal(self, value: Any) -> str:
