@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import selectors
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.pq import PGnotify
 
 from ..errors import StoreError
 from .connecting import Connection
@@ -44,7 +44,7 @@ class Ear:
         self._renewal = renewal
         self._line = Line(location, location.ear or location.access, self._welcome)
         self._lock = threading.Lock()
-        self._channels: dict[str, int] = {}
+        self._channels: dict[bytes, int] = {}
         self._heard: set[int] = set()
         self._listening: Connection | None = None
         self._closed = False
@@ -65,7 +65,7 @@ class Ear:
 
     def listen(self, queue: int) -> None:
         with self._lock:
-            self._channels[self.channel(self._location.schema, queue)] = queue
+            self._channels[self.channel(self._location.schema, queue).encode()] = queue
         self._ring(self._poke)
 
     def ears(self) -> Sequence[int]:
@@ -85,7 +85,7 @@ class Ear:
             while self._engines.recv(4096):
                 pass
         connection = self._listening
-        if connection is not None and not connection.lock.locked():
+        if connection is not None:
             try:
                 self._take_in(connection)
             except psycopg.Error:
@@ -124,31 +124,30 @@ class Ear:
 
     def _attend(self, connection: Connection) -> None:
         """Listen and renew until the connection breaks."""
-        listening: set[str] = set()
+        listening: set[bytes] = set()
         renew_at = 0.0
-        if self._closed:
-            return
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection.fileno(), selectors.EVENT_READ)
-            selector.register(self._poked, selectors.EVENT_READ)
-            while not self._closed:
-                with contextlib.suppress(BlockingIOError):
-                    while self._poked.recv(4096):
-                        pass
-                if self._can_listen:
-                    self._listen_to_new(connection, listening)
-                if time.monotonic() >= renew_at:
-                    renewed = connection.execute(*self._renewal()).fetchall()
-                    shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
-                    renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
-                self._take_in(connection)
-                selector.select(max(0.0, renew_at - time.monotonic()))
+        connection.pgconn.notify_handler = self._note
+        while not self._closed:
+            if self._can_listen:
+                self._listen_to_new(connection, listening)
+            if time.monotonic() >= renew_at:
+                renewed = connection.execute(*self._renewal()).fetchall()
+                shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
+                renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
+            self._take_in(connection)
+            self._rest_until(renew_at)
 
-    def _listen_to_new(self, connection: Connection, listening: set[str]) -> None:
+    def _rest_until(self, moment: float) -> None:
+        """Not for what arrives on the connection: if the engine sleeps, it hears that by itself."""
+        self._poked.settimeout(max(0.001, moment - time.monotonic()))
+        with contextlib.suppress(TimeoutError):
+            self._poked.recv(4096)
+
+    def _listen_to_new(self, connection: Connection, listening: set[bytes]) -> None:
         with self._lock:
             new = {c: queue for c, queue in self._channels.items() if c not in listening}
         for channel in new:
-            connection.execute(f"listen {quote(channel)}".encode())
+            connection.execute(f"listen {quote(channel.decode())}".encode())
         listening.update(new)
         self._listening = connection
         if new:
@@ -156,13 +155,18 @@ class Ear:
             self._tell(set(new.values()))
 
     def _take_in(self, connection: Connection) -> None:
-        heard = {
-            self._channels[notify.channel]
-            for notify in connection.notifies(timeout=0)
-            if notify.channel in self._channels
-        }
-        if heard:
-            self._tell(heard)
+        """Note what has arrived, unless the other thread is just about it."""
+        if connection.lock.acquire(blocking=False):
+            try:
+                connection.pgconn.consume_input()
+                while notify := connection.pgconn.notifies():
+                    self._note(notify)
+            finally:
+                connection.lock.release()
+
+    def _note(self, notify: PGnotify) -> None:
+        if notify.relname in self._channels:
+            self._tell({self._channels[notify.relname]})
 
     def _tell(self, queues: set[int]) -> None:
         with self._lock:

@@ -71,10 +71,14 @@ class PipelinedMessage:
         return bool(self._sends)
 
     def say(self, text: str) -> None:
-        self._say(text.encode())
+        name = sql = text.encode()
+        pgconn = self._connection.pgconn
+        self._prepare(name, lambda: pgconn.send_prepare(name, sql))
+        self._add(name, ())
 
     def add(self, statement: Prepared, params: Params) -> None:
-        self._prepare(statement)
+        pgconn = self._connection.pgconn
+        self._prepare(statement.name, lambda: pgconn.send_query_params(statement.prepare, None))
         if isinstance(params, Mapping):
             values = (storable_parameter(name, params[name]) for name in statement.parameters)
             return self._add(statement.name, values)
@@ -82,21 +86,17 @@ class PipelinedMessage:
             self._add(statement.name, map(storable, row))
         return None
 
-    def _say(self, text: bytes, is_heard: bool = True) -> None:
-        send = self._connection.pgconn.send_query_params
-        self._sends.append(lambda: send(text, None))
-        self._heard.append(is_heard)
-
     def _add(self, name: bytes, values: Iterable[Any]) -> None:
         send = self._connection.pgconn.send_query_prepared
         encoded = list(map(_encoded, values))
         self._sends.append(lambda: send(name, encoded))
         self._heard.append(True)
 
-    def _prepare(self, statement: Prepared) -> None:
-        if statement.name not in self._connection.prepared and statement.name not in self._preparing:
-            self._preparing.add(statement.name)
-            self._say(statement.prepare, is_heard=False)
+    def _prepare(self, name: bytes, send: Callable[[], None]) -> None:
+        if name not in self._connection.prepared and name not in self._preparing:
+            self._preparing.add(name)
+            self._sends.append(send)
+            self._heard.append(False)
 
     def send(self) -> list[Result]:
         connection = self._connection
