@@ -16,7 +16,7 @@ from tests.harness import Store, open_store
 
 settings.register_profile(
     "usual",
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=40,
     derandomize=True,
     deadline=None,

@@ -61,9 +61,7 @@ class PostgresDatabase:
         schema = f"test_{os.getpid()}_{cls._made}"
         if cls._free:
             # Never under the same name: what an earlier test left open must not be shared.
-            with psycopg.connect(server_url(), autocommit=True) as connection:
-                rename = f"alter schema {cls._free.pop()} rename to {schema}"
-                connection.execute(rename.encode())
+            _administer(f"alter schema {cls._free.pop()} rename to {schema}")
         return cls.in_schema(schema)
 
     @classmethod
@@ -86,8 +84,7 @@ class PostgresDatabase:
         )
 
     def _has_tables(self) -> bool:
-        query = "select 1 from pg_tables where schemaname = ? and tablename = 'bullite_meta'"
-        return bool(self.query(query, self._schema))
+        return bool(_administer(f"select to_regclass('{self._schema}.bullite_meta')")[0][0])
 
     def another(self) -> PostgresDatabase:
         other = self.make(Path())
@@ -160,7 +157,7 @@ class PostgresDatabase:
         if not self._is_visited and self._has_tables():
             self._wipe()
             if self._is_altered:
-                self._connect().execute(f"drop schema {self._schema} cascade".encode())
+                _administer(f"drop schema {self._schema} cascade")
             else:
                 self._free.append(self._schema)
         if self._connection is not None:
@@ -168,14 +165,31 @@ class PostgresDatabase:
             self._connection = None
 
     def _wipe(self) -> None:
-        self.query(
+        _administer(
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
-            "where application_name = ?",
-            self._schema,
+            f"where application_name = '{self._schema}'"
         )
-        deletes = [f"delete from bullite_{table}" for table in _TABLES]
-        restarts = [f"select setval('bullite_{name}', 1, false)" for name in _NUMBERS]
-        self._connect().execute("; ".join(deletes + restarts).encode())
+        deletes = [f"delete from {self._schema}.bullite_{table}" for table in _TABLES]
+        restarts = [f"select setval('{self._schema}.bullite_{n}', 1, false)" for n in _NUMBERS]
+        _administer("; ".join(deletes + restarts))
+
+
+_administrator: list[psycopg.Connection[tuple[Any, ...]]] = []
+
+
+def _administer(statements: str) -> list[tuple[Any, ...]]:
+    """What the first of the statements answers, on a connection that outlives the tests."""
+    for last in (False, True):
+        if not _administrator:
+            _administrator.append(psycopg.connect(server_url(), autocommit=True))
+        try:
+            cursor = _administrator[0].execute(statements.encode())
+            return cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError:  # a test restarted the server, or ended all sessions
+            _administrator.pop().close()
+            if last:
+                raise
+    raise AssertionError("unreachable")
 
 
 def with_options(url: str, **options: str) -> str:

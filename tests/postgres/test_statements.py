@@ -7,11 +7,11 @@ import re
 import pytest
 
 from bullite.engine.statements import move_statement
-from bullite.postgres.dialect import statements
+from bullite.postgres.dialect import SOURCE, statements
 from bullite.sqlite.driver import STATEMENTS as SQLITE
 from bullite.states import MOVES, Move, State
 
-OURS = statements("bullite")
+OURS = {name: statements("bullite")[name] for name in SOURCE}
 
 ONLY_SQLITE = {
     "addresses_of_hungry": "wake-ups go to addresses of processes",

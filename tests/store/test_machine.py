@@ -522,7 +522,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.problems() == []
 
 
-EFFORT = {"sqlite": 1, "postgres": 6}
+EFFORT = {"sqlite": 1, "postgres": 5}
 """How many times as long a walk takes; it goes on as many fewer."""
 
 for kind in DATABASES:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..engine.statements import Statement, load
 
-_SOURCE = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
+SOURCE = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
 _NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
 _ARRAY = re.compile(r"(?<![:\w]):([a-z]+\[\])")
 _INSERT = re.compile(
@@ -47,13 +47,22 @@ class Prepared:
     """The same as a COPY, for a statement that does nothing but insert rows."""
 
 
+class Statements(dict[str, Prepared]):
+    """The statements for the tables in one schema, each made ready when it is first used."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+
+    def __missing__(self, name: str) -> Prepared:
+        statement = SOURCE[name]
+        make = _many if statement.flag == "many" else _single
+        self[name] = make(statement, self._schema)
+        return self[name]
+
+
 @cache
-def statements(schema: str) -> dict[str, Prepared]:
-    """Every statement, for the tables in this schema."""
-    return {
-        name: _many(statement, schema) if statement.flag == "many" else _single(statement, schema)
-        for name, statement in _SOURCE.items()
-    }
+def statements(schema: str) -> Statements:
+    return Statements(schema)
 
 
 def in_schema(text: str, schema: str) -> str:

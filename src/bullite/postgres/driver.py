@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -33,9 +32,6 @@ SILENT = 60_000
 SURELY_GONE = 10 * 60_000
 FORGOTTEN = 7 * 24 * 3600 * 1000
 MOST_FOLDED = 1_000
-
-REPLAN_EVERY = 5.0
-"""Seconds after which the server plans statements anew: it looks at how large tables are then."""
 
 SKIPPED_EVENTS = 100_000
 """A commit that was not synced may be lost with a server, and the ids of its events handed out
@@ -66,7 +62,6 @@ class PostgresDriver:
         self._statements = statements(location.schema)
         self._line = Line(location, location.access, self._welcome)
         self._number = 0
-        self._replan_at = 0.0
         self._inside: Connection | None = None
         self._message: Message
         self._foreseen: list[tuple[Step, Result]] = []
@@ -130,12 +125,6 @@ class PostgresDriver:
 
     # --- transactions ----------------------------------------------------------------------------
 
-    def _discard_old_plans(self) -> None:
-        """A plan that was made while the tables were small is bad when they are not any more."""
-        if not self.location.pooled and time.monotonic() >= self._replan_at:
-            self._replan_at = time.monotonic() + REPLAN_EVERY
-            self._message.say("discard plans")
-
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         if not self._is_open:
             raise StoreClosed(f"{self.location} is closed")
@@ -144,7 +133,6 @@ class PostgresDriver:
             self._inside = connection
             self._message = message(connection, self.location.pooled)
             try:
-                self._discard_old_plans()
                 for text in self._begin[durable and self.location.durable]:
                     self._message.say(text)
                 self._write("clock", {})

@@ -15,16 +15,18 @@
 -- look: in the order of ids where somebody waits for it, and passing over what others have locked
 -- (skip locked) where any rows will do.
 
--- The state is compared in a way that no index can help with: planned while there are few jobs, a move
--- would else look through all jobs of its state for each that it names, and still do so when there are
--- many.
+-- The server plans a statement by what it believes of its tables, and that may be long ago: that the
+-- one with a million jobs is empty. So every statement is written in a way that leaves only the good
+-- plan. Jobs that are named are found by `= any (array(…))` or by `between x and x`, for which their
+-- index must be searched; for `x = y` or `in (select …)` it could also be read from end to end. Beside
+-- that, a state is compared by `state || ''`, which no index of the jobs in that state can help with.
 
 -- template: move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select key::bigint as job, value::bigint as token from json_each_text(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state || '' = '{source}'{guards}
+where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards}
 
 -- template: taking_move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
@@ -32,14 +34,14 @@ from (
     select key::bigint as job, (value ->> 0)::bigint as token, (value ->> 1)::bigint as taken
     from json_each(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state || '' = '{source}'{guards}
+where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards}
 
 -- template: plain_move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select value::bigint as job from json_array_elements_text(:jobs::json) order by 1
 ) as asked
-where j.id = asked.job and j.state || '' = '{source}'{guards}
+where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards}
 
 -- template: token_guard
 and j.token = asked.token and j.nonce = :nonce
@@ -63,25 +65,25 @@ select j.id, j.name, custom_id, priority, attempts, attempts_made, attempts_star
         where a.job = j.id and a.stack is not null
     ), '[]')
 from bullite.bullite_jobs as j
-    join bullite.bullite_payloads as p on p.job = j.id
-    left join bullite.bullite_results as r on r.job = j.id
+    join bullite.bullite_payloads as p on p.job between j.id and j.id
+    left join bullite.bullite_results as r on r.job between j.id and j.id
     left join bullite.bullite_workers as w on w.id = j.worker
 
 -- template: page
 {job}
-where j.id in (
+where j.id = any (array(
     select id from bullite.bullite_jobs where queue = :queue and {filter}
     order by {first} {direction}, {second} {direction} limit :most offset :skip
-)
+))
 order by j.{first} {direction}, j.{second} {direction}
 
 -- template: after
 {job}
-where j.id in (
+where j.id = any (array(
     select id from bullite.bullite_jobs
     where queue = :queue and {filter} and ({first}, {second}) > (:first, :second)
     order by {first}, {second} limit :most
-)
+))
 order by j.{first}, j.{second}
 
 -- template: oldest
@@ -353,7 +355,7 @@ select exists (select 1 from bullite.bullite_jobs where queue = :queue and state
 -- name: ready
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, data
-from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want for update of j skip locked
 
@@ -365,16 +367,16 @@ order by rank, seq limit :want
 -- name: ready_among
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, data
-from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = 'waiting'
 order by rank, seq for update of j skip locked
 
 -- name: sort_into_lanes
-update bullite.bullite_jobs set lane = name where id in (
+update bullite.bullite_jobs set lane = name where id = any (array(
     select id from bullite.bullite_jobs
     where queue = :queue and state = 'waiting' and lane = ''
     order by rank, seq limit :most for update skip locked
-)
+))
 
 -- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds.
 -- name: lanes
@@ -410,8 +412,9 @@ select j.id,
     processed_at, coalesce(finished_at, :now),
     (select name from bullite.bullite_worker_names as n where n.worker = j.worker),
     asked.value ->> 1, asked.value ->> 2, asked.value ->> 3
-from json_array_elements(:attempts::json) as asked
-    join bullite.bullite_jobs as j on j.id = (asked.value ->> 0)::bigint
+from (
+    select (value ->> 0)::bigint as job, value from json_array_elements(:attempts::json)
+) as asked join bullite.bullite_jobs as j on j.id between asked.job and asked.job
 
 -- name: forget_stacks
 update bullite.bullite_attempts set stack = null
@@ -436,8 +439,9 @@ order by id for update
 -- name: write_progress
 insert into bullite.bullite_results (job, progress)
 select j.id, asked.value ->> 1
-from json_each(:jobs::json) as asked join bullite.bullite_jobs as j on j.id = asked.key::bigint
-where j.state = 'active' and j.token = (asked.value ->> 0)::bigint and j.nonce = :nonce
+from (select key::bigint as job, value from json_each(:jobs::json)) as asked
+    join bullite.bullite_jobs as j on j.id between asked.job and asked.job
+where j.state || '' = 'active' and j.token = (asked.value ->> 0)::bigint and j.nonce = :nonce
 on conflict (job) do update set progress = excluded.progress
 
 -- name: set_progress
@@ -446,29 +450,29 @@ on conflict (job) do update set progress = excluded.progress
 
 -- name: forget_results
 update bullite.bullite_results set return_value = null, failed_reason = null, outcome = null
-where job in (select value::bigint from json_array_elements_text(:jobs::json))
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- name: delete_payloads
 delete from bullite.bullite_payloads
-where job in (select value::bigint from json_array_elements_text(:jobs::json))
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- name: delete_results
 delete from bullite.bullite_results
-where job in (select value::bigint from json_array_elements_text(:jobs::json))
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- name: delete_attempts
 delete from bullite.bullite_attempts
-where job in (select value::bigint from json_array_elements_text(:jobs::json))
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- name: delete_logs
 delete from bullite.bullite_logs
-where job in (select value::bigint from json_array_elements_text(:jobs::json))
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- expiring ----------------------------------------------------------------------------------------
 
 -- name: expired
 select id, state, priority, custom_id, opts
-from bullite.bullite_jobs as j join bullite.bullite_payloads on job = id
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
     and attempts_started = 0
 order by expires_at limit :most for update of j skip locked
@@ -483,7 +487,7 @@ select id from bullite.bullite_queues as q where (
 
 -- name: begin
 update bullite.bullite_jobs set attempts_started = attempts_started + 1, ahead = 0
-where id = :job and state = 'active' and ahead = 1
+where id = :job and state || '' = 'active' and ahead = 1
 
 -- name: set_data
 update bullite.bullite_payloads set data = :data where job = :job
@@ -494,7 +498,7 @@ set priority = :priority, rank = :rank, seq = :seq, updated_at = :now where id =
 
 -- name: set_lease
 update bullite.bullite_jobs set lease_until = :lease_until
-where id = :job and state = 'active' and token = :token and nonce = :nonce
+where id = :job and state || '' = 'active' and token = :token and nonce = :nonce
 
 -- name: last_logs
 select asked.job,
@@ -583,7 +587,7 @@ order by seq desc limit :most for update skip locked
 
 -- name: backoffs
 select id, stalled_count, opts
-from bullite.bullite_jobs join bullite.bullite_payloads on job = id
+from bullite.bullite_jobs join bullite.bullite_payloads on job between id and id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and opts is not null
 
 -- events ------------------------------------------------------------------------------------------
@@ -597,9 +601,9 @@ with log as (
     select id, sum(size) over (order by id desc) - size as newer, max(id) over () as newest
     from bullite.bullite_events where queue = :queue
 ), trimmed as (
-    delete from bullite.bullite_events where id in (
+    delete from bullite.bullite_events where id = any (array(
         select id from log where newer >= :keep and id < newest order by id limit :most
-    )
+    ))
     returning size
 ), counted as (
     update bullite.bullite_queues
@@ -758,7 +762,7 @@ select min(number), max(number) from bullite.bullite_logs where job = :job
 
 -- name: finished_among
 select id, state, return_value, failed_reason
-from bullite.bullite_jobs as j left join bullite.bullite_results as r on r.job = j.id
+from bullite.bullite_jobs as j left join bullite.bullite_results as r on r.job between j.id and j.id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state in ('completed', 'failed')
 
