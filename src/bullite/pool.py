@@ -120,9 +120,13 @@ class Pool:
                 (self._loop_runner if in_loop else self._thread_runner).take((job,))
 
     def _unload(self) -> None:
-        """What was fetched ahead waits too long: let others have it. On the engine's thread."""
+        """What was fetched ahead waits too long: let others have it. On the engine's thread.
+
+        What was handed over to begin has a slot, and is about to.
+        """
         self.appetite.ahead = 0
-        self.unload()
+        for runner in self.runners():
+            self.give_back(runner.unload_ahead())
 
     def unload(self) -> None:
         """Give back what has not begun."""

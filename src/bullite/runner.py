@@ -74,6 +74,9 @@ class Runner(Protocol):
     def unload(self) -> list[Job]:
         """Give up what was not begun. From any thread."""
 
+    def unload_ahead(self) -> list[Job]:
+        """Give up what was fetched ahead and not begun. From any thread."""
+
     def change_concurrency(self, concurrency: int) -> None:
         """Run so many at a time from now on; what runs is left alone."""
 
@@ -107,6 +110,17 @@ class Line:
             return self._jobs.popleft()
         except IndexError:
             return None
+
+    def take_out_ahead(self) -> list[Job]:
+        """The jobs at its end that were fetched ahead."""
+        jobs: list[Job] = []
+        with self._lock:
+            try:
+                while self._jobs[-1].ahead:
+                    jobs.append(self._jobs.pop())
+            except IndexError:  # the last of them was begun just now
+                pass
+        return jobs[::-1]
 
     def clear(self) -> list[Job]:
         jobs = []
@@ -177,6 +191,10 @@ class Rule:
     def unload(self) -> list[Job]:
         self.pace.stuck()
         return self._line.clear()
+
+    def unload_ahead(self) -> list[Job]:
+        self.pace.stuck()
+        return self._line.take_out_ahead()
 
     def _after_moving(self, job: Job, result: Result, problem: Exception | None) -> Result | None:
         """What is left to be done for a run that had its job moved.

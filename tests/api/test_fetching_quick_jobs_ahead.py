@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -147,3 +148,21 @@ async def test_an_urgent_job_is_not_kept_waiting_by_what_was_fetched_ahead(queue
     async with Worker(queue, note):
         await until(lambda: len(order) == 3_001)
     assert order.index("urgent") < 2_000
+
+
+async def test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job(
+    queue: Queue,
+) -> None:
+    async def work(job: Job) -> None:
+        if job.data == "slow":
+            time.sleep(0.05)  # noqa: ASYNC251
+
+    async with Worker(queue, work, concurrency=20):
+        for job in await queue.add_bulk([{"name": "a"}] * 500):
+            await job.result()
+        jobs = await queue.add_bulk(
+            [{"name": "a", "data": "slow"}, *({"name": "a"} for _ in range(100))]
+        )
+        for job in jobs:
+            await job.result()
+    assert {(await again(queue, job)).attempts_started for job in jobs} == {1}
