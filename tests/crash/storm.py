@@ -147,9 +147,11 @@ class Storm:
         return registered & self.children.keys()
 
     def _a_holder(self) -> Child | None:
-        """A process that runs jobs at this moment."""
+        """A process that runs jobs at this moment; if they were too quick for us, any."""
         holders = self._held_by()
         alive = [pid for pid in sorted(holders) if pid in self.children]
+        if not alive and self._unfinished() == 0:
+            alive = sorted(self._up())
         return self.children[self.random.choice(alive)] if alive else None
 
     def _held_by(self) -> dict[int, list[tuple[int, int, int]]]:
