@@ -1042,8 +1042,7 @@ MUTANTS = (
         PG,
         "json_array_elements_text(:jobs::json) order by 1\n"
         ") as asked\nwhere j.id between asked.job and asked.job",
-        "json_array_elements_text(:jobs::json) order by 1\n"
-        ") as asked\nwhere j.id = asked.job",
+        "json_array_elements_text(:jobs::json) order by 1\n) as asked\nwhere j.id = asked.job",
         ["postgres/test_plans.py::test_no_index_is_read_from_end_to_end"],
     ),
     Mutant(

@@ -111,6 +111,10 @@ class Server:
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(self.url(database), autocommit=True)
 
+    def dump(self, schema: str) -> str:
+        """The SQL that makes a schema and what is in it."""
+        return self._run("pg_dump", *("--schema", schema, "--no-owner", "--inserts"), self.url())
+
     def _answers(self) -> bool:
         try:
             self.connect().close()
@@ -125,7 +129,7 @@ class Server:
             *("--encoding", "utf8", "--locale", "C", "--no-sync"),
         )
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str) -> str:
         done = subprocess.run(
             [str(self._bin / program), *arguments],
             capture_output=True,
@@ -137,6 +141,7 @@ class Server:
         )
         if done.returncode != 0:
             raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
+        return done.stdout
 
 
 def _binaries(version: int, folder: Path, user: str | None) -> Path:
