@@ -24,6 +24,7 @@ ONLY_POSTGRES = {
     "forget_processes": "the same",
     "processes": "the same",
     "clock": "the time is the server's",
+    "clock_unsynced": "the same",
     "skip_events": "a commit that was not synced may be lost with the server",
     "notify": "wake-ups go through the server",
     "end_of_settled": "writers work side by side",

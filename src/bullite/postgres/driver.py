@@ -67,7 +67,11 @@ class PostgresDriver:
         self._foreseen: list[tuple[Step, Result]] = []
         self._announced: dict[int, str] = {}
         self._backend: tuple[Any, ...] | None = None
-        self._begin = self._begin_texts()
+        settings = SESSION if location.pooled else {}
+        self._begin = [
+            "begin isolation level read committed read write",
+            *(f"set local {name} = {value}" for name, value in settings.items()),
+        ]
         self._ear: Ear | None = None
         self._is_open = self._is_new = False
 
@@ -111,18 +115,6 @@ class PostgresDriver:
             # Before the first transaction there is work by the clock: who is dead, what is due.
             self._server_clock.set(self._run(connection, "clock", {}).rows[0][0])
 
-    def _begin_texts(self) -> dict[bool, list[str]]:
-        """How a transaction begins, by whether it is durable."""
-        settings = SESSION if self.location.pooled else {}
-        return {
-            durable: [
-                "begin isolation level read committed read write",
-                *(f"set local {name} = {value}" for name, value in settings.items()),
-                *([] if durable else ["set local synchronous_commit = off"]),
-            ]
-            for durable in (True, False)
-        }
-
     # --- transactions ----------------------------------------------------------------------------
 
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
@@ -133,9 +125,9 @@ class PostgresDriver:
             self._inside = connection
             self._message = message(connection, self.location.pooled)
             try:
-                for text in self._begin[durable and self.location.durable]:
+                for text in self._begin:
                     self._message.say(text)
-                self._write("clock", {})
+                self._write("clock" if durable and self.location.durable else "clock_unsynced", {})
                 for step in foreseen:
                     self._write(*step)
                 answers = self._message.send()

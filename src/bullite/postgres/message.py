@@ -108,19 +108,18 @@ class PipelinedMessage:
         try:
             with connection.lock:
                 results = connection.wait(_exchange(connection.pgconn, sends))
-            _raise_what_went_wrong(results, len(sends))
+            answers = _answers(connection, results)
+            if len(answers) < len(sends):
+                raise psycopg.OperationalError("the connection was lost amid the answers")
         except psycopg.Error:
             if preparing:
                 # It broke off somewhere: nobody knows what is prepared.
                 connection.prepared, connection.is_unsure = frozenset(), True
             raise
+        if not preparing:
+            return answers
         connection.prepared |= preparing
-        read = Transformer(connection)
-        return [
-            _answer(read, result)
-            for result, is_heard in zip(results, heard, strict=True)
-            if is_heard
-        ]
+        return [answer for answer, is_heard in zip(answers, heard, strict=True) if is_heard]
 
 
 def _exchange(pgconn: PGconn, sends: Iterable[Callable[[], None]]) -> abc.PQGen[list[PGresult]]:
@@ -145,19 +144,20 @@ def _exchange(pgconn: PGconn, sends: Iterable[Callable[[], None]]) -> abc.PQGen[
     return results
 
 
-def _raise_what_went_wrong(results: list[PGresult], expected: int) -> None:
+def _answers(connection: Connection, results: list[PGresult]) -> list[Result]:
+    answers: list[Result] = []
+    reader: abc.Transformer = Transformer(connection)
     for result in results:
-        if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        status = result.status
+        if status == ExecStatus.COMMAND_OK:
+            answers.append(Result((), result.command_tuples or 0))
+        elif status == ExecStatus.TUPLES_OK:
+            reader.set_pgresult(result)
+            rows = reader.load_rows(0, result.ntuples, tuple)
+            answers.append(Result(rows, len(rows)))
+        else:
             raise errors.error_from_result(result, encoding="utf-8")
-    if len(results) < expected:
-        raise psycopg.OperationalError("the connection was lost amid the answers")
-
-
-def _answer(read: abc.Transformer, result: PGresult) -> Result:
-    if result.status == ExecStatus.COMMAND_OK:
-        return Result((), result.command_tuples or 0)
-    read.set_pgresult(result)
-    return Result(read.load_rows(0, result.ntuples, tuple), result.ntuples)
+    return answers
 
 
 def _encoded(value: Any) -> bytes | None:

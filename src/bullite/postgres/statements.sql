@@ -175,6 +175,11 @@ where j.removed_from = 'failed'
 -- name: clock
 select (extract(epoch from clock_timestamp()) * 1000)::bigint
 
+-- The first of one that need not be synced.
+-- name: clock_unsynced
+select (extract(epoch from clock_timestamp()) * 1000)::bigint,
+    set_config('synchronous_commit', 'off', true)
+
 -- name: take_numbers
 select nextval('bullite.bullite_numbers') from generate_series(1, :count)
 
