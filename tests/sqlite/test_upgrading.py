@@ -16,24 +16,15 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobNotFound, Queue, QueueEvents, Store, Worker, verify
-from bullite.clock import SystemClock
 from bullite.sqlite import opening
 from tests.api.helpers import again, until
 from tests.crash.processes import ROOT, Child, hang, problems, rows, say, wait_until
 from tests.fixtures import freeze
+from tests.fixtures.freeze import STATES, Then
 
 FROZEN = sorted((ROOT / "tests/fixtures").glob("schema-*.db"))
 SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
 PRESENT = "present"
-
-STATES = {
-    "the-completed-one": ("completed", {"n": 1}),
-    "the-failed-one": ("failed", {"n": 2}),
-    "the-retried-one": ("delayed", {"n": 3}),
-    "the-waiting-one": ("waiting", {"n": 4}),
-    "the-prioritized-one": ("prioritized", {"n": 5}),
-    "the-delayed-one": ("delayed", {"n": 6}),
-}
 
 
 @pytest.fixture(params=[*FROZEN, PRESENT], ids=lambda given: getattr(given, "stem", given))
@@ -44,18 +35,6 @@ def old(request: pytest.FixtureRequest, database: Path) -> Path:
     else:
         shutil.copyfile(request.param, database)
     return database
-
-
-class Then(SystemClock):
-    """The time goes on from when the database was frozen, however long ago that was."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        [(newest,)] = rows(path, "select max(updated_at) from bullite_jobs")
-        self._passed = super().now() - newest
-
-    def now(self) -> int:
-        return super().now() - self._passed
 
 
 @asynccontextmanager
