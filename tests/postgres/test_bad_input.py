@@ -279,6 +279,15 @@ def test_psycopg_without_libpq_is_told_in_one_line_too():
     assert line.endswith("pip install 'bullite[postgres]'")
 
 
+def test_a_libpq_without_pipelines_is_told_in_one_line_too():
+    old = "import psycopg; psycopg.Pipeline.is_supported = lambda: False"
+    said = python(old + NAME_A_STORE)
+
+    [line] = said.splitlines()
+    assert "libpq, which it uses, is older than 14" in line
+    assert line.endswith("pip install 'bullite[postgres]'")
+
+
 def test_a_missing_package_is_an_import_error_too():
     assert issubclass(MissingDependency, ImportError)
 

@@ -20,6 +20,9 @@ from ..engine.contract import Params, Result
 from .connecting import Connection
 from .dialect import Prepared, storable, storable_parameter
 
+if not psycopg.Pipeline.is_supported():
+    raise ImportError("libpq, which it uses, is older than 14")
+
 FEW = 12
 """Rows; more of them are worth a way of their own."""
 
