@@ -39,6 +39,13 @@ def _can_be_read(file: IO[bytes], timeout: float) -> bool:
         return bool(selector.select(timeout))
 
 
+def as_summary(report: object) -> str:
+    """What `summary_of` reads: the fields of a report, a line each."""
+    return "\n".join(
+        f"{name.replace('_', ' ') + ':':34} {value}" for name, value in vars(report).items()
+    )
+
+
 def summary_of(program: str, *arguments: str, timeout: float) -> dict[str, str]:
     """What a program of ours, run as a module, says: lines of `name: value`."""
     done = subprocess.run(

@@ -23,7 +23,7 @@ from typing import Any
 
 from bullite import Job, Queue, Worker
 from bullite.outcome import STALLED_TOO_OFTEN
-from tests.crash.processes import Child, jobs_of, problems, rows
+from tests.crash.processes import Child, as_summary, jobs_of, problems, rows
 from tests.databases import database_at
 
 PAUSE = 0.1
@@ -260,9 +260,7 @@ class Report:
         return not any(broken) and in_time and self.verify == "ok"
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{name.replace('_', ' ') + ':':32} {value}" for name, value in vars(self).items()
-        )
+        return as_summary(self)
 
 
 def judge(storm: Storm, seconds: float) -> Report:

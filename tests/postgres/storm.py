@@ -28,7 +28,7 @@ import psycopg
 
 from bullite import Job, Queue, Worker
 from bullite.errors import StoreError
-from tests.crash.processes import Child, jobs_of, problems, say
+from tests.crash.processes import Child, as_summary, jobs_of, problems, say
 from tests.postgres.proxy import kind_of
 from tests.server import Server
 
@@ -311,9 +311,7 @@ class Report:
         return not any(broken) and woken < STARTED_WITHIN and self.verify == "ok"
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{name.replace('_', ' ') + ':':34} {value}" for name, value in vars(self).items()
-        )
+        return as_summary(self)
 
 
 def judge(storm: Storm, seconds: float) -> Report:

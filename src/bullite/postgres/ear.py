@@ -50,7 +50,7 @@ class Ear:
         self._closed = False
         self._ours, self._engines = socket.socketpair()
         self._poke, self._poked = socket.socketpair()
-        for end in (self._ours, self._engines, self._poke, self._poked):
+        for end in (self._ours, self._engines, self._poke):
             end.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="bullite-ear", daemon=True)
         self._thread.start()
@@ -71,8 +71,8 @@ class Ear:
     def ears(self) -> Sequence[int]:
         if not self._can_listen:
             return ()
-        # The engine listens to the connection, too: one thread less on the way of a wake-up. While
-        # there is none, it must hear when there is one again.
+        # The engine listens to the connection itself: a wake-up wakes one thread. While there is
+        # none, it must hear when there is one again.
         ears = [self._engines.fileno()]
         connection = self._listening
         if connection is not None:
