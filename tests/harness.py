@@ -21,7 +21,7 @@ from bullite.engine.contract import Driver, Params, Result, Step
 from bullite.engine.mail import DIRECT
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
-from bullite.operations.adding import Added, AddJobs, NewJob, Times
+from bullite.operations.adding import Added, AddJobs, Extras, NewJob
 from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
@@ -87,7 +87,7 @@ def new_job(
         attempts=attempts,
         data=data,
         opts=opts,
-        times=Times(timestamp, run_at, expires),
+        extras=Extras(timestamp, run_at, expires),
     )
 
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 _NOTHING: Mapping[str, Any] = {}
 _OPTS, _DATA = JobRow._fields.index("opts"), JobRow._fields.index("data")
+_TRAITS = JobRow._fields.index("traits")
 
 LOG_LEVELS = ("info", "warn", "error")
 
@@ -247,6 +248,12 @@ class Job:
             options: Mapping[str, Any] = decode(text)
             self._options: Mapping[str, Any] = options
             return options
+
+    @property
+    def traits(self) -> int:
+        """What else belongs to it, as bits: see traits.py."""
+        traits: int = self._facts[_TRAITS]
+        return traits
 
     @property
     def needs_care(self) -> bool:

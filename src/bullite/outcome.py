@@ -45,6 +45,8 @@ class Attempt(Protocol):
     def attempts_made(self) -> int: ...
     @property
     def stored_options(self) -> Mapping[str, Any]: ...
+    @property
+    def traits(self) -> int: ...
 
 
 class Rules(NamedTuple):
@@ -78,6 +80,8 @@ class Verdict(NamedTuple):
     attempts_made: int = 1
     stack_limit: int | None = None
     """How many stacks of the job's failures are kept; None for all."""
+    traits: int = 0
+    """What else belongs to the job, as far as its worker knows."""
 
     @property
     def public_id(self) -> int | str:
@@ -153,7 +157,7 @@ def _completed_with(job: Attempt, text: str | None, keep: Keep | None) -> Verdic
     return tuple.__new__(
         Verdict,
         (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
-         job.custom_id, keep, COMPLETED, 1, None),
+         job.custom_id, keep, COMPLETED, 1, None, job.traits),
     )  # fmt: skip
 
 
@@ -198,6 +202,7 @@ def _failed(
         outcome=TIMED_OUT if isinstance(error, JobTimedOut) else ERROR,
         attempts_made=attempts_made,
         stack_limit=stack_limit,
+        traits=job.traits,
     )
 
 
@@ -212,6 +217,7 @@ def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
         keep=_keep(job, "remove_on_fail", rules.keep_failed),
         outcome=STALLED if reason == STALLED_TOO_OFTEN else ERROR,
         attempts_made=job.attempts_made + 1,
+        traits=job.traits,
     )
 
 

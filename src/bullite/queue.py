@@ -24,7 +24,7 @@ from .errors import (
 from .feed import Feed, follow
 from .getters import Getters, shown_name
 from .job import Fate, Job
-from .operations.adding import NO_TIMES, Added, AddJobs, NewJob, OutOfDate, Times
+from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
 from .operations.moving import MoveByHand, MoveOne
@@ -294,7 +294,7 @@ class Queue(Getters):
             options.stored,
             None
             if options.timestamp is options.run_at is options.expires is None
-            else Times(options.timestamp, options.run_at, options.expires),
+            else Extras(options.timestamp, options.run_at, options.expires),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
@@ -314,7 +314,7 @@ class Queue(Getters):
         at_once = Fate(_WAITING, updated_at=now)
         jobs = [
             Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
-                       job[7]), at_once)
+                       0, job[7]), at_once)
             if job[-1] is None and not (job[4] or job[5])
             else self._as_new_job(job, id, now)
             for job, id in zip(new, added.ids)
@@ -326,13 +326,14 @@ class Queue(Getters):
         return jobs
 
     def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
-        times = job.times or NO_TIMES
-        created_at = now if times.timestamp is None else times.timestamp
+        extras = job.extras or NO_EXTRAS
+        created_at = now if extras.timestamp is None else extras.timestamp
         facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
-                 None, job.opts, job.rank, -id if job.lifo else id, job.data)  # fmt: skip
-        due_at = created_at + job.delay if job.delay else times.run_at
-        waits = job.delay > 0 or (times.run_at or 0) > now
-        expires_at = None if times.expires is None else now + times.expires
+                 None, job.opts, job.rank, -id if job.lifo else id, extras.traits,
+                 job.data)  # fmt: skip
+        due_at = created_at + job.delay if job.delay else extras.run_at
+        waits = job.delay > 0 or (extras.run_at or 0) > now
+        expires_at = None if extras.expires is None else now + extras.expires
         fate = Fate(
             _DELAYED if waits else _WAITING,
             job.lifo,

@@ -174,6 +174,18 @@ def test_no_more_jobs_are_taken_than_wanted(store: Store) -> None:
     assert store.counts() == {"waiting": 3, "active": 2}
 
 
+def test_a_worker_that_others_gave_up_on_takes_nothing(store: Store) -> None:
+    other = store.process()
+    worker = other.worker()
+    store.add()
+    store.clock.advance(LOCK_DURATION + 1)
+    store.home.driver.execute(
+        "delete_idle_worker", {"worker": worker.id, "expired_before": 2**62, "dead": 1}
+    )
+    assert worker.claim(9) == []
+    assert store.counts() == {"waiting": 1}
+
+
 # --- what a claim writes -------------------------------------------------------------------------
 
 
@@ -185,6 +197,7 @@ def test_a_claim_tells_the_worker_what_it_needs(store: Store) -> None:
         *(0, 1, 0),  # attempts made, this one started, never stalled
         *(store.clock.now(), None, None),
         *(4, job),  # its place in line
+        0,  # nothing else belongs to it
         "[1]",
     )
 

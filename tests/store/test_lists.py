@@ -105,7 +105,7 @@ def test_a_listed_job_tells_everything(store: Store) -> None:
     worker = store.worker()
     worker.retry(worker.claim_one())
     [row] = store.read("page_up:waiting", queue=store.queue, skip=0, most=1)
-    assert (row[1], row[2], row[13], row[22]) == ("mail", "m", '{"n":1}', "it broke")
+    assert (row[1], row[2], row[14], row[23]) == ("mail", "m", '{"n":1}', "it broke")
     assert row[-1] == '["where it broke"]'
 
 

@@ -234,7 +234,7 @@ class StoreMachine(RuleBasedStateMachine):
                 continue
             assert id not in self.jobs
             place = self._place(bool(new.lifo))
-            expires = new.times.expires if new.times is not None else None
+            expires = new.extras.expires if new.extras is not None else None
             expires_at = None if expires is None else self.clock.now() + expires
             job = Job(
                 *(id, new.name, new.priority, bool(new.lifo), new.custom_id),
@@ -464,6 +464,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(after=st.sampled_from([0, LOCK_DURATION + 1]))
     def recover(self, after: int) -> None:
         self.clock.advance(after)
+        for crew in self.crews:
+            crew.worker.process.renew()
         self.store.home.recover()
         now = self.clock.lease_now()
         dead = [crew for crew in self.gone if not crew.alive]

@@ -273,11 +273,12 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
         "reason": "it stalled",
         "name": "a worker",
         "kept": 1,
+        "traits": 0,
     }
     try:
         with process.transaction() as open:
             if move.target is None:
-                open.run(delete_jobs(open.tx, source, [job], move))
+                open.run(delete_jobs(open.tx, source, {job: 0}, move))
             else:
                 takes = move in TAKES_A_VALUE
                 tokens = {job: [token, 1] if takes else token}

@@ -26,6 +26,7 @@ FACTS = JobRow(
     opts=None,
     rank=3,
     seq=7,
+    traits=0,
     data='{"to":"ada"}',
 )
 

@@ -43,6 +43,7 @@ class Run:
     pk: int = 7
     token_number: int = 11
     ahead: bool = False
+    traits: int = 0
     custom_id: str | None = None
 
 

@@ -85,12 +85,12 @@ class Feeding:
             if appetite.worker:
                 appetite.habits.renewed(appetite.worker in registered)
             if appetite.worker and appetite.worker not in registered:
-                log.error(
-                    "worker %d lost its registration; its jobs were given to others",
-                    appetite.worker,
-                )
-                appetite.worker = 0
-                appetite.told_hungry = False
+                self._register_anew(appetite)
+
+    def _register_anew(self, appetite: Appetite) -> None:
+        log.error("worker %d lost its registration; its jobs were given to others", appetite.worker)
+        appetite.worker = 0
+        appetite.told_hungry = False
 
     # --- what may be there for them ---
 
@@ -247,6 +247,8 @@ class Feeding:
                 self.expect(appetite.queue, claimed.next_due)
             if claimed.paused:
                 appetite.unload()
+            if claimed.unknown:
+                self._register_anew(appetite)
         if len(self._appetites) > 1 and served:
             # Whoever was served first is served last next time.
             self._appetites.append(self._appetites.pop(0))

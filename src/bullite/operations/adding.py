@@ -16,8 +16,8 @@ from .transaction import Event, Operation, Transaction
 Row = tuple[object, ...]
 
 
-class Times(NamedTuple):
-    """The times of a job that few have."""
+class Extras(NamedTuple):
+    """What few jobs have."""
 
     timestamp: int | None = None
     """When it was made, if that is not now."""
@@ -25,6 +25,8 @@ class Times(NamedTuple):
     """When it is due; beats `delay`."""
     expires: int | None = None
     """Ms after which it must have begun."""
+    traits: int = 0
+    """What else belongs to it: see traits.py."""
 
 
 class NewJob(NamedTuple):
@@ -39,11 +41,11 @@ class NewJob(NamedTuple):
     attempts: int
     data: str
     opts: str | None
-    times: Times | None = None
-    """If it has times of its own."""
+    extras: Extras | None = None
+    """If it has any of those."""
 
 
-NO_TIMES = Times()
+NO_EXTRAS = Extras()
 _STORED_AS_THEY_ARE = NewJob._fields.index("data")
 _LIFO, _DELAY = NewJob._fields.index("lifo"), NewJob._fields.index("delay")
 
@@ -123,7 +125,7 @@ def _insert(
         due = {
             id: due
             for id, job in jobs.items()
-            if (job.delay or job.times) and (due := _due(tx, job)) is not None
+            if (job.delay or job.extras) and (due := _due(tx, job)) is not None
         }
         rows += _job_rows(tx, queue, jobs, due, by_name=terms[queue][0])
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
@@ -135,12 +137,12 @@ def _insert(
 
 def _due(tx: Transaction, job: NewJob) -> int | None:
     """When a job that is not for now may begin; None if that time is over."""
-    times = job.times or NO_TIMES
-    if times.run_at is not None:
-        return times.run_at if times.run_at > tx.now else None
+    extras = job.extras or NO_EXTRAS
+    if extras.run_at is not None:
+        return extras.run_at if extras.run_at > tx.now else None
     if not job.delay:
         return None
-    return (tx.now if times.timestamp is None else times.timestamp) + job.delay
+    return (tx.now if extras.timestamp is None else extras.timestamp) + job.delay
 
 
 def _number_by_custom_id(
@@ -186,9 +188,9 @@ def _job_rows(
             queue,
             job[0] if by_name else "",
             *(
-                (now, now, None, None, "waiting")
+                (now, now, None, None, "waiting", 0)
                 if job[-1] is None and not job[_DELAY]
-                else _times(now, job, due.get(id))
+                else _extras(now, job, due.get(id))
             ),
             *job[:_STORED_AS_THEY_ARE],
         )
@@ -196,15 +198,16 @@ def _job_rows(
     ]
 
 
-def _times(now: int, job: NewJob, due: int | None) -> Row:
-    """When a job was made, changed, is due and expires, and so where it is."""
-    times = job.times or NO_TIMES
+def _extras(now: int, job: NewJob, due: int | None) -> Row:
+    """When a job was made, changed, is due and expires; so where it is; and its traits."""
+    extras = job.extras or NO_EXTRAS
     return (
-        now if times.timestamp is None else times.timestamp,
+        now if extras.timestamp is None else extras.timestamp,
         now,
         due,
-        None if times.expires is None else now + times.expires,
+        None if extras.expires is None else now + extras.expires,
         "waiting" if due is None else "delayed",
+        extras.traits,
     )
 
 

@@ -57,6 +57,8 @@ class JobRow(NamedTuple):
     opts: str | None
     rank: int
     seq: int
+    traits: int
+    """What else belongs to it: see traits.py."""
     data: str
 
 
@@ -75,6 +77,8 @@ class Claimed(NamedTuple):
     """When drained: the time at which the next delayed job of the queue is due."""
     paused: bool = False
     """The queue hands out nothing: what was fetched ahead must not begin either."""
+    unknown: bool = False
+    """The worker is not on the register any more: others gave up on it."""
 
 
 class _Gates(NamedTuple):
@@ -84,10 +88,11 @@ class _Gates(NamedTuple):
     paused: int
     next_due: int | None
     next_expiry: int | None
+    unknown: bool = False
 
 
-_SHUT = _Gates(0, 1, None, None)
-"""A queue that does not exist hands out nothing."""
+_SHUT = _Gates(0, 1, None, None, unknown=True)
+"""To a worker that is not on the register, nothing is handed out."""
 
 
 def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]]:
@@ -98,11 +103,11 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
-    gates = yield from _gates(request.queue)
+    gates = yield from _gates(request)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
-        gates = yield from _gates(request.queue)
+        gates = yield from _gates(request)
     if gates.next_expiry is not None and gates.next_expiry <= tx.now:
         expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
@@ -116,19 +121,19 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     next_due = gates.next_due if drained else None
     begun = min(request.begin, len(rows))
     paused = bool(gates.paused)
-    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused)
+    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused, gates.unknown)
 
 
 def foreseen(request: Claim) -> list[Step]:
     """What `claim` will ask first, from a queue that is like most."""
-    steps: list[Step] = [("gates", {"queue": request.queue})]
+    steps: list[Step] = [("gates", {"queue": request.queue, "worker": request.worker})]
     if request.names is None:
         steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.want}))
     return steps
 
 
-def _gates(queue: int) -> Operation[_Gates]:
-    result = yield "gates", {"queue": queue}
+def _gates(request: Claim) -> Operation[_Gates]:
+    result = yield "gates", {"queue": request.queue, "worker": request.worker}
     return _Gates(*result.rows[0]) if result.rows else _SHUT
 
 

@@ -50,13 +50,14 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
-        yield from retain(tx, queue, State.FAILED, [(row[0], _keep(row[4])) for row in rows])
+        ended = [(row[0], row[5], _keep(row[4])) for row in rows]
+        yield from retain(tx, queue, State.FAILED, ended)
     return len(found.rows)
 
 
 def _event(source: State, row: Sequence[Any]) -> Event:
     """As all that end: with its number, if the job is called otherwise."""
-    job, _, _, custom_id, _ = row
+    job, _, _, custom_id, *_ = row
     told = [source.value, REASON]
     return (job, told) if custom_id is None else (custom_id, [*told, job])
 

@@ -43,6 +43,7 @@ class Place(NamedTuple):
     custom_id: str | None
     original_queue: int | None
     ahead: int
+    traits: int
 
     @property
     def public_id(self) -> int | str:
@@ -202,7 +203,7 @@ def _move_from(
     if move in (REVIVE, REVIVE_DELAYED):
         places = yield from _prepare_to_run_again(tx, source, places)
     if move in (DELETE, TEAR_AWAY):
-        yield from delete_jobs(tx, source, jobs, move)
+        yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
     elif move in (PROMOTE, REVIVE):
         line = [(p.job, p.lifo) for p in places]
         yield from back_in_line(tx, move, source, line, kept=int(not request.forget_attempts))
@@ -299,10 +300,10 @@ def back_in_line(
 
 
 def delete_jobs(
-    tx: Transaction, source: State, jobs: Sequence[int], move: Move = DELETE
+    tx: Transaction, source: State, jobs: Mapping[int, int], move: Move = DELETE
 ) -> Operation[None]:
-    """Delete jobs for good, with all that belongs to them."""
-    params = {"jobs": as_json(jobs)}
+    """Delete jobs for good, each given with its traits, and all that belongs to them."""
+    params = {"jobs": as_json(list(jobs))}
     result = yield move_statement(move, source), params
     if result.changed != len(jobs):
         raise Conflict(
@@ -310,6 +311,14 @@ def delete_jobs(
         )
     for statement in ("delete_payloads", "delete_results", "delete_attempts", "delete_logs"):
         yield statement, params
+    for trait, statement in _BELONGINGS:
+        owners = [job for job, traits in jobs.items() if traits & trait]
+        if owners:
+            yield statement, {"jobs": as_json(owners)}
+
+
+_BELONGINGS: tuple[tuple[int, str], ...] = ()
+"""What goes with a job of each trait: the statement that deletes it."""
 
 
 def count_out(tx: Transaction, queue: int, state: State, priorities: Sequence[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from ..retention import Keep
 from ..states import State
@@ -11,17 +11,20 @@ from .transaction import COUNTED, Operation, Transaction
 
 
 def retain(
-    tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, Keep | None]]
+    tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Keep | None]]
 ) -> Operation[None]:
-    """What the jobs that just ended in `state` ask to be deleted: themselves, or older ones."""
-    asking = [(job, keep) for job, keep in ended if keep is not None]
+    """What the jobs that just ended in `state` ask to be deleted: themselves, or older ones.
+
+    Of each its number, its traits, and what it asks for.
+    """
+    asking = [(job, traits, keep) for job, traits, keep in ended if keep is not None]
     if not asking:
         return
-    at_once = [job for job, keep in asking if keep.nothing]
+    at_once = {job: traits for job, traits, keep in asking if keep.nothing}
     if at_once:
         yield from delete_finished(tx, queue, state, at_once)
     policies: dict[Keep, int] = {}
-    for _, keep in asking:
+    for _, _, keep in asking:
         if not keep.nothing:
             policies[keep] = policies.get(keep, 0) + 1
     for keep, jobs in policies.items():
@@ -47,12 +50,12 @@ def _delete_oldest(
 ) -> Operation[int]:
     old = yield f"take_oldest:{state}", {"queue": queue, "before": before, "most": most}
     if old.rows:
-        yield from delete_finished(tx, queue, state, [row[0] for row in old.rows])
+        yield from delete_finished(tx, queue, state, {row[0]: row[1] for row in old.rows})
     return len(old.rows)
 
 
 def delete_finished(
-    tx: Transaction, queue: int, state: State, jobs: Sequence[int]
+    tx: Transaction, queue: int, state: State, jobs: Mapping[int, int]
 ) -> Operation[None]:
     yield from delete_jobs(tx, state, jobs)
     tx.count(queue, state.value, -len(jobs))

@@ -55,13 +55,12 @@ _NOBODY: tuple[int, ...] = ()
 
 
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
-    groups = _group_by_queue_and_move(requests)
     lost: set[tuple[int, int]] = set()
-    for (queue, move), verdicts in groups.items():
-        if tx.careful or any(verdict.again for verdict in verdicts):
+    for (queue, move), verdicts in _group_by_queue_and_move(requests).items():
+        if tx.careful or any([verdict.again for verdict in verdicts]):  # noqa: C419 - faster
             verdicts = yield from _those_held(tx, verdicts, lost)
-        if verdicts:
-            yield from _settle_group(tx, queue, move, verdicts)
+        for traits, alike in _group_by_traits(verdicts).items():
+            yield from _settle_group(tx, queue, move, traits, alike)
     if not lost:
         return [Settled(_NOBODY, tx.now)] * len(requests)
     return [
@@ -81,13 +80,20 @@ def _group_by_queue_and_move(
     return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
 
 
+def _group_by_traits(verdicts: list[Verdict]) -> dict[int, list[Verdict]]:
+    groups: dict[int, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        groups[verdict.traits].append(verdict)
+    return groups
+
+
 def _those_held(
     tx: Transaction, verdicts: list[Verdict], lost: set[tuple[int, int]]
 ) -> Operation[list[Verdict]]:
     """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
 
     A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
-    finished row still carries its token.
+    finished row still carries its token. What was tied to a job while it ran is known from here on.
     """
     places = yield from where_they_are([verdict.job for verdict in verdicts])
     held: dict[int, Verdict] = {}
@@ -96,19 +102,20 @@ def _those_held(
         if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
             lost.add((verdict.job, verdict.token))
         elif place.state == State.ACTIVE:
-            held.setdefault(verdict.job, verdict)
+            held.setdefault(verdict.job, verdict._replace(traits=place.traits))
         elif not (verdict.again and place.state == verdict.move.target):
             lost.add((verdict.job, verdict.token))
     return list(held.values())
 
 
 def _settle_group(
-    tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]
+    tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[Verdict]
 ) -> Operation[None]:
-    """Make one kind of move for many jobs, in one swap.
+    """Make one kind of move for many jobs of the same traits, in one swap.
 
-    All are expected to be held. When one is not, the swap falls short and the transaction is tried
-    again with care, so the common case never has to look first.
+    All are expected to be held, and to have the traits their worker knows. When one has not, the
+    swap falls short and the transaction is tried again with care, so the common case never has to
+    look first.
     """
     if move is RETRY:
         # Those whose time has come while this one ran were there before it.
@@ -116,7 +123,7 @@ def _settle_group(
     asked = yield from _asked(move, verdicts)
     if len(asked) != len(verdicts):
         raise Conflict("two verdicts for one job")
-    yield from swap_all(tx, move, State.ACTIVE, asked)
+    yield from swap_all(tx, move, State.ACTIVE, asked, traits=traits)
     tx.runs_ended(queue, len(verdicts))
     begun: list[Event] = [v.custom_id or v.job for v in verdicts if v.ahead]
     if begun:
@@ -191,7 +198,7 @@ def _leave_behind(
         values = [(v.job, v.value) for v in verdicts if v.value is not None]
         if values:
             yield "write_values", values
-        asking = [(v.job, v.keep) for v in verdicts if v.keep is not None]
+        asking = [(v.job, v.traits, v.keep) for v in verdicts if v.keep is not None]
         yield from retain(tx, queue, State.COMPLETED, asking)
     elif move in (FAIL, BACK_OFF, RETRY):
         yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
@@ -199,7 +206,7 @@ def _leave_behind(
         if move is FAIL:
             deserving = [v for v in verdicts if v.outcome != CANCELLED]
             buried = yield from bury(tx, queue, deserving)
-            kept = [(v.job, v.keep) for v in verdicts if v.job not in buried]
+            kept = [(v.job, v.traits, v.keep) for v in verdicts if v.job not in buried]
             yield from retain(tx, queue, State.FAILED, kept)
 
 

@@ -44,7 +44,7 @@ def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int
     before = tx.now - settings.trash_age
     trash = yield "old_removed", {"queue": queue, "before": before, "most": MOST_SWEPT}
     if trash.rows:
-        yield from delete_jobs(tx, State.REMOVED, [row[0] for row in trash.rows])
+        yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
         swept += len(trash.rows)
     params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
     trimmed = yield "trim_events", params

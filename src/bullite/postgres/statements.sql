@@ -55,7 +55,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- template: job
 select j.id, j.name, custom_id, priority, attempts, attempts_made, attempts_started, stalled_count,
-    j.created_at, deferred_failure, opts, rank, seq, data, state, lifo, delay, due_at, updated_at,
+    j.created_at, deferred_failure, opts, rank, seq, traits, data, state, lifo, delay, due_at, updated_at,
     processed_at, finished_at, return_value, failed_reason, progress, outcome,
     (select n.name from bullite.bullite_worker_names as n where n.worker = j.worker),
     w.lease_until, j.lease_until, expires_at,
@@ -92,7 +92,7 @@ where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most
 
 -- template: take_oldest
-select id from bullite.bullite_jobs
+select id, traits from bullite.bullite_jobs
 where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most for update skip locked
 
@@ -112,10 +112,12 @@ ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at =
 -- move: complete
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 finished_at = :now, lease_until = null
+where j.traits = :traits
 
 -- move: fail
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 finished_at = :now, lease_until = null
+where j.traits = :traits
 
 -- move: back_off takes delay
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
@@ -194,8 +196,8 @@ insert into bullite.bullite_queues (name, priority_order, created_at)
 values (:name, :priority_order, :now) returning id
 
 -- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
--- first of those that were never begun expires. The queue stays like that until the claim is committed: see
--- lock_queue.
+-- first of those that were never begun expires. Nothing for a worker that is not on the register: if it
+-- took a job, nobody would take that back. Queue and worker stay like that until the claim is committed.
 -- name: gates
 select by_name, paused,
     (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
@@ -205,7 +207,8 @@ select by_name, paused,
             and (state = 'waiting' or state = 'delayed') and attempts_started = 0
         order by expires_at limit 1
     )
-from bullite.bullite_queues as q where id = :queue for key share of q
+from bullite.bullite_queues as q join bullite.bullite_workers as w on w.id between :worker and :worker
+where q.id = :queue for key share of q, w
 
 -- What a producer must know of it: by name, and the version of its settings.
 -- name: terms
@@ -324,10 +327,10 @@ delete from bullite.bullite_processes where seen_at < :silent_since
 -- name: insert_jobs (many)
 insert into bullite.bullite_jobs (
     id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
-    name, custom_id, rank, priority, lifo, delay, attempts
+    traits, name, custom_id, rank, priority, lifo, delay, attempts
 ) select * from unnest(
     :bigint[], :bigint[], :bigint[], :text[], :bigint[], :bigint[], :bigint[], :bigint[], :text[],
-    :text[], :text[], :bigint[], :bigint[], :integer[], :bigint[], :bigint[]
+    :integer[], :text[], :text[], :bigint[], :bigint[], :integer[], :bigint[], :bigint[]
 )
 
 -- name: insert_payloads (many)
@@ -359,7 +362,7 @@ select exists (select 1 from bullite.bullite_jobs where queue = :queue and state
 
 -- name: ready
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts, rank, seq, data
+    created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want for update of j skip locked
@@ -371,7 +374,7 @@ order by rank, seq limit :want
 
 -- name: ready_among
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts, rank, seq, data
+    created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = 'waiting'
 order by rank, seq for update of j skip locked
@@ -436,7 +439,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- name: where_they_are
 select id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id,
-    original_queue, ahead
+    original_queue, ahead, traits
 from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 order by id for update
@@ -476,7 +479,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 -- expiring ----------------------------------------------------------------------------------------
 
 -- name: expired
-select id, state, priority, custom_id, opts
+select id, state, priority, custom_id, opts, traits
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
     and attempts_started = 0
@@ -678,6 +681,18 @@ where queue = :queue and kind in ('complete', 'fail', 'expire') and :job::text =
 )
 order by id desc limit 1
 
+-- links -------------------------------------------------------------------------------------------
+
+-- schedulers --------------------------------------------------------------------------------------
+
+-- deduplication -----------------------------------------------------------------------------------
+
+-- limits ------------------------------------------------------------------------------------------
+
+-- steps -------------------------------------------------------------------------------------------
+
+-- locks -------------------------------------------------------------------------------------------
+
 -- sweeping ----------------------------------------------------------------------------------------
 
 -- name: dusty_queues
@@ -701,7 +716,7 @@ or exists (
 )
 
 -- name: old_removed
-select id from bullite.bullite_jobs
+select id, traits from bullite.bullite_jobs
 where queue = :queue and state = 'removed' and removed_at < :before
 order by removed_at limit :most for update skip locked
 

@@ -38,7 +38,7 @@ where id in (select value from json_each(:jobs)) and state = '{source}'
 
 -- template: job
 select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
-    attempts_started, stalled_count, bullite_jobs.created_at, deferred_failure, opts, rank, seq, data,
+    attempts_started, stalled_count, bullite_jobs.created_at, deferred_failure, opts, rank, seq, traits, data,
     state, lifo, delay, due_at, updated_at, processed_at, finished_at, return_value, failed_reason,
     progress, outcome, (select name from bullite_worker_names where worker = bullite_jobs.worker),
     bullite_workers.lease_until,
@@ -76,7 +76,7 @@ select id, custom_id from bullite_jobs where queue = :queue and {filter} and {ag
 order by {first}, {second} limit :most
 
 -- template: take_oldest
-select id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
+select id, traits from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most
 
 -- move: promote takes seq
@@ -95,10 +95,12 @@ ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at =
 -- move: complete
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 finished_at = :now, lease_until = null
+where bullite_jobs.traits = :traits
 
 -- move: fail
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 finished_at = :now, lease_until = null
+where bullite_jobs.traits = :traits
 
 -- move: back_off takes delay
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
@@ -167,7 +169,8 @@ insert into bullite_queues (name, priority_order, created_at) values (:name, :pr
 returning id
 
 -- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
--- first of those that were never begun expires.
+-- first of those that were never begun expires. Nothing for a worker that is not on the register: if it
+-- took a job, nobody would take that back.
 -- name: gates
 select by_name, paused,
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
@@ -175,7 +178,8 @@ select by_name, paused,
         where queue = :queue and expires_at is not null
             and (state = 'waiting' or state = 'delayed') and attempts_started = 0
     )
-from bullite_queues where id = :queue
+from bullite_queues join bullite_workers on bullite_workers.id = :worker
+where bullite_queues.id = :queue
 
 -- What a producer must know of it: by name, and the version of its settings.
 -- name: terms
@@ -235,8 +239,8 @@ from bullite_queues where id = :queue
 -- name: insert_jobs (many)
 insert into bullite_jobs (
     id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
-    name, custom_id, rank, priority, lifo, delay, attempts
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    traits, name, custom_id, rank, priority, lifo, delay, attempts
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_payloads (many)
 insert into bullite_payloads (job, data, opts) values (?, ?, ?)
@@ -268,11 +272,11 @@ select exists (select 1 from bullite_jobs where queue = :queue and state = 'wait
 -- name: ready (folded)
 select json_group_array(json_array(
     id, name, custom_id, priority, attempts, attempts_made, started, stalled_count, created_at,
-    deferred_failure, opts, rank, seq
+    deferred_failure, opts, rank, seq, traits
 )), group_concat(data, char(30))
 from (
     select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as started,
-        stalled_count, created_at, deferred_failure, opts, rank, seq, data
+        stalled_count, created_at, deferred_failure, opts, rank, seq, traits, data
     from bullite_jobs join bullite_payloads on job = id
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :want
@@ -288,7 +292,7 @@ select json_group_array(json_array(rank, seq, id)) from (
 -- name: ready_among (folded)
 select json_group_array(json_array(
     id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts, rank, seq
+    created_at, deferred_failure, opts, rank, seq, traits
 )), group_concat(data, char(30))
 from (
     select bullite_jobs.*, data, opts
@@ -353,7 +357,7 @@ where id in (select value from json_each(:jobs)) and queue = :queue
 -- name: where_they_are (folded)
 select json_group_array(json_array(
     id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
-    ahead
+    ahead, traits
 )) from bullite_jobs where id in (select value from json_each(:jobs))
 
 -- name: write_progress
@@ -387,8 +391,8 @@ delete from bullite_logs where job in (select value from json_each(:jobs))
 -- expiring ----------------------------------------------------------------------------------------
 
 -- name: expired (folded)
-select json_group_array(json_array(id, state, priority, custom_id, opts)) from (
-    select id, state, priority, custom_id, opts
+select json_group_array(json_array(id, state, priority, custom_id, opts, traits)) from (
+    select id, state, priority, custom_id, opts, traits
     from bullite_jobs join bullite_payloads on job = id
     where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
         and attempts_started = 0
@@ -552,6 +556,18 @@ where queue = :queue and (
 )
 order by total desc limit 1
 
+-- links -------------------------------------------------------------------------------------------
+
+-- schedulers --------------------------------------------------------------------------------------
+
+-- deduplication -----------------------------------------------------------------------------------
+
+-- limits ------------------------------------------------------------------------------------------
+
+-- steps -------------------------------------------------------------------------------------------
+
+-- locks -------------------------------------------------------------------------------------------
+
 -- sweeping ----------------------------------------------------------------------------------------
 
 -- name: dusty_queues (folded)
@@ -576,8 +592,8 @@ or exists (
 )
 
 -- name: old_removed (folded)
-select json_group_array(json_array(id)) from (
-    select id from bullite_jobs
+select json_group_array(json_array(id, traits)) from (
+    select id, traits from bullite_jobs
     where queue = :queue and state = 'removed' and removed_at < :before
     order by removed_at limit :most
 )
