@@ -100,6 +100,14 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
     return answers
 
 
+def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
+    """Add jobs from inside another operation, under whatever settings the queue has."""
+    _, version = yield from _terms(queue)
+    [added] = yield from add(tx, [AddJobs(queue, jobs, version)])
+    assert isinstance(added, Added)
+    return added
+
+
 _NONE: frozenset[int] = frozenset()
 
 
