@@ -12,32 +12,43 @@ if TYPE_CHECKING:
     from .emitter import EventEmitter
     from .errors import (
         BulliteError,
+        ChildFailed,
         ControlError,
         DelayedError,
+        DependencyCycle,
+        DependencyNotFound,
         IllegalMove,
         JobFailed,
         JobIdTaken,
         JobLocked,
         JobNotFound,
         JobTimedOut,
+        JobWaitingChildrenError,
         LostLock,
+        ParentNotFound,
+        ParentTaken,
+        PendingChildren,
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
         StoreError,
         UnrecoverableError,
+        WaitingChildrenError,
         WaitingError,
     )
     from .events import QueueEvents, QueueEventsProducer
+    from .flow import FlowJob, FlowProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
     from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .planting import FlowNode
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
     from .settings import QueueSettings
     from .signals import Signal
     from .store import Store
+    from .ties import ParentRef
     from .verifying import Verification, verify
     from .worker import Worker
 
@@ -46,23 +57,32 @@ _HOMES = {
     "emitter": ("EventEmitter",),
     "errors": (
         "BulliteError",
+        "ChildFailed",
         "ControlError",
         "DelayedError",
+        "DependencyCycle",
+        "DependencyNotFound",
         "IllegalMove",
         "JobFailed",
         "JobIdTaken",
         "JobLocked",
         "JobNotFound",
         "JobTimedOut",
+        "JobWaitingChildrenError",
         "LostLock",
+        "ParentNotFound",
+        "ParentTaken",
+        "PendingChildren",
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
         "StoreError",
         "UnrecoverableError",
+        "WaitingChildrenError",
         "WaitingError",
     ),
     "events": ("QueueEvents", "QueueEventsProducer"),
+    "flow": ("FlowJob", "FlowProducer"),
     "getters": ("WorkerInfo",),
     "job": ("Attempt", "Job"),
     "options": (
@@ -74,12 +94,14 @@ _HOMES = {
         "Moment",
         "Priority",
     ),
+    "planting": ("FlowNode",),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
     "store": ("Store",),
+    "ties": ("ParentRef",),
     "verifying": ("Verification", "verify"),
     "worker": ("Worker",),
 }
@@ -91,10 +113,16 @@ __all__ = [
     "BackoffRule",
     "BulkJob",
     "BulliteError",
+    "ChildFailed",
     "ControlError",
     "DelayedError",
+    "DependencyCycle",
+    "DependencyNotFound",
     "Duration",
     "EventEmitter",
+    "FlowJob",
+    "FlowNode",
+    "FlowProducer",
     "IllegalMove",
     "Job",
     "JobFailed",
@@ -103,9 +131,14 @@ __all__ = [
     "JobNotFound",
     "JobOptions",
     "JobTimedOut",
+    "JobWaitingChildrenError",
     "KeepJobs",
     "LostLock",
     "Moment",
+    "ParentNotFound",
+    "ParentRef",
+    "ParentTaken",
+    "PendingChildren",
     "Priority",
     "Processor",
     "Queue",
@@ -121,6 +154,7 @@ __all__ = [
     "StoreError",
     "UnrecoverableError",
     "Verification",
+    "WaitingChildrenError",
     "WaitingError",
     "Worker",
     "WorkerInfo",
