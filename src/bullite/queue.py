@@ -44,7 +44,7 @@ from .options import (
     check_options,
     check_size,
 )
-from .planting import flatten, plant
+from .planting import Garden, plant
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 from .states import (
     DELETE,
@@ -60,6 +60,7 @@ from .states import (
     State,
 )
 from .store import Store
+from .ties import POLICIES
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -200,8 +201,7 @@ class Queue(Getters):
             return queues.setdefault(name, Queue(name, self.store))
 
         await self._be_ready()
-        seedlings = flatten(roots, find, self)
-        jobs = await plant(seedlings)
+        seedlings, jobs = await plant(Garden(roots, find, self, "job"))
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
                 parent.has_children()
@@ -637,7 +637,7 @@ def _is_tied(job: Any) -> bool:
     return isinstance(options, Mapping) and not _TIES.isdisjoint(options)
 
 
-_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})
+_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(POLICIES))
 
 
 def _over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ BY_INDEX = {
     "still_waiting": "bullite_links_pending (downstream)",
     "settle_links": "bullite_links_pkey (downstream, upstream)",
     "links_page": "bullite_links_pkey (downstream, upstream)",
+    "children_page": "bullite_links_pkey (downstream, upstream)",
     "delete_links_to": "bullite_links_pkey (downstream)",
 }
 
@@ -105,7 +106,6 @@ SORTS = {
     "counts_per_priority": "when people look",
     "link_counts": "when people look",
     "pending_links": "when people look",
-    "children_page": "when people look",
     "stuck": "when people look",
     "verify_counts": "looks for mistakes everywhere",
 }

@@ -52,11 +52,13 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
-        awaited = {row[0]: REASON for row in rows if row[5] & UPSTREAM}
-        if awaited:
-            yield from linking.failed(tx, awaited)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
-        yield from retain(tx, queue, State.FAILED, ended)
+        awaited = {job: REASON for job, traits, _ in ended if traits & UPSTREAM}
+        needed: set[int] = set()
+        if awaited:
+            leaving = {job for job, _, keep in ended if keep is not None and keep.nothing}
+            needed = yield from linking.failed(tx, awaited, leaving)
+        yield from retain(tx, queue, State.FAILED, [e for e in ended if e[0] not in needed])
     return len(found.rows)
 
 

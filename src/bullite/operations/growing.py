@@ -122,7 +122,10 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     edges = _edges(request.nodes, ids, ground)
     edges = yield from _without_those_there(edges, ground)
     yield from _check_circles(edges, ground)
-    new = {id: node for id, node in zip(ids, request.nodes, strict=True) if id not in ground.places}
+    new: dict[int, Node] = {}
+    for id, node in zip(ids, request.nodes, strict=True):
+        if id not in ground.places:
+            new.setdefault(id, node)
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
     planted = yield from _plant(tx, to_tie, edges, terms)
@@ -159,7 +162,7 @@ def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
             queues[name] = known.rows[0][0]
         params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
         found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
-        found |= {Ref(name, id): int(id) for id in ids if id.isdecimal() and len(id) < 19}
+        found |= {Ref(name, id): int(id) for id in ids if _is_number(id)}
     places = yield from where_they_are(sorted(set(found.values())))
     there = {
         ref: job
@@ -169,6 +172,11 @@ def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
         and queues[ref.queue] in (places[job].queue, places[job].original_queue)
     }
     return _Ground(there, {job: places[job] for job in there.values()})
+
+
+def _is_number(id: str) -> bool:
+    """Whether an id is the number of a job, as it is written."""
+    return id.isdecimal() and len(id) < 19 and str(int(id)) == id
 
 
 def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
@@ -452,6 +460,8 @@ def _add_loose(
 def _tell_duplicates(
     tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: _Ground
 ) -> None:
+    seen = set(ground.places)
     for node, id in zip(nodes, ids, strict=True):
-        if id in ground.places:
+        if id in seen:
             tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])
+        seen.add(id)

@@ -77,12 +77,19 @@ def completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation[No
     yield from _carry_out(tx, links, changes)
 
 
-def failed(tx: Transaction, reasons: Mapping[int, str | None]) -> Operation[list[Link]]:
-    """These jobs failed for good: each link's policy decides. Answers those that still wait."""
+def failed(
+    tx: Transaction, reasons: Mapping[int, str | None], leaving: Collection[int] = ()
+) -> Operation[set[int]]:
+    """These jobs failed for good: each link's policy decides.
+
+    Those that are `leaving` are to be deleted: a parent waits for them no more. Answers which may
+    not, because other jobs still depend on them.
+    """
     links = yield from _links_from(reasons)
-    changes, waiting = _Changes(), []
+    changes, ended, waiting = _Changes(), list[Link](), list[Link]()
     for link in links:
         reason = reasons[link.upstream]
+        (waiting if link.policy == "wait" else ended).append(link)
         match link.policy:
             case "fail":
                 changes.settle(link, FAILED, reason)
@@ -94,10 +101,13 @@ def failed(tx: Transaction, reasons: Mapping[int, str | None]) -> Operation[list
                 changes.settle(link, IGNORED, reason)
             case "remove":
                 changes.drop(link)
-            case _:
-                waiting.append(link)
-    yield from _carry_out(tx, [link for link in links if link not in waiting], changes)
-    return waiting
+    needed = {link.upstream for link in waiting if link.kind == DEPENDENCY}
+    for link in waiting:
+        if link.upstream in leaving and link.upstream not in needed:
+            changes.drop(link)
+            ended.append(link)
+    yield from _carry_out(tx, ended, changes)
+    return needed
 
 
 def gone(
@@ -167,8 +177,11 @@ def _carry_out(
     yield from _let_run(tx, early, EARLY, parents)
     rest = [place for job, place in waiting.items() if job not in changes.let_go]
     done = yield from _those_done_waiting(rest)
-    going = [place for place in done if place.queue in goes_with and place.job in parents]
-    staying = [place for place in done if place not in going]
+    going: list[Place] = []
+    staying: list[Place] = []
+    for place in done:
+        goes = place.queue in goes_with and place.job in parents
+        (going if goes else staying).append(place)
     yield from _let_run(tx, staying, ON_SCHEDULE, parents)
     return going
 

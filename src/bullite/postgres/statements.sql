@@ -883,8 +883,9 @@ from bullite.bullite_links as l
     join bullite.bullite_jobs as j on j.id between l.upstream and l.upstream
         and j.state || '' <> 'removed'
     join bullite.bullite_queues as q on q.id between j.queue and j.queue
-where l.downstream = :job and l.kind = 'child' and l.state || '' = :state
-order by l.upstream + 0 limit :most offset :skip
+where (l.downstream, l.upstream) > (:job, :after) and l.downstream = :job
+    and l.kind = 'child' and l.state || '' = :state
+order by l.downstream, l.upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
 -- name: stuck

@@ -726,8 +726,8 @@ select bullite_links.upstream, bullite_queues.name
 from bullite_links
     join bullite_jobs on bullite_jobs.id = upstream and bullite_jobs.state <> 'removed'
     join bullite_queues on bullite_queues.id = queue
-where downstream = :job and kind = 'child' and bullite_links.state = :state
-order by upstream limit :most offset :skip
+where downstream = :job and kind = 'child' and bullite_links.state = :state and upstream > :after
+order by upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
 -- name: stuck
