@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from .events import QueueEvents, QueueEventsProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
-    from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .options import (
+        Backoff,
+        BackoffRule,
+        Deduplication,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        Priority,
+    )
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
@@ -68,6 +77,7 @@ _HOMES = {
     "options": (
         "Backoff",
         "BackoffRule",
+        "Deduplication",
         "Duration",
         "JobOptions",
         "KeepJobs",
@@ -92,6 +102,7 @@ __all__ = [
     "BulkJob",
     "BulliteError",
     "ControlError",
+    "Deduplication",
     "DelayedError",
     "Duration",
     "EventEmitter",

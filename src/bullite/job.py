@@ -17,6 +17,7 @@ from .errors import IllegalMove, InvalidOption, InvalidOptionType, JobFailed, Jo
 from .operations.claiming import JobRow
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from .operations.moving import MoveOne
+from .operations.releasing import FreeKeyOf
 from .operations.settling import Settle, Settled
 from .options import (
     LARGEST_DATA,
@@ -277,7 +278,13 @@ class Job:
         """The job that waits for this one; nothing can wait for it yet."""
         return None
 
-    parent_id = parent_key = repeat_job_key = deduplication_id = parent
+    parent_id = parent_key = repeat_job_key = parent
+
+    @property
+    def deduplication_id(self) -> str | None:
+        """The deduplication key that it was added under, whether it holds it or not."""
+        rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
+        return rule.get("id")
 
     @property
     def depends_on(self) -> tuple[str, ...]:
@@ -573,6 +580,10 @@ class Job:
 
         return self._ask(request, changed)
 
+    def remove_deduplication_key(self) -> Pending[bool]:
+        """Free the job's deduplication key, if it holds it; whether it did."""
+        return self._ask(FreeKeyOf(self.pk), bool)
+
     # --- ending its run by hand ------------------------------------------------------------------
 
     @property
@@ -732,6 +743,10 @@ class Job:
     def in_queue(self, queue: Getters) -> Job:
         """The same job where it has gone."""
         return Job(queue, self._facts, self._fate)
+
+    def seen_as(self, state: str) -> Job:
+        """The same job, said to be in `state`."""
+        return Job(self._queue, self._facts, self._fate._replace(state=state))
 
     def settled(self, verdict: Verdict, at: int) -> None:
         """The verdict on this run is in the database: say so in the attributes, too."""

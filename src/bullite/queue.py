@@ -22,8 +22,9 @@ from .errors import (
     QueueHasActiveJobs,
 )
 from .feed import Feed, follow
-from .getters import Getters, shown_name
+from .getters import shown_name
 from .job import Fate, Job
+from .keys import Keys
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
@@ -59,6 +60,7 @@ from .states import (
     State,
 )
 from .store import Store
+from .traits import DEDUPLICATED
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -92,7 +94,7 @@ class _StoredSettings(TypedDict, total=False):
     max_events: int
 
 
-class Queue(Getters):
+class Queue(Keys):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -180,7 +182,8 @@ class Queue(Getters):
     async def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job; when this returns, the job is on the disk.
 
-        With a `job_id` that is taken nothing is added and the existing job is returned.
+        With a `job_id` that is taken nothing is added and the existing job is returned; so with a
+        `deduplication` key that another job holds.
         """
         [job] = await self._add_all(lambda: (self._new_job(name, data, self._checked(options)),))
         return job
@@ -292,9 +295,7 @@ class Queue(Getters):
             options.attempts,
             text,
             options.stored,
-            None
-            if options.timestamp is options.run_at is options.expires is None
-            else Extras(options.timestamp, options.run_at, options.expires),
+            _extras_of(options),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
@@ -322,8 +323,17 @@ class Queue(Getters):
         if added.existing:
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    jobs[index] = await self._job_numbered(id) or jobs[index]
+                    found = await self._job_numbered(id)
+                    jobs[index] = found or self._as_gone(new[index], id, added) or jobs[index]
         return jobs
+
+    def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:
+        """What stands behind a deduplication key when only its name is left."""
+        if id not in added.behind_keys:
+            return None
+        named = job._replace(custom_id=added.behind_keys[id])
+        gone = self._as_new_job(named, id, added.created_at)
+        return gone.seen_as("unknown")
 
     def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
         extras = job.extras or NO_EXTRAS
@@ -575,6 +585,18 @@ class Queue(Getters):
         """Append a line to a job's log, from outside its run; how many lines it has now."""
         job = await self._existing(job_id)
         return await job.append_log(message, level, None, keep_logs)
+
+
+def _extras_of(options: CheckedOptions) -> Extras | None:
+    """What few jobs have; None for the many."""
+    extras = Extras(
+        options.timestamp,
+        options.run_at,
+        options.expires,
+        traits=DEDUPLICATED if options.deduplication else 0,
+        deduplication=options.deduplication,
+    )
+    return None if extras == NO_EXTRAS else extras
 
 
 _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})

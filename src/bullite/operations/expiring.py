@@ -12,7 +12,9 @@ from ..eventlog import Payload
 from ..outcome import EXPIRED
 from ..retention import Keep, keep_of
 from ..states import EXPIRE, State
+from ..traits import DEDUPLICATED
 from .moving import count_in, count_out, swap_all
+from .releasing import release
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
 
@@ -50,6 +52,9 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
+        keyed = [row[0] for row in rows if row[5] & DEDUPLICATED]
+        if keyed:
+            yield from release(tx, keyed)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
         yield from retain(tx, queue, State.FAILED, ended)
     return len(found.rows)

@@ -25,6 +25,7 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import DEDUPLICATED
 from .transaction import Event, Operation, Transaction
 
 
@@ -215,6 +216,11 @@ def _move_from(
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
         _enter_in_books(tx, queue, request, source, here)
+    keyed = [place for place in places if place.traits & DEDUPLICATED]
+    if keyed:
+        from .releasing import moved_by_hand  # it adds jobs, and who adds jobs needs this module
+
+        yield from moved_by_hand(tx, move, keyed)
 
 
 def _enter_in_books(

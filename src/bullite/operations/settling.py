@@ -25,9 +25,11 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import DEDUPLICATED
 from .burying import bury
 from .claiming import promote_due
 from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
+from .releasing import release
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
 
@@ -131,6 +133,8 @@ def _settle_group(
     yield from _arrive(tx, queue, move, verdicts)
     if move.events:
         tx.log(queue, move.name, _events(tx, move, verdicts))
+    if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
+        yield from release(tx, [verdict.job for verdict in verdicts])
     yield from _leave_behind(tx, queue, move, verdicts)
 
 
