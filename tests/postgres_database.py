@@ -41,7 +41,10 @@ def server_url() -> str:
 
 class PostgresDatabase:
     libraries = frozenset({"psycopg"})
-    tables = (*("queues", "counts", "jobs", "payloads", "results"), *("attempts", "logs", "events"))
+    tables = (
+        *("queues", "counts", "jobs", "payloads", "results"),
+        *("attempts", "logs", "events", "deduplication"),
+    )
     recovery_time = 4_000
     short_lease: Mapping[str, Any] = {"lock_duration": 1_000, "stalled_interval": 250}
 

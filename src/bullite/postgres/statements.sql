@@ -692,11 +692,12 @@ order by id desc limit 1
 insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
 on conflict (queue, key) do update set job = excluded.job where false
 
+-- A key is found by itself; beside that, its queue is compared by `queue + 0`, for the reason above.
 -- name: key_holders
 select d.key, d.job, d.custom_id, d.until, d.next, j.state
 from bullite.bullite_deduplication as d
     left join bullite.bullite_jobs as j on j.id between d.job and d.job
-where d.queue = :queue and d.key = any (array(select json_array_elements_text(:keys::json)))
+where d.key = any (array(select json_array_elements_text(:keys::json))) and d.queue + 0 = :queue
 
 -- name: write_keys (many)
 insert into bullite.bullite_deduplication (queue, key, job, custom_id, until, next)
@@ -706,7 +707,7 @@ on conflict (queue, key) do update set
 
 -- name: delete_keys
 delete from bullite.bullite_deduplication
-where queue = :queue and key = any (array(select json_array_elements_text(:keys::json)))
+where key = any (array(select json_array_elements_text(:keys::json))) and queue + 0 = :queue
 returning next
 
 -- Locked in the order in which adds lock them; a job that was kept meanwhile is seen.
@@ -717,7 +718,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
     and key = any (array(
         select key from bullite.bullite_deduplication
         where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
-        order by queue, key for update
+        order by queue + 0, key for update
     ))
 returning queue, until, next
 

@@ -9,9 +9,8 @@ create table bullite.bullite_deduplication (
     until bigint,
     -- The job that is to be made when this one has ended, as JSON.
     next text,
-    primary key (queue, key)
+    primary key (key, queue)
 );
 
 create index bullite_deduplication_job on bullite.bullite_deduplication (job);
-create index bullite_deduplication_until on bullite.bullite_deduplication (queue, until)
-    where until is not null;
+create index bullite_deduplication_until on bullite.bullite_deduplication (queue, until);

@@ -9,9 +9,8 @@ create table bullite_deduplication (
     until integer,
     -- The job that is to be made when this one has ended, as JSON.
     next text,
-    primary key (queue, key)
+    primary key (key, queue)
 ) strict;
 
 create index bullite_deduplication_job on bullite_deduplication (job);
-create index bullite_deduplication_until on bullite_deduplication (queue, until)
-    where until is not null;
+create index bullite_deduplication_until on bullite_deduplication (queue, until);
