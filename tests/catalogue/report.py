@@ -62,6 +62,7 @@ AREAS = {
     "N": Area("Global concurrency", "1-2 4-7"),
     "O": Area("Obliterating", "1-2"),
     "B": Area("Adding in bulk", "1-2 4"),
+    "D": Area("Deduplication", "1-2 4-7 9-12 14-17 19-22 24-25"),
 }
 
 
