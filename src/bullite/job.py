@@ -744,10 +744,6 @@ class Job:
         """The same job where it has gone."""
         return Job(queue, self._facts, self._fate)
 
-    def seen_as(self, state: str) -> Job:
-        """The same job, said to be in `state`."""
-        return Job(self._queue, self._facts, self._fate._replace(state=state))
-
     def settled(self, verdict: Verdict, at: int) -> None:
         """The verdict on this run is in the database: say so in the attributes, too."""
         move = verdict.move

@@ -332,10 +332,9 @@ class Queue(Keys):
         if id not in added.behind_keys:
             return None
         named = job._replace(custom_id=added.behind_keys[id])
-        gone = self._as_new_job(named, id, added.created_at)
-        return gone.seen_as("unknown")
+        return self._as_new_job(named, id, added.created_at, state="unknown")
 
-    def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+    def _as_new_job(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
         extras = job.extras or NO_EXTRAS
         created_at = now if extras.timestamp is None else extras.timestamp
         facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
@@ -345,7 +344,7 @@ class Queue(Keys):
         waits = job.delay > 0 or (extras.run_at or 0) > now
         expires_at = None if extras.expires is None else now + extras.expires
         fate = Fate(
-            _DELAYED if waits else _WAITING,
+            state or (_DELAYED if waits else _WAITING),
             job.lifo,
             job.delay,
             due_at if waits else None,
