@@ -321,10 +321,13 @@ class Queue(Keys):
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
+            found: dict[int, Job | None] = {}
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    found = await self._job_numbered(id)
-                    jobs[index] = found or self._as_gone(new[index], id, added) or jobs[index]
+                    if id not in found:
+                        found[id] = await self._job_numbered(id)
+                    kept = found[id] or self._as_gone(new[index], id, added)
+                    jobs[index] = kept or jobs[index]
         return jobs
 
     def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:

@@ -198,7 +198,7 @@ async def test_a_job_frees_its_key_if_it_holds_it(queue: Queue) -> None:
 
 
 async def test_a_job_frees_its_key_from_inside_its_run(queue: Queue) -> None:
-    """From a thread, too: then the next one runs beside it."""
+    """Then the next one runs beside it."""
     both = asyncio.Barrier(2)
 
     async def work(job: Job) -> None:

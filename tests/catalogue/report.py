@@ -28,7 +28,7 @@ What BullMQ's own suite checks, as a catalogue of lines with an id, and where ea
 counts; a test compares this page with what the command would write.
 
 *different*: done otherwise on purpose. *not applicable*: a matter of Redis or TypeScript. *later*:
-belongs to schedules, flows, deduplication, limits, cancellation or metrics, which are yet to come.
+belongs to schedules, flows, limits, cancellation or metrics, which are yet to come.
 
 """
 
