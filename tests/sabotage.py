@@ -1077,6 +1077,53 @@ MUTANTS = (
             "::test_what_a_worker_that_the_crash_forgot_takes_is_taken_back_when_it_dies"
         ],
     ),
+    # --- deduplication ---
+    Mutant(
+        "a key without a window is free when its job has ended",
+        "deduplication.py",
+        "self.state in HOLDING if self.until is None",
+        "self.state is not None if self.until is None",
+        [
+            "test_deduplicating.py::test_a_completed_job_that_is_restored_holds_nothing_without_a_window"
+        ],
+    ),
+    Mutant(
+        "what was kept behind a job is made when it ends",
+        "operations/settling.py",
+        "if traits & DEDUPLICATED and move in (COMPLETE, FAIL):",
+        "if traits & DEDUPLICATED and move is COMPLETE:",
+        ["test_deduplicating.py::test_a_final_failure_is_an_end_too"],
+    ),
+    Mutant(
+        "a key that is asked for is locked, even when it is held",
+        PG,
+        "on conflict (queue, key) do update set job = excluded.job where false",
+        "on conflict (queue, key) do nothing",
+        [
+            "postgres/test_keys_side_by_side.py::"
+            "test_a_job_that_is_kept_while_its_holder_ends_is_made_by_that",
+        ],
+    ),
+    Mutant(
+        "who replaces a job waits for nobody who waits for its key",
+        PG,
+        "order by id for update skip locked\n\n-- name: keyed_jobs",
+        "order by id for update\n\n-- name: keyed_jobs",
+        [
+            "postgres/test_keys_side_by_side.py::"
+            "test_who_replaces_a_job_that_is_being_removed_lets_that_go_first",
+        ],
+    ),
+    Mutant(
+        "a job that comes back takes no key that another holds",
+        "operations/deduplicating.py",
+        "if present is None or not present.holds_at(now):",
+        "if True:",
+        [
+            "test_deduplicating.py::"
+            "test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
+        ],
+    ),
 )
 
 

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from .flow import FlowJob, FlowProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
-    from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .options import (
+        Backoff,
+        BackoffRule,
+        Deduplication,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        Priority,
+    )
     from .planting import FlowNode
     from .processors import Processor
     from .queue import BulkJob, Queue
@@ -88,6 +97,7 @@ _HOMES = {
     "options": (
         "Backoff",
         "BackoffRule",
+        "Deduplication",
         "Duration",
         "JobOptions",
         "KeepJobs",
@@ -115,6 +125,7 @@ __all__ = [
     "BulliteError",
     "ChildFailed",
     "ControlError",
+    "Deduplication",
     "DelayedError",
     "DependencyCycle",
     "DependencyNotFound",

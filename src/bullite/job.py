@@ -18,6 +18,7 @@ from .family import Family
 from .operations.by_hand import MoveOne
 from .operations.claiming import JobRow
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
+from .operations.releasing import FreeKeyOf
 from .operations.settling import Settle, Settled
 from .options import (
     LARGEST_DATA,
@@ -279,7 +280,11 @@ class Job(Family):
         """The scheduler that made it; there are none yet."""
         return None
 
-    deduplication_id = repeat_job_key
+    @property
+    def deduplication_id(self) -> str | None:
+        """The deduplication key that it was added under, whether it holds it or not."""
+        rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
+        return rule.get("id")
 
     # --- how far it is ---------------------------------------------------------------------------
 
@@ -573,6 +578,10 @@ class Job(Family):
             self._facts = [*self._facts[:3], number, *self._facts[4:]]
 
         return self._ask(request, changed)
+
+    def remove_deduplication_key(self) -> Pending[bool]:
+        """Free the job's deduplication key, if it holds it; whether it did."""
+        return self._ask(FreeKeyOf(self.pk), bool)
 
     # --- ending its run by hand ------------------------------------------------------------------
 

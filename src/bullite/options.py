@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from . import backoff as backoffs
 from . import ties
 from .codec import encode_plain
+from .deduplication import Rule
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 
 HIGHEST_PRIORITY = 2_097_151
@@ -79,6 +80,16 @@ class BackoffRule(TypedDict, total=False):
 Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
+class Deduplication(TypedDict, total=False):
+    """Which adds are left out while another job holds the same key."""
+
+    id: str
+    ttl: Duration
+    extend: bool
+    replace: bool
+    keep_last_if_active: bool
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -109,6 +120,7 @@ class JobOptions(TypedDict, total=False):
     depends_on_job_ids: Sequence[str]
     on_dependency_failure: str
     children: Sequence[Mapping[str, Any]]
+    deduplication: Deduplication
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +139,7 @@ class CheckedOptions:
     ties: ties.Ties | None = None
     policy: str = "wait"
     """What its failure means for its parent, whoever that is."""
+    deduplication: Rule | None = None
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
 
@@ -150,6 +163,7 @@ _STORED = (
     "depends_on",
     "on_dependency_failure",
     *ties.POLICIES,
+    "deduplication",
 )
 
 
@@ -157,6 +171,8 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
     """The options of one job, or an error that names the first bad one."""
     if not options:
         return PLAIN
+    if options.get("deduplication") is not None:
+        _check_goes_with_a_key(options)
     checked = {name: _check(name, value) for name, value in options.items()}
     if isinstance(checked.get("retry_strategy"), Mapping):
         # As the queue document has it: a strategy may be spelled out, too.
@@ -181,12 +197,18 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         size_limit=checked.get("size_limit", LARGEST_DATA),
         ties=tied,
         policy=ties.policy_of(checked),
+        deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
         stored=encode_plain(stored).decode() if stored else None,
     )
 
 
 def _check(name: str, value: Any) -> Any:
     check = _CHECKS.get(name)
+    if name == "debounce":
+        raise InvalidOption(
+            "the option debounce has been removed, use deduplication instead: give delay=d and "
+            'deduplication={"id": …, "ttl": d, "extend": True, "replace": True}'
+        )
     if check is None:
         known = ", ".join(sorted(_CHECKS))
         raise InvalidOption(f"unknown job option {name!r}; the options are: {known}")
@@ -263,6 +285,40 @@ def check_tags(value: Any) -> list[str]:
     if len(value) > MOST_TAGS:
         raise InvalidOption(f"tags must be at most {MOST_TAGS}, not {len(value)}")
     return list(dict.fromkeys(check_name("a tag", tag) for tag in value))
+
+
+def check_deduplication(value: Any) -> dict[str, Any] | None:
+    """The `deduplication` option in the one form it is stored in; None if there is none."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(f'deduplication must be a mapping with "id", not {value!r}')
+    for name in value:
+        if name not in Deduplication.__annotations__:
+            known = ", ".join(Deduplication.__annotations__)
+            raise InvalidOption(f"deduplication has an unknown key {name!r}; the keys are: {known}")
+    if value.get("id") in (None, ""):
+        raise InvalidOption('the deduplication id must be provided: deduplication={"id": "…"}')
+    checked: dict[str, Any] = {"id": check_name("the deduplication id", value["id"])}
+    if value.get("ttl") is not None:
+        checked["ttl"] = check_duration("deduplication ttl", value["ttl"], least=1)
+    for name in ("extend", "replace", "keep_last_if_active"):
+        if check_bool(f"deduplication {name}", value.get(name, False)):
+            checked[name] = True
+    return checked
+
+
+_TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
+
+
+def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
+    """A job that others wait for, or that waits for others, must not be left out."""
+    for name in _TIES:
+        if options.get(name):
+            raise InvalidOption(
+                f"deduplication cannot be used together with {name}: the job might be left out; "
+                "give one of them"
+            )
 
 
 def check_moment(option: str, value: Any) -> int:
@@ -446,4 +502,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "on_dependency_failure": ties.check_on_dependency_failure,
     "children": ties.check_children,
     **{name: partial(check_bool, name) for name in ties.POLICIES},
+    "deduplication": check_deduplication,
 }

@@ -22,8 +22,9 @@ from .errors import (
     QueueHasActiveJobs,
 )
 from .feed import Feed, follow
-from .getters import Getters, shown_name
+from .getters import shown_name
 from .job import Fate, Job
+from .keys import Keys
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
@@ -60,6 +61,7 @@ from .states import (
     State,
 )
 from .store import Store
+from .traits import DEDUPLICATED
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -95,7 +97,7 @@ class _StoredSettings(TypedDict, total=False):
     max_events: int
 
 
-class Queue(Getters):
+class Queue(Keys):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -183,7 +185,8 @@ class Queue(Getters):
     async def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job; when this returns, the job is on the disk.
 
-        With a `job_id` that is taken nothing is added and the existing job is returned.
+        With a `job_id` that is taken nothing is added and the existing job is returned; so with a
+        `deduplication` key that another job holds.
         """
         if not _TIES.isdisjoint(options):
             [job] = await self._plant([{"name": name, "data": data, "opts": options}])
@@ -342,9 +345,7 @@ class Queue(Getters):
             options.attempts,
             text,
             options.stored,
-            None
-            if options.timestamp is options.run_at is options.expires is None
-            else Extras(options.timestamp, options.run_at, options.expires),
+            _extras_of(options),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
@@ -370,12 +371,23 @@ class Queue(Getters):
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
+            found: dict[int, Job | None] = {}
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    jobs[index] = await self.job_numbered(id) or jobs[index]
+                    if id not in found:
+                        found[id] = await self.job_numbered(id)
+                    kept = found[id] or self._as_gone(new[index], id, added)
+                    jobs[index] = kept or jobs[index]
         return jobs
 
-    def as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+    def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:
+        """What stands behind a deduplication key when only its name is left."""
+        if id not in added.behind_keys:
+            return None
+        named = job._replace(custom_id=added.behind_keys[id])
+        return self.as_new_job(named, id, added.created_at, state="unknown")
+
+    def as_new_job(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
         """A job that was just stored, tied to nobody."""
         extras = job.extras or NO_EXTRAS
         created_at = now if extras.timestamp is None else extras.timestamp
@@ -386,7 +398,7 @@ class Queue(Getters):
         waits = job.delay > 0 or (extras.run_at or 0) > now
         expires_at = None if extras.expires is None else now + extras.expires
         fate = Fate(
-            _DELAYED if waits else _WAITING,
+            state or (_DELAYED if waits else _WAITING),
             job.lifo,
             job.delay,
             due_at if waits else None,
@@ -635,6 +647,18 @@ class Queue(Getters):
 def _is_tied(job: Any) -> bool:
     options = job.get("opts") if isinstance(job, Mapping) else None
     return isinstance(options, Mapping) and not _TIES.isdisjoint(options)
+
+
+def _extras_of(options: CheckedOptions) -> Extras | None:
+    """What few jobs have; None for the many."""
+    extras = Extras(
+        options.timestamp,
+        options.run_at,
+        options.expires,
+        traits=DEDUPLICATED if options.deduplication else 0,
+        deduplication=options.deduplication,
+    )
+    return None if extras == NO_EXTRAS else extras
 
 
 _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})

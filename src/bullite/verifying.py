@@ -16,6 +16,7 @@ CHECKS = (
     "verify_links",
     "verify_queues",
     "verify_custom_ids",
+    "verify_deduplication",
     "verify_numbers",
     "verify_file",
 )

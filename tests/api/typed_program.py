@@ -19,6 +19,7 @@ from bullite import (
     BulliteError,
     ChildFailed,
     ControlError,
+    Deduplication,
     DelayedError,
     DependencyCycle,
     DependencyNotFound,
@@ -76,6 +77,13 @@ RULE: BackoffRule = {
     "jitter": 0.5,
     "exponent": 2,
     "settings": {"jitter": False},
+}
+ONCE: Deduplication = {
+    "id": "once",
+    "ttl": "1h",
+    "extend": False,
+    "replace": False,
+    "keep_last_if_active": False,
 }
 BACKOFF: Backoff = [{"on": "OSError", "retry": False}, RULE]
 
@@ -315,7 +323,11 @@ async def look_at(job: Job) -> None:
 
 
 async def change(queue: Queue) -> None:
-    job = await queue.add("changed", job_id="changed", delay="1h")
+    job = await queue.add("changed", job_id="changed", delay="1h", deduplication=ONCE)
+    holder: str | None = await queue.get_deduplication_job_id("once")
+    assert holder == "changed"
+    freed: bool = await job.remove_deduplication_key()
+    assert (freed, await queue.remove_deduplication_key("once")) == (True, False)
     assert await job.get_state() == "delayed"
     assert await job.is_delayed()
     await job.change_delay("2h")

@@ -28,7 +28,7 @@ What BullMQ's own suite checks, as a catalogue of lines with an id, and where ea
 counts; a test compares this page with what the command would write.
 
 *different*: done otherwise on purpose. *not applicable*: a matter of Redis or TypeScript. *later*:
-belongs to schedules, flows, deduplication, limits, cancellation or metrics, which are yet to come.
+belongs to schedules, flows, limits, cancellation or metrics, which are yet to come.
 
 """
 
@@ -62,6 +62,7 @@ AREAS = {
     "N": Area("Global concurrency", "1-2 4-7"),
     "O": Area("Obliterating", "1-2"),
     "B": Area("Adding in bulk", "1-2 4"),
+    "D": Area("Deduplication", "1-2 4-7 9-12 14-17 19-22 24-25"),
 }
 
 

@@ -75,6 +75,13 @@ BY_INDEX = {
     "settle_links": "bullite_links_pkey (downstream, upstream)",
     "links_page": "bullite_links_pkey (downstream, upstream)",
     "delete_links_to": "bullite_links_pkey (downstream)",
+    "key_holders": "bullite_deduplication_pkey (key)",
+    "delete_keys": "bullite_deduplication_pkey (key)",
+    "forget_keys": "bullite_deduplication_until (queue)",
+    "free_keys": "bullite_deduplication_job (job)",
+    "sweep_keys": "bullite_deduplication_until (queue, until)",
+    "lock_delayed": "bullite_jobs_pkey (id)",
+    "keyed_jobs": "bullite_jobs_pkey (id)",
 }
 
 READS_EVERYTHING = {
@@ -85,6 +92,7 @@ READS_EVERYTHING = {
     "verify_payloads": "looks for mistakes everywhere",
     "verify_custom_ids": "looks for mistakes everywhere",
     "verify_links": "looks for mistakes everywhere",
+    "verify_deduplication": "looks for mistakes everywhere",
 }
 
 READS_AN_INDEX = {
@@ -102,6 +110,8 @@ SORTS = {
     "trim_events": "at most one piece of the log",
     "events_after": "one page of the log",
     "removed_job": "those that have one custom id",
+    "free_keys": "at most as many as end together",
+    "lock_delayed": "at most as many as are replaced together",
     "counts_per_priority": "when people look",
     "link_counts": "when people look",
     "pending_links": "when people look",

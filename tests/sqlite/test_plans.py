@@ -54,12 +54,19 @@ BY_INDEX = {
     "renew_workers": "bullite_workers_nonce (nonce=?)",
     "workers_of_process": "bullite_workers_nonce (nonce=?)",
     "trim_events": "bullite_events_queue (queue=? AND total<?)",
+    "key_holders": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
+    "delete_keys": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
+    "forget_keys": "bullite_deduplication_until (queue=?)",
+    "free_keys": "bullite_deduplication_job (job=?)",
+    "sweep_keys": "bullite_deduplication_until (queue=? AND until<?)",
+    "dusty_queues": "bullite_deduplication_until (queue=? AND until<?)",
 }
 
 BY_NUMBER = [
     *MOVE_STATEMENTS,
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
     *("existing_among", "move_to_queue", "set_priority", "set_lease", "job"),
+    *("lock_delayed", "keyed_jobs"),
 ]
 
 BELOW_A_JOB = {

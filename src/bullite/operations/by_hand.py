@@ -21,7 +21,7 @@ from ..states import (
     Move,
     State,
 )
-from ..traits import DOWNSTREAM, UPSTREAM
+from ..traits import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from . import linking
 from .moving import (
     Place,
@@ -34,6 +34,7 @@ from .moving import (
     swap_all,
     where_they_are,
 )
+from .releasing import moved_by_hand
 from .transaction import Event, Operation, Transaction
 
 
@@ -242,6 +243,9 @@ def _move_from(
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
         _enter_in_books(tx, queue, request, source, here)
+    keyed = [place for place in places if place.traits & DEDUPLICATED]
+    if keyed:
+        yield from moved_by_hand(tx, move, keyed)
 
 
 def _enter_in_books(

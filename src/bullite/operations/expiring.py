@@ -12,9 +12,10 @@ from ..eventlog import Payload
 from ..outcome import EXPIRED
 from ..retention import Keep, keep_of
 from ..states import EXPIRE, State
-from ..traits import UPSTREAM
+from ..traits import DEDUPLICATED, UPSTREAM
 from . import linking
 from .moving import count_in, count_out, swap_all
+from .releasing import release
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
 
@@ -55,6 +56,9 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         awaited = {row[0]: REASON for row in rows if row[5] & UPSTREAM}
         if awaited:
             yield from linking.failed(tx, awaited)
+        keyed = [row[0] for row in rows if row[5] & DEDUPLICATED]
+        if keyed:
+            yield from release(tx, keyed)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
         yield from retain(tx, queue, State.FAILED, ended)
     return len(found.rows)

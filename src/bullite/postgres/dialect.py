@@ -18,7 +18,7 @@ _INSERT = re.compile(
 )
 
 NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
-_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons")
+_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons", "keys")
 _TEXTS = frozenset(
     {
         *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),

@@ -903,6 +903,62 @@ order by down.created_at, down.id, l.upstream limit :most
 
 -- deduplication -----------------------------------------------------------------------------------
 
+-- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
+-- name: insert_keys (many)
+insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
+on conflict (queue, key) do update set job = excluded.job where false
+
+-- A key is found by itself; beside that, its queue is compared by `queue + 0`, for the reason above.
+-- name: key_holders
+select d.key, d.job, d.custom_id, d.until, d.next, j.state
+from bullite.bullite_deduplication as d
+    left join bullite.bullite_jobs as j on j.id between d.job and d.job
+where d.key = any (array(select json_array_elements_text(:keys::json))) and d.queue + 0 = :queue
+
+-- name: write_keys (many)
+insert into bullite.bullite_deduplication (queue, key, job, custom_id, until, next)
+select * from unnest(:bigint[], :text[], :bigint[], :text[], :bigint[], :text[])
+on conflict (queue, key) do update set
+    job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
+
+-- name: delete_keys
+delete from bullite.bullite_deduplication
+where key = any (array(select json_array_elements_text(:keys::json))) and queue + 0 = :queue
+returning next
+
+-- Locked in the order in which adds lock them; a job that was kept meanwhile is seen.
+-- name: free_keys
+delete from bullite.bullite_deduplication
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and (until is null or :windows::bigint = 1)
+    and key = any (array(
+        select key from bullite.bullite_deduplication
+        where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        order by queue + 0, key for update
+    ))
+returning queue, until, next
+
+-- name: lock_delayed
+select id from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state || '' = 'delayed'
+order by id for update skip locked
+
+-- name: keyed_jobs
+select id, queue, custom_id, state, created_at, opts
+from bullite.bullite_jobs join bullite.bullite_payloads on job between id and id
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: sweep_keys
+delete from bullite.bullite_deduplication
+where queue = :queue and until <= :now and key = any (array(
+    select key from bullite.bullite_deduplication
+    where queue = :queue and until <= :now order by until limit :most for update skip locked
+))
+
+-- name: forget_keys
+delete from bullite.bullite_deduplication where queue = :queue
+
 -- limits ------------------------------------------------------------------------------------------
 
 -- steps -------------------------------------------------------------------------------------------
@@ -929,6 +985,8 @@ or exists (
 ) or max_events <= (
     select coalesce(sum(size), 0) from bullite.bullite_events where queue = q.id
         and id > (select min(id) from bullite.bullite_events where queue = q.id)
+) or exists (
+    select 1 from bullite.bullite_deduplication where queue = q.id and until <= :now
 )
 
 -- name: old_removed
@@ -1100,6 +1158,25 @@ where not exists (select 1 from bullite.bullite_queues where id = j.queue)
 select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
 from bullite.bullite_jobs where custom_id is not null and state <> 'removed'
 group by queue, custom_id having count(*) > 1
+
+-- name: verify_deduplication
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has ended'
+from bullite.bullite_deduplication as d
+where until is null and not exists (
+    select 1 from bullite.bullite_jobs where id = d.job and queue = d.queue
+        and state in ('waiting', 'delayed', 'active', 'waiting-children')
+)
+union all
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
+from bullite.bullite_deduplication as d join bullite.bullite_jobs as j on j.id = d.job
+where traits & 8 = 0
+union all
+select 'deduplication key ' || key || ' keeps a job behind a window'
+from bullite.bullite_deduplication where until is not null and next is not null
+union all
+select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite.bullite_deduplication as d
+where not exists (select 1 from bullite.bullite_queues where id = d.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs

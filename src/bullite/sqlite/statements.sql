@@ -744,6 +744,47 @@ order by down.created_at, down.id, upstream limit :most
 
 -- deduplication -----------------------------------------------------------------------------------
 
+-- Makes sure that a key is there, to be locked until the transaction ends: here it always is.
+-- name: insert_keys (many)
+insert into bullite_deduplication (queue, key) values (?, ?)
+on conflict (queue, key) do nothing
+
+-- name: key_holders
+select key, job, bullite_deduplication.custom_id, until, next, state
+from bullite_deduplication left join bullite_jobs on bullite_jobs.id = job
+where bullite_deduplication.queue = :queue and key in (select value from json_each(:keys))
+
+-- name: write_keys (many)
+insert into bullite_deduplication (queue, key, job, custom_id, until, next) values (?, ?, ?, ?, ?, ?)
+on conflict (queue, key) do update set
+    job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
+
+-- name: delete_keys
+delete from bullite_deduplication
+where queue = :queue and key in (select value from json_each(:keys)) returning next
+
+-- name: free_keys
+delete from bullite_deduplication
+where job in (select value from json_each(:jobs)) and (until is null or :windows = 1)
+returning queue, until, next
+
+-- name: lock_delayed
+select id from bullite_jobs where id in (select value from json_each(:jobs)) and state = 'delayed'
+
+-- name: keyed_jobs
+select id, queue, custom_id, state, created_at, opts
+from bullite_jobs join bullite_payloads on job = id
+where id in (select value from json_each(:jobs))
+
+-- name: sweep_keys
+delete from bullite_deduplication where rowid in (
+    select rowid from bullite_deduplication
+    where queue = :queue and until <= :now order by until limit :most
+)
+
+-- name: forget_keys
+delete from bullite_deduplication where queue = :queue
+
 -- limits ------------------------------------------------------------------------------------------
 
 -- steps -------------------------------------------------------------------------------------------
@@ -771,6 +812,8 @@ or exists (
             select id from bullite_events
             where queue = bullite_queues.id order by total desc, id desc limit 1
         )
+) or exists (
+    select 1 from bullite_deduplication where queue = bullite_queues.id and until <= :now
 )
 
 -- name: old_removed (folded)
@@ -950,6 +993,24 @@ where not exists (select 1 from bullite_queues where id = bullite_jobs.queue)
 select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
 from bullite_jobs where custom_id is not null and state <> 'removed'
 group by queue, custom_id having count(*) > 1
+
+-- name: verify_deduplication
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has ended'
+from bullite_deduplication as d
+where until is null and not exists (
+    select 1 from bullite_jobs where id = d.job and queue = d.queue
+        and state in ('waiting', 'delayed', 'active', 'waiting-children')
+)
+union all
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
+from bullite_deduplication as d join bullite_jobs on id = d.job where traits & 8 = 0
+union all
+select 'deduplication key ' || key || ' keeps a job behind a window' from bullite_deduplication
+where until is not null and next is not null
+union all
+select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite_deduplication as d
+where not exists (select 1 from bullite_queues where id = d.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
