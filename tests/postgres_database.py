@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
-    *("workers", "worker_names", "events", "processes"),
+    *("workers", "worker_names", "events", "processes", "schedulers"),
 )
-_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq")
+_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "schedulers_id_seq")
 
 
 @cache

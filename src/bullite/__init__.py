@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
+        SchedulerNotFound,
+        SchedulerOwnsJob,
+        SchedulerSlotsTaken,
         StoreError,
         UnrecoverableError,
         WaitingError,
@@ -31,10 +34,20 @@ if TYPE_CHECKING:
     from .events import QueueEvents, QueueEventsProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
-    from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .options import (
+        Backoff,
+        BackoffRule,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        Priority,
+        Repeat,
+    )
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
+    from .schedules import JobScheduler, JobTemplate
     from .settings import QueueSettings
     from .signals import Signal
     from .store import Store
@@ -58,6 +71,9 @@ _HOMES = {
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
+        "SchedulerNotFound",
+        "SchedulerOwnsJob",
+        "SchedulerSlotsTaken",
         "StoreError",
         "UnrecoverableError",
         "WaitingError",
@@ -73,10 +89,12 @@ _HOMES = {
         "KeepJobs",
         "Moment",
         "Priority",
+        "Repeat",
     ),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
+    "schedules": ("JobScheduler", "JobTemplate"),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
     "store": ("Store",),
@@ -102,6 +120,8 @@ __all__ = [
     "JobLocked",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
+    "JobTemplate",
     "JobTimedOut",
     "KeepJobs",
     "LostLock",
@@ -115,7 +135,11 @@ __all__ = [
     "QueueOptionMismatch",
     "QueueSettings",
     "RateLimitError",
+    "Repeat",
     "Scheduler",
+    "SchedulerNotFound",
+    "SchedulerOwnsJob",
+    "SchedulerSlotsTaken",
     "Signal",
     "Store",
     "StoreError",

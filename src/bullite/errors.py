@@ -57,6 +57,18 @@ class JobIdTaken(BulliteError, ValueError):
     """Another job has taken the id meanwhile; nothing was changed."""
 
 
+class SchedulerNotFound(BulliteError, LookupError):
+    """No such job scheduler in this queue."""
+
+
+class SchedulerOwnsJob(IllegalMove):
+    """The job is the pending one of a job scheduler: remove or pause the scheduler instead."""
+
+
+class SchedulerSlotsTaken(BulliteError):
+    """The ids of a job scheduler's next ticks are taken by other jobs; nothing was changed."""
+
+
 class QueueHasActiveJobs(BulliteError):
     """The queue cannot be obliterated while jobs of it run, unless by force."""
 

@@ -277,7 +277,13 @@ class Job:
         """The job that waits for this one; nothing can wait for it yet."""
         return None
 
-    parent_id = parent_key = repeat_job_key = deduplication_id = parent
+    parent_id = parent_key = deduplication_id = parent
+
+    @property
+    def repeat_job_key(self) -> str | None:
+        """The id of the job scheduler that made it, if one did."""
+        key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
+        return key
 
     @property
     def depends_on(self) -> tuple[str, ...]:

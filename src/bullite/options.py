@@ -77,6 +77,24 @@ class BackoffRule(TypedDict, total=False):
 Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
+class Repeat(TypedDict, total=False):
+    """The option `repeat` of `add`: how the job scheduler is set up that makes the job anew."""
+
+    cron: str
+    pattern: str
+    every: Duration
+    limit: int
+    start_date: Moment
+    end_date: Moment
+    tz: str
+    immediately: bool
+    immediate: bool
+    offset: Duration
+    missed: str
+    most_missed: int
+    key: str
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -97,6 +115,7 @@ class JobOptions(TypedDict, total=False):
     stack_trace_limit: int
     size_limit: int
     tags: Sequence[str]
+    repeat: Repeat | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def check_defaults(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidOptionType(f"default_job_options must be a mapping, not {value!r}")
-    for name in ("job_id", "run_at", "timestamp"):
+    for name in ("job_id", "run_at", "timestamp", "repeat"):
         if value.get(name) is not None:
             raise InvalidOption(f"default_job_options cannot hold {name}: it is one job's own")
     checked = check_options(value)

@@ -15,6 +15,7 @@ CHECKS = (
     "verify_times",
     "verify_queues",
     "verify_custom_ids",
+    "verify_schedulers",
     "verify_numbers",
     "verify_file",
 )

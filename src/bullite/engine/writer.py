@@ -25,6 +25,7 @@ from ..operations import (
     governing,
     moving,
     opening,
+    scheduling,
     settling,
     sweeping,
     tending,
@@ -93,6 +94,12 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     claiming.Claim: claiming.claim,
     claiming.Promote: claiming.promote,
     expiring.Expire: expiring.expire,
+    scheduling.AddPlanned: scheduling.add_planned,
+    scheduling.RemoveScheduler: scheduling.remove_scheduler,
+    scheduling.ForgetSchedulers: scheduling.forget_schedulers,
+    scheduling.EnableScheduler: scheduling.enable_scheduler,
+    scheduling.RunScheduler: scheduling.run_scheduler,
+    scheduling.CatchUp: scheduling.catch_up,
     sweeping.Sweep: sweeping.sweep,
 }
 

@@ -12,8 +12,10 @@ from ..eventlog import Payload
 from ..outcome import EXPIRED
 from ..retention import Keep, keep_of
 from ..states import EXPIRE, State
+from ..traits import SCHEDULED
 from .moving import count_in, count_out, swap_all
 from .retaining import retain
+from .scheduling import advance
 from .transaction import Event, Operation, Transaction
 
 MOST_EXPIRED = 1_000
@@ -50,6 +52,9 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
+        scheduled = [row[0] for row in rows if row[5] & SCHEDULED]
+        if scheduled:
+            yield from advance(tx, queue, scheduled, runs=False)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
         yield from retain(tx, queue, State.FAILED, ended)
     return len(found.rows)

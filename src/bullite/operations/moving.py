@@ -10,7 +10,14 @@ from ..codec import encode_plain
 from ..engine.contract import Conflict
 from ..engine.plan import Request
 from ..engine.statements import move_statement
-from ..errors import BulliteError, IllegalMove, JobIdTaken, JobLocked, JobNotFound
+from ..errors import (
+    BulliteError,
+    IllegalMove,
+    JobIdTaken,
+    JobLocked,
+    JobNotFound,
+    SchedulerOwnsJob,
+)
 from ..outcome import COMPLETED
 from ..states import (
     DELETE,
@@ -25,6 +32,7 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import SCHEDULED
 from .transaction import Event, Operation, Transaction
 
 
@@ -114,6 +122,9 @@ def move_by_hand(tx: Transaction, requests: Sequence[MoveByHand]) -> Operation[l
     for request in requests:
         places = yield from where_they_are(request.jobs)
         wanted = [places[job] for job in dict.fromkeys(request.jobs) if job in places]
+        if request.move is REMOVE:
+            owned = yield from _owners(wanted)
+            wanted = [place for place in wanted if place.job not in owned]
         moved: list[int] = []
         for source in request.move.sources:
             there = [p for p in wanted if p.state == source and _may(request.move, p)]
@@ -153,15 +164,30 @@ def move_one(tx: Transaction, requests: Sequence[MoveOne]) -> Operation[list[Bul
                 request.move, (request.job,), request.delay, request.forget_attempts
             )
             [moved] = yield from move_by_hand(tx, [by_hand])
-        answers.append(None if moved else _why_not(request, place))
+        owners = (yield from _owners([place])) if place is not None and not moved else {}
+        answers.append(None if moved else _why_not(request, place, owners.get(request.job)))
     return answers
 
 
-def _why_not(request: MoveOne, place: Place | None) -> BulliteError:
+def _owners(places: Sequence[Place]) -> Operation[dict[int, str]]:
+    """Those jobs that a scheduler waits for, which cannot be removed without it, and its key."""
+    scheduled = [place.job for place in places if place.traits & SCHEDULED]
+    if not scheduled:
+        return {}
+    found = yield "owners", {"jobs": as_json(scheduled)}
+    return {row[0]: row[1] for row in found.rows}
+
+
+def _why_not(request: MoveOne, place: Place | None, owner: str | None) -> BulliteError:
     id, move = request.id, request.move
     sources = move.sources if request.source is None else (request.source,)
     if place is None or (place.state == State.REMOVED and State.REMOVED not in sources):
         return JobNotFound(f"job {id} does not exist")
+    if owner is not None and move is REMOVE:
+        return SchedulerOwnsJob(
+            f"job {id} belongs to the job scheduler {owner!r} and cannot be removed by itself: "
+            f"remove_job_scheduler({owner!r}) removes both"
+        )
     if place.state in sources:
         return JobIdTaken(f"another job is called {id!r} by now: remove that one, or leave it be")
     if place.state == State.ACTIVE and move is REMOVE:
