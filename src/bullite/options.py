@@ -253,6 +253,12 @@ def check_strategy(value: Any) -> Any:
     return check_name("retry_strategy", value)
 
 
+def refuse_repeat(value: Any) -> None:
+    """Where it is meant, it is taken out before."""
+    if value is not None:
+        raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
+
+
 def check_tags(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
@@ -435,4 +441,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
     "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
     "tags": check_tags,
+    "repeat": refuse_repeat,
 }
