@@ -79,7 +79,7 @@ class JobScheduler:
 
 _TEMPLATE_KEYS = frozenset(JobTemplate.__annotations__)
 _REPEAT_KEYS = frozenset(Repeat.__annotations__)
-_SAME: dict[Any, str] = {"cron": "pattern", "immediate": "immediately"}
+_SAME = {"cron": "pattern", "immediate": "immediately"}
 """Words of the repeat option that mean others."""
 
 ONE_JOBS_OWN = frozenset(
@@ -282,10 +282,10 @@ def _check_repeat(repeat: Any) -> tuple[str | None, dict[str, Any]]:
         )
     settings: dict[str, Any] = {}
     for name, value in repeat.items():
-        meant = _SAME.get(name, name)
         if name not in _REPEAT_KEYS:
             known = ", ".join(sorted(_REPEAT_KEYS))
             raise InvalidOption(f"repeat has an unknown key {name!r}; the keys are: {known}")
+        meant = _SAME[name] if name in _SAME else str(name)
         if meant in settings:
             raise InvalidOption(f"repeat says {meant} twice, in two words; give one of them")
         settings[meant] = value
