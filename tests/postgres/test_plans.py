@@ -60,7 +60,7 @@ BY_INDEX = {
     "scheduler_named": "bullite_schedulers_key (queue, key)",
     "scheduler": "bullite_schedulers_key (queue, key)",
     "delete_scheduler": "bullite_schedulers_key (queue, key)",
-    "known_schedulers": "bullite_schedulers_key (queue, key)",
+    "known_schedulers": "bullite_schedulers_key (queue)",
     "schedulers_of_jobs": "bullite_schedulers_job (job)",
     "owners": "bullite_schedulers_job (job)",
     "set_schedulers": "bullite_schedulers_pkey (id)",

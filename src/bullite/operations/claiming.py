@@ -119,13 +119,15 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     shut = gates.paused or expired >= MOST_EXPIRED
     lanes = () if shut else (yield from _lanes(request, gates))
     rows = (yield from _next_in_line(request, lanes)) if lanes else ()
+    more = False
     if rows:
         yield from _hold(tx, request, rows)
         scheduled = [row[0] for row in rows if row[_TRAITS] & SCHEDULED]
         if scheduled:
-            yield from advance(tx, request.queue, scheduled)
+            more = yield from advance(tx, request.queue, scheduled)
     looked_everywhere = bool(lanes) or bool(gates.paused)
     drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
+    drained = drained and not more
     next_due = gates.next_due if drained else None
     begun = min(request.begin, len(rows))
     paused = bool(gates.paused)

@@ -197,14 +197,17 @@ def _free_tick(
 # --- when a pending job is taken -----------------------------------------------------------------
 
 
-def advance(tx: Transaction, queue: int, jobs: Sequence[int], runs: bool = True) -> Operation[None]:
+def advance(
+    tx: Transaction, queue: int, jobs: Sequence[int], *, runs: bool = True
+) -> Operation[bool]:
     """These jobs are taken, or with `runs=False` will never be: make those that come after them.
 
     A job that no scheduler waits for, because it was taken before or is run by hand, makes nothing.
+    Answers whether one that was made can be taken at once.
     """
     found = yield "schedulers_of_jobs", {"jobs": as_json(jobs)}
     if not found.rows:
-        return
+        return False
     order = (yield from read_settings(queue)).priority_order
     changes: list[Scheduler] = []
     following: dict[str, NewJob] = {}
@@ -226,6 +229,7 @@ def advance(tx: Transaction, queue: int, jobs: Sequence[int], runs: bool = True)
             following[scheduler.key] = after.job
             changes.append(_planned(scheduler, after))
     yield from _store(tx, queue, changes, following)
+    return not all(job.delay for job in following.values())
 
 
 def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[_Next | None]:
@@ -271,7 +275,12 @@ def _store(
 
 def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
     if first is not None and first != kept:
-        log.warning("the job scheduler %r missed ticks from %d on; not all are made up", key, first)
+        who = repr(key).replace("%", "%%")  # each is told of, but not again and again
+        _seldom.warning(
+            f"the job scheduler {who} missed too many ticks to make up for: "
+            "those from %d on are left out, up to %s",
+            *(first, kept),
+        )
 
 
 # --- making and changing schedulers --------------------------------------------------------------

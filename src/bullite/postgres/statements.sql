@@ -698,7 +698,7 @@ select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, l
     created_at, updated_at
 from bullite.bullite_schedulers
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
-order by id for update
+order by job for update
 
 -- name: put_scheduler
 insert into bullite.bullite_schedulers (
@@ -729,7 +729,7 @@ delete from bullite.bullite_schedulers where queue = :queue
 -- The enabled schedulers that wait for one of these jobs to be taken.
 -- name: owners
 select job, key from bullite.bullite_schedulers
-where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled = 1
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled + 0 = 1
 
 -- name: known_schedulers
 select key from bullite.bullite_schedulers

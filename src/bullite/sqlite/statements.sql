@@ -568,7 +568,7 @@ from bullite_schedulers where queue = :queue and key = :key
 -- name: schedulers_of_jobs
 select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
     created_at, updated_at
-from bullite_schedulers where job in (select value from json_each(:jobs)) order by id
+from bullite_schedulers where job in (select value from json_each(:jobs)) order by job
 
 -- name: put_scheduler
 insert into bullite_schedulers (
