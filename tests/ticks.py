@@ -111,7 +111,7 @@ def judge(ran: list[tuple[str, int]]) -> tuple[int, int]:
         ticks[key].add(int(tick))
         counts[key].add(count)
     lost = sum((max(some) - min(some)) // EVERY + 1 - len(some) for some in ticks.values())
-    uncounted = sum(max(some) - len(some) for some in counts.values())
+    uncounted = sum(max(some) - min(some) + 1 - len(some) for some in counts.values())
     return twice, lost + uncounted
 
 
@@ -158,6 +158,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds")
     options = parser.parse_args()
     kinds = list(DATABASES) if options.store == "both" else [options.store]
+    if options.location:
+        kinds = ["as given"]
     ok = True
     for kind in kinds:
         with tempfile.TemporaryDirectory(prefix="bullite-ticks-") as folder:

@@ -358,6 +358,16 @@ def test_after_26_hours_all_missed_ticks_can_be_made_up_one_after_the_other(stor
     assert tick_of(the_pending(store)) == start + 27 * HOUR
 
 
+def test_who_takes_a_missed_tick_looks_for_the_next_at_once(store: Store) -> None:
+    upsert(store, missed="all")
+    store.clock.advance(5 * EVERY)
+    worker = store.worker()
+    worker.wants(5)
+    for _ in range(6):
+        store.home.engine.turn()
+    assert len(worker.received) == 5
+
+
 def test_of_all_missed_ticks_only_the_newest_are_made_up(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
