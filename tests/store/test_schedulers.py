@@ -15,6 +15,7 @@ from bullite.errors import (
     SchedulerSlotsTaken,
     StoreError,
 )
+from bullite.operations import scheduling
 from bullite.operations.adding import NewJob, OutOfDate
 from bullite.operations.expiring import Expire
 from bullite.operations.governing import SetPaused
@@ -32,6 +33,7 @@ from bullite.operations.scheduling import (
     advance,
 )
 from bullite.recurrence import GRACE, Recurrence
+from bullite.seldom import Seldom
 from bullite.states import PROMOTE, REMOVE, REVIVE
 from bullite.traits import SCHEDULED
 from tests.harness import Held, Process, Store, Worker, new_job
@@ -369,8 +371,9 @@ def test_who_takes_a_missed_tick_looks_for_the_next_at_once(store: Store) -> Non
 
 
 def test_of_all_missed_ticks_only_the_newest_are_made_up(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scheduling, "_seldom", Seldom(scheduling.log))
     start = store.clock.now()
     upsert(store, every=MINUTE, missed="all", most_missed=10)
     store.clock.advance(DOWN)
