@@ -29,7 +29,8 @@ from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfD
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
 from .operations.moving import MoveByHand, MoveOne
-from .operations.scheduling import AddPlanned, ForgetSchedulers, Plan, Planned
+from .operations.planning import AddPlanned, ForgetSchedulers, Planned
+from .operations.scheduling import Plan
 from .options import (
     LATEST,
     PLAIN,

@@ -14,16 +14,8 @@ from .errors import InvalidOption, InvalidOptionType
 from .getters import Getters, page_window
 from .job import Job
 from .operations.adding import NewJob
-from .operations.scheduling import (
-    EnableScheduler,
-    Plan,
-    Planned,
-    RemoveScheduler,
-    RunScheduler,
-    Scheduler,
-    id_of,
-    offset_of,
-)
+from .operations.planning import EnableScheduler, Planned, RemoveScheduler, RunScheduler
+from .operations.scheduling import Plan, Scheduler, id_of, offset_of
 from .options import (
     LATEST,
     LONGEST_NAME,

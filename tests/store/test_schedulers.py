@@ -20,18 +20,15 @@ from bullite.operations.adding import NewJob, OutOfDate
 from bullite.operations.expiring import Expire
 from bullite.operations.governing import SetPaused
 from bullite.operations.moving import MoveOne
-from bullite.operations.scheduling import (
-    MOST_SLOTS,
+from bullite.operations.planning import (
     AddPlanned,
-    CatchUp,
     EnableScheduler,
     ForgetSchedulers,
-    Plan,
     Planned,
     RemoveScheduler,
     RunScheduler,
-    advance,
 )
+from bullite.operations.scheduling import MOST_SLOTS, CatchUp, Plan, advance
 from bullite.recurrence import GRACE, Recurrence
 from bullite.seldom import Seldom
 from bullite.states import PROMOTE, REMOVE, REVIVE
@@ -242,6 +239,18 @@ def test_if_the_next_job_cannot_be_stored_the_current_one_is_not_run(store: Stor
     store.clock.advance(20_000)
     assert worker.claim_one().id == first
     assert len(pending(store)) == 1
+
+
+def test_after_ten_minutes_without_a_database_the_chain_goes_on(store: Store) -> None:
+    upsert(store)
+    worker = store.worker()
+    for _ in range(10):
+        store.home.driver.fail_at["gates"] = StoreError("nobody is there")
+        with pytest.raises(StoreError, match="nobody is there"):
+            worker.claim(1)
+        store.clock.advance(MINUTE)
+    run(worker)
+    assert tick_of(the_pending(store)) > store.clock.now()
 
 
 def test_the_rank_of_a_new_job_follows_the_order_of_its_queue(store: Store) -> None:

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 from ..codec import decode
 from ..engine.plan import Request
-from ..errors import BulliteError, InvalidOption, SchedulerNotFound, SchedulerSlotsTaken
+from ..errors import InvalidOption, SchedulerSlotsTaken
 from ..eventlog import DUPLICATED
 from ..recurrence import (
     GRACE,
     Recurrence,
-    first_tick,
     following_tick,
     is_over,
     next_tick,
@@ -27,7 +26,7 @@ from ..recurrence import (
 from ..seldom import Seldom
 from ..states import REMOVE, State
 from ..traits import SCHEDULED
-from .adding import NO_EXTRAS, Added, Extras, NewJob, OutOfDate, add_now
+from .adding import NO_EXTRAS, Extras, NewJob, add_now
 from .governing import read_settings
 from .moving import Place, as_json, count_out, delete_jobs, where_they_are
 from .transaction import Event, Operation, Transaction
@@ -43,7 +42,7 @@ MOST_CAUGHT_UP = 1_000
 
 PREFIX = "repeat:"
 _PENDING = (State.WAITING, State.DELAYED)
-_CANNOT_GO_ON = (InvalidOption, SchedulerSlotsTaken)
+CANNOT_GO_ON = (InvalidOption, SchedulerSlotsTaken)
 """Its zone is unknown on this machine, or the ids of its ticks are taken."""
 
 
@@ -91,7 +90,7 @@ def key_in(job_id: str) -> str:
 # --- making jobs ---------------------------------------------------------------------------------
 
 
-class _Next(NamedTuple):
+class Next(NamedTuple):
     """What comes next for a scheduler."""
 
     tick: int
@@ -99,7 +98,7 @@ class _Next(NamedTuple):
     job: NewJob
 
 
-def _job_at(
+def job_at(
     tx: Transaction, plan: Plan, tick: int, iteration: int | None, priority_order: str
 ) -> NewJob:
     """The job of a tick. Its time to expire, if it has one, begins when it is due."""
@@ -137,7 +136,7 @@ def offset_of(recurrence: Recurrence, tick: int | None) -> int:
     return 0 if recurrence.every is None or tick is None else tick % recurrence.every
 
 
-def _plan_of(scheduler: Scheduler) -> Plan:
+def plan_of(scheduler: Scheduler) -> Plan:
     """What a stored scheduler was made from."""
     options = decode(scheduler.opts)
     stored = options["stored"]
@@ -157,20 +156,7 @@ def _plan_of(scheduler: Scheduler) -> Plan:
     return Plan(scheduler.key, recurrence, template, options["given"])
 
 
-def _options_of(plan: Plan) -> str:
-    job = plan.job
-    return as_json(
-        {
-            "priority": job.priority,
-            "lifo": job.lifo,
-            "attempts": job.attempts,
-            "stored": {} if job.opts is None else decode(job.opts),
-            "given": list(plan.given),
-        }
-    )
-
-
-def _free_tick(
+def free_tick(
     tx: Transaction, queue: int, plan: Plan, tick: int | None, mine: str | None = None
 ) -> Operation[int | None]:
     """The first tick from `tick` on whose id no job has; None if the scheduler is over by then.
@@ -218,7 +204,7 @@ def advance(
             scheduler = scheduler._replace(last_at=tx.now, last_job=ran)
         try:
             after = yield from _after(tx, scheduler, order)
-        except _CANNOT_GO_ON as error:
+        except CANNOT_GO_ON as error:
             # Its job runs all the same; the service, here or elsewhere, goes on with it.
             _seldom.warning("the job scheduler %r could not go on: %s", scheduler.key, error)
             changes.append(scheduler._replace(job=None))
@@ -228,13 +214,13 @@ def advance(
         else:
             following[scheduler.key] = after.job
             changes.append(_planned(scheduler, after))
-    yield from _store(tx, queue, changes, following)
+    yield from store(tx, queue, changes, following)
     return not all(job.delay for job in following.values())
 
 
-def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[_Next | None]:
+def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[Next | None]:
     """What comes when the pending job of a scheduler was taken; None if it was the last."""
-    plan = _plan_of(scheduler)
+    plan = plan_of(scheduler)
     recurrence, taken = plan.recurrence, scheduler.next_at
     assert taken is not None
     if is_over(recurrence, scheduler.iterations, taken):
@@ -242,15 +228,15 @@ def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[_Next
     tick = following_tick(recurrence, taken, tx.now)
     if recurrence.missed == "all" and tick is not None:
         _tell_left_out(scheduler.key, next_tick(recurrence, taken, taken), tick)
-    tick = yield from _free_tick(tx, scheduler.queue, plan, tick)
+    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
     if is_over(recurrence, scheduler.iterations, tick):
         return None
     assert tick is not None
     iteration = scheduler.iterations + 1
-    return _Next(tick, iteration, _job_at(tx, plan, tick, iteration, order))
+    return Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
 
 
-def _planned(scheduler: Scheduler, after: _Next) -> Scheduler:
+def _planned(scheduler: Scheduler, after: Next) -> Scheduler:
     """The same, waiting for what comes next, whose number is not known yet."""
     return scheduler._replace(next_at=after.tick, iterations=after.iteration, enabled=1)
 
@@ -259,7 +245,7 @@ def _ended(scheduler: Scheduler) -> Scheduler:
     return scheduler._replace(next_at=None, job=None, enabled=0)
 
 
-def _store(
+def store(
     tx: Transaction, queue: int, changes: Sequence[Scheduler], new: Mapping[str, NewJob]
 ) -> Operation[None]:
     """Add the new jobs, by the key of their scheduler, and say so in the schedulers."""
@@ -283,137 +269,32 @@ def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
         )
 
 
-# --- making and changing schedulers --------------------------------------------------------------
+# --- what is pending ----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class AddPlanned(Request):
-    """Add jobs, and make or change schedulers, all or none. Answers Planned, OutOfDate or why not.
-
-    The job of a scheduler is the one that is pending then. If one is named twice, the last counts.
-    """
-
-    queue: int
-    wanted: Sequence[NewJob | Plan]
-    version: int = 1
-    """Of the settings that the jobs' options were resolved under."""
-    barrier = True
+def find(queue: int, key: str) -> Operation[Scheduler | None]:
+    """A scheduler, to be changed."""
+    found = yield "scheduler_named", {"queue": queue, "key": key}
+    return Scheduler(*found.rows[0]) if found.rows else None
 
 
-class Planned(NamedTuple):
-    """What became of it."""
-
-    added: Added
-    jobs: Sequence[NewJob]
-    """As they were made, in the order of the request."""
-
-
-class _Upsert(NamedTuple):
-    plan: Plan
-    after: _Next
-    pending: Place | None
-    """The job that gives way."""
+def pending_of(scheduler: Scheduler) -> Operation[Place | None]:
+    """Where the job is that a scheduler waits for; None if it has none, or it was taken."""
+    if scheduler.job is None:
+        return None
+    place = (yield from where_they_are([scheduler.job])).get(scheduler.job)
+    return place if place is not None and place.state in _PENDING else None
 
 
-def add_planned(
-    tx: Transaction, requests: Sequence[AddPlanned]
-) -> Operation[list[Planned | OutOfDate | BulliteError]]:
-    answers: list[Planned | OutOfDate | BulliteError] = []
-    for request in requests:
-        try:
-            answers.append((yield from _add_planned(tx, request)))
-        except _CANNOT_GO_ON as error:
-            answers.append(error)
-    return answers
+def give_up(tx: Transaction, place: Place) -> Operation[None]:
+    """Delete a pending job for good."""
+    state = State(place.state)
+    yield from delete_jobs(tx, state, {place.job: place.traits})
+    count_out(tx, place.queue, state, [place.priority])
+    tx.log(place.queue, REMOVE.name, [(place.public_id, state.value)])
 
 
-def _add_planned(tx: Transaction, request: AddPlanned) -> Operation[Planned | OutOfDate]:
-    """What may be refused is found out first: until then nothing is written."""
-    queue = request.queue
-    yield "lock_queue", {"queue": queue}
-    settings = yield from read_settings(queue)
-    if settings.version != request.version:
-        return OutOfDate()
-    plans = {plan.key: plan for plan in request.wanted if isinstance(plan, Plan)}
-    upserts: dict[str, _Upsert] = {}
-    for key, plan in plans.items():
-        upserts[key] = yield from _upsert(tx, queue, plan, settings.priority_order)
-    for upsert in upserts.values():
-        if upsert.pending is not None:
-            yield from _give_up(tx, upsert.pending)
-    jobs = [upserts[w.key].after.job if isinstance(w, Plan) else w for w in request.wanted]
-    added = yield from add_now(tx, queue, jobs)
-    numbers = dict(zip([job.custom_id for job in jobs], added.ids, strict=True))
-    for plan, after, _ in upserts.values():
-        yield from _put(tx, queue, plan, after, numbers[after.job.custom_id])
-    return Planned(added, jobs)
-
-
-def _put(tx: Transaction, queue: int, plan: Plan, after: _Next, job: int) -> Operation[None]:
-    yield (
-        "put_scheduler",
-        {
-            "queue": queue,
-            "key": plan.key,
-            "recurrence": plan.recurrence.to_json(),
-            "missed": plan.recurrence.missed,
-            "name": plan.job.name,
-            "data": plan.job.data,
-            "opts": _options_of(plan),
-            "next_at": after.tick,
-            "job": job,
-            "iterations": after.iteration,
-            "now": tx.now,
-        },
-    )
-
-
-def _upsert(tx: Transaction, queue: int, plan: Plan, order: str) -> Operation[_Upsert]:
-    """What a scheduler does next under a new plan; raises why that cannot be.
-
-    It goes on counting its ticks; one that has ended counts anew.
-    """
-    old = yield from _find(queue, plan.key)
-    pending = None if old is None else (yield from _pending(old))
-    iteration, was_taken = 1, False
-    if old is not None and old.next_at is not None:
-        was_taken = bool(old.enabled) and pending is None
-        iteration = old.iterations + was_taken
-    limit = plan.recurrence.limit
-    if limit is not None and iteration > limit:
-        raise InvalidOption(
-            f"limit must be more than the {iteration - 1} ticks that {plan.key!r} has had, "
-            f"not {limit}; raise it, or remove the scheduler first"
-        )
-    tick = _first(tx, plan.recurrence, old, was_taken)
-    mine = None if pending is None else pending.custom_id
-    tick = yield from _free_tick(tx, queue, plan, tick, mine)
-    if tick is None:
-        raise InvalidOption(
-            f"end_date must leave room for a tick: the job scheduler {plan.key!r} would have none"
-        )
-    return _Upsert(plan, _Next(tick, iteration, _job_at(tx, plan, tick, iteration, order)), pending)
-
-
-def _first(
-    tx: Transaction, recurrence: Recurrence, old: Scheduler | None, was_taken: bool
-) -> int | None:
-    """The first tick of a scheduler under a new plan; one whose rhythm stays keeps its next."""
-    if old is not None and old.next_at is not None:
-        before = Recurrence.from_json(old.recurrence)
-        is_started = old.next_at >= (recurrence.start_date or 0)
-        if _rhythm(before) == _rhythm(recurrence) and is_started:
-            if was_taken:
-                return following_tick(recurrence, old.next_at, tx.now)
-            return _in_time(recurrence, old.key, old.next_at, tx.now)
-    return first_tick(recurrence, tx.now)
-
-
-def _rhythm(recurrence: Recurrence) -> tuple[object, ...]:
-    return recurrence.pattern, recurrence.tz, recurrence.every, recurrence.offset
-
-
-def _in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
+def in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
     """The tick that a late one gives way to, if it is too late; None if it was the last."""
     if is_over(recurrence, 0, pending):
         return None
@@ -423,173 +304,23 @@ def _in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | 
     return tick
 
 
-def _find(queue: int, key: str) -> Operation[Scheduler | None]:
-    """A scheduler, to be changed."""
-    found = yield "scheduler_named", {"queue": queue, "key": key}
-    return Scheduler(*found.rows[0]) if found.rows else None
-
-
-def _pending(scheduler: Scheduler) -> Operation[Place | None]:
-    """Where the job is that a scheduler waits for; None if it has none, or it was taken."""
-    if scheduler.job is None:
-        return None
-    place = (yield from where_they_are([scheduler.job])).get(scheduler.job)
-    return place if place is not None and place.state in _PENDING else None
-
-
-def _give_up(tx: Transaction, place: Place) -> Operation[None]:
-    """Delete a pending job for good."""
-    state = State(place.state)
-    yield from delete_jobs(tx, state, {place.job: place.traits})
-    count_out(tx, place.queue, state, [place.priority])
-    tx.log(place.queue, REMOVE.name, [(place.public_id, state.value)])
-
-
-@dataclass(slots=True)
-class RemoveScheduler(Request):
-    """Delete a scheduler, and its job if that waits for its time. Answers whether there was one."""
-
-    queue: int
-    key: str
-    barrier = True
-
-
-def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Operation[list[bool]]:
-    answers: list[bool] = []
-    for request in requests:
-        yield "lock_queue", {"queue": request.queue}
-        scheduler = yield from _find(request.queue, request.key)
-        if scheduler is not None:
-            pending = yield from _pending(scheduler)
-            if pending is not None and pending.state == State.DELAYED:
-                yield from _give_up(tx, pending)
-            yield "delete_scheduler", {"queue": request.queue, "key": request.key}
-        answers.append(scheduler is not None)
-    return answers
-
-
-@dataclass(slots=True)
-class ForgetSchedulers(Request):
-    """Delete all schedulers of a queue whose jobs are being deleted. Answers nothing."""
-
-    queue: int
-    barrier = True
-
-
-def forget_schedulers(
-    tx: Transaction, requests: Sequence[ForgetSchedulers]
-) -> Operation[list[None]]:
-    for request in requests:
-        yield "lock_queue", {"queue": request.queue}
-        yield "delete_schedulers", {"queue": request.queue}
-    return [None] * len(requests)
-
-
-# --- pausing, resuming, running now --------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class EnableScheduler(Request):
-    """Let a scheduler make jobs or not. Answers whether that changed anything, or an error."""
-
-    queue: int
-    key: str
-    enabled: bool
-    barrier = True
-
-
-def enable_scheduler(
-    tx: Transaction, requests: Sequence[EnableScheduler]
-) -> Operation[list[bool | BulliteError]]:
-    answers: list[bool | BulliteError] = []
-    for request in requests:
-        yield "lock_queue", {"queue": request.queue}
-        scheduler = yield from _find(request.queue, request.key)
-        if scheduler is None:
-            answers.append(_not_found(request.key))
-        elif scheduler.enabled == request.enabled or scheduler.next_at is None:
-            answers.append(False)
-        elif request.enabled:
-            answers.append((yield from _resume(tx, scheduler)))
-        else:
-            pending = yield from _pending(scheduler)
-            if pending is not None:
-                yield from _give_up(tx, pending)
-            paused = scheduler._replace(job=None, enabled=0)
-            yield from _store(tx, request.queue, [paused], {})
-            answers.append(True)
-    return answers
-
-
-def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteError]:
-    """Go on with the tick that was next, or with what becomes of it now that it is late."""
-    plan, pending = _plan_of(scheduler), scheduler.next_at
-    assert pending is not None
-    try:
-        tick = _in_time(plan.recurrence, plan.key, pending, tx.now)
-        tick = yield from _free_tick(tx, scheduler.queue, plan, tick)
-    except _CANNOT_GO_ON as error:
-        return error
-    yield from _replan(tx, scheduler, plan, tick)
-    return True
-
-
-def _replan(tx: Transaction, scheduler: Scheduler, plan: Plan, tick: int | None) -> Operation[None]:
+def replan(tx: Transaction, scheduler: Scheduler, plan: Plan, tick: int | None) -> Operation[None]:
     """Make this tick the next instead of the one that was; without a tick it has ended."""
     after = None
     if tick is not None:
         order = (yield from read_settings(scheduler.queue)).priority_order
         iteration = scheduler.iterations
-        after = _Next(tick, iteration, _job_at(tx, plan, tick, iteration, order))
+        after = Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
     yield from _wait_for(tx, scheduler, after)
 
 
-def _wait_for(tx: Transaction, scheduler: Scheduler, after: _Next | None) -> Operation[None]:
+def _wait_for(tx: Transaction, scheduler: Scheduler, after: Next | None) -> Operation[None]:
     """Make the job that comes next the pending one; if there is none, the scheduler has ended."""
     if after is None:
-        yield from _store(tx, scheduler.queue, [_ended(scheduler)], {})
+        yield from store(tx, scheduler.queue, [_ended(scheduler)], {})
     else:
         new = {scheduler.key: after.job}
-        yield from _store(tx, scheduler.queue, [_planned(scheduler, after)], new)
-
-
-@dataclass(slots=True)
-class RunScheduler(Request):
-    """Make one job of a scheduler now, beside its schedule. Answers Planned, or an error."""
-
-    queue: int
-    key: str
-    barrier = True
-
-
-def run_scheduler(
-    tx: Transaction, requests: Sequence[RunScheduler]
-) -> Operation[list[Planned | BulliteError]]:
-    answers: list[Planned | BulliteError] = []
-    for request in requests:
-        yield "lock_queue", {"queue": request.queue}
-        scheduler = yield from _find(request.queue, request.key)
-        if scheduler is None:
-            answers.append(_not_found(request.key))
-            continue
-        plan = _plan_of(scheduler)
-        # By this alone it is made now, and has an id of its own beside those of its ticks.
-        at_once = plan._replace(recurrence=Recurrence(every=1))
-        try:
-            free = yield from _free_tick(tx, request.queue, at_once, tx.now)
-        except SchedulerSlotsTaken as error:
-            answers.append(error)
-            continue
-        order = (yield from read_settings(request.queue)).priority_order
-        now = _job_at(tx, plan, free or tx.now, None, order)
-        job = now._replace(delay=0, extras=(now.extras or NO_EXTRAS)._replace(run_at=None))
-        added = yield from add_now(tx, request.queue, [job])
-        answers.append(Planned(added, [job]))
-    return answers
-
-
-def _not_found(key: str) -> SchedulerNotFound:
-    return SchedulerNotFound(f"there is no job scheduler {key!r} in this queue")
+        yield from store(tx, scheduler.queue, [_planned(scheduler, after)], new)
 
 
 # --- the service ---------------------------------------------------------------------------------
@@ -612,12 +343,12 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int
     answers: list[int] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
-        scheduler = yield from _find(request.queue, request.key)
+        scheduler = yield from find(request.queue, request.key)
         done = False
         if scheduler is not None and scheduler.enabled and scheduler.next_at is not None:
             try:
                 done = yield from _catch_up(tx, scheduler)
-            except _CANNOT_GO_ON as error:
+            except CANNOT_GO_ON as error:
                 # Others may know its zone; its neighbours must not wait for that.
                 _seldom.warning("the job scheduler %r could not go on: %s", request.key, error)
         answers.append(int(done))
@@ -625,20 +356,20 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int
 
 
 def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:
-    pending = yield from _pending(scheduler)
-    plan, due = _plan_of(scheduler), scheduler.next_at
+    pending = yield from pending_of(scheduler)
+    plan, due = plan_of(scheduler), scheduler.next_at
     assert due is not None
     if pending is None:
         # It was taken where nobody could tell what comes next.
         order = (yield from read_settings(scheduler.queue)).priority_order
         yield from _wait_for(tx, scheduler, (yield from _after(tx, scheduler, order)))
         return True
-    tick = _in_time(plan.recurrence, plan.key, due, tx.now)
+    tick = in_time(plan.recurrence, plan.key, due, tx.now)
     if tick == due:
         return False
-    tick = yield from _free_tick(tx, scheduler.queue, plan, tick)
-    yield from _give_up(tx, pending)
-    yield from _replan(tx, scheduler, plan, tick)
+    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+    yield from give_up(tx, pending)
+    yield from replan(tx, scheduler, plan, tick)
     return True
 
 
