@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
-    *("workers", "worker_names", "events", "processes", "links", "deduplication"),
+    *("workers", "worker_names", "events", "processes"),
+    *("links", "deduplication", "schedulers"),
 )
-_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq")
+_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "schedulers_id_seq")
 
 
 @cache

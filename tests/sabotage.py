@@ -1124,6 +1124,56 @@ MUTANTS = (
             "test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
         ],
     ),
+    # --- job schedulers ---
+    Mutant(
+        "only the job that a scheduler waits for makes the next",
+        SQL,
+        "from bullite_schedulers where job in (select value from json_each(:jobs)) order by job",
+        "from bullite_schedulers where :jobs is not null order by job",
+        [
+            "test_schedulers.py::test_failing_retrying_and_reviving_make_no_second_chain",
+            "test_schedulers.py::test_a_job_that_its_scheduler_does_not_wait_for_any_more_makes"
+            "_nothing",
+        ],
+    ),
+    Mutant(
+        "a scheduler is not changed while a claim is under way",
+        "operations/planning.py",
+        'queue = request.queue\n    yield "lock_queue", {"queue": queue}',
+        "queue = request.queue",
+        [
+            "postgres/test_scheduler_locks.py"
+            "::test_a_scheduler_is_not_changed_while_a_claim_is_under_way"
+        ],
+    ),
+    Mutant(
+        "who takes a missed tick looks for the next at once",
+        "operations/claiming.py",
+        "drained = drained and not more",
+        "drained = drained",
+        ["test_schedulers.py::test_who_takes_a_missed_tick_looks_for_the_next_at_once"],
+    ),
+    Mutant(
+        "the pending job of a scheduler cannot be removed",
+        "operations/by_hand.py",
+        "if place.job not in owned",
+        "if place",
+        ["test_schedulers.py::test_the_pending_job_cannot_be_removed_by_itself"],
+    ),
+    Mutant(
+        "a job whose scheduler is gone may fail of stalling",
+        "operations/scheduling.py",
+        "for job, key in keys.items() if key in known",
+        "for job, key in keys.items() if key",
+        ["test_schedulers.py::test_but_not_once_its_scheduler_is_removed"],
+    ),
+    Mutant(
+        "an upsert with the same rhythm keeps the next tick",
+        "operations/planning.py",
+        "_rhythm(before) == _rhythm(recurrence) and is_started",
+        "_rhythm(before) == 0",
+        ["test_schedulers.py::test_an_upsert_with_the_same_interval_keeps_the_next_time"],
+    ),
 )
 
 

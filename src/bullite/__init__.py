@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
+        SchedulerNotFound,
+        SchedulerOwnsJob,
+        SchedulerSlotsTaken,
         StoreError,
         UnrecoverableError,
         WaitingChildrenError,
@@ -49,11 +52,13 @@ if TYPE_CHECKING:
         KeepJobs,
         Moment,
         Priority,
+        Repeat,
     )
     from .planting import FlowNode
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
+    from .schedules import JobScheduler, JobTemplate
     from .settings import QueueSettings
     from .signals import Signal
     from .store import Store
@@ -85,6 +90,9 @@ _HOMES = {
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
+        "SchedulerNotFound",
+        "SchedulerOwnsJob",
+        "SchedulerSlotsTaken",
         "StoreError",
         "UnrecoverableError",
         "WaitingChildrenError",
@@ -103,11 +111,13 @@ _HOMES = {
         "KeepJobs",
         "Moment",
         "Priority",
+        "Repeat",
     ),
     "planting": ("FlowNode",),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
+    "schedules": ("JobScheduler", "JobTemplate"),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
     "store": ("Store",),
@@ -141,6 +151,8 @@ __all__ = [
     "JobLocked",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
+    "JobTemplate",
     "JobTimedOut",
     "JobWaitingChildrenError",
     "KeepJobs",
@@ -159,7 +171,11 @@ __all__ = [
     "QueueOptionMismatch",
     "QueueSettings",
     "RateLimitError",
+    "Repeat",
     "Scheduler",
+    "SchedulerNotFound",
+    "SchedulerOwnsJob",
+    "SchedulerSlotsTaken",
     "Signal",
     "Store",
     "StoreError",

@@ -276,9 +276,10 @@ class Job(Family):
         }
 
     @property
-    def repeat_job_key(self) -> None:
-        """The scheduler that made it; there are none yet."""
-        return None
+    def repeat_job_key(self) -> str | None:
+        """The id of the job scheduler that made it, if one did."""
+        key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
+        return key
 
     @property
     def deduplication_id(self) -> str | None:

@@ -90,6 +90,24 @@ class Deduplication(TypedDict, total=False):
     keep_last_if_active: bool
 
 
+class Repeat(TypedDict, total=False):
+    """The option `repeat` of `add`: how the job scheduler is set up that makes the job anew."""
+
+    cron: str
+    pattern: str
+    every: Duration
+    limit: int
+    start_date: Moment
+    end_date: Moment
+    tz: str
+    immediately: bool
+    immediate: bool
+    offset: Duration
+    missed: str
+    most_missed: int
+    key: str
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -121,6 +139,8 @@ class JobOptions(TypedDict, total=False):
     on_dependency_failure: str
     children: Sequence[Mapping[str, Any]]
     deduplication: Deduplication
+
+    repeat: Repeat | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +297,12 @@ def check_strategy(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _check_backoff_rule(value)
     return check_name("retry_strategy", value)
+
+
+def refuse_repeat(value: Any) -> None:
+    """Where it is meant, it is taken out before."""
+    if value is not None:
+        raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
 
 
 def check_tags(value: Any) -> list[str]:
@@ -503,4 +529,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "children": ties.check_children,
     **{name: partial(check_bool, name) for name in ties.POLICIES},
     "deduplication": check_deduplication,
+    "repeat": refuse_repeat,
 }

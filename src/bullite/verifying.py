@@ -17,6 +17,7 @@ CHECKS = (
     "verify_queues",
     "verify_custom_ids",
     "verify_deduplication",
+    "verify_schedulers",
     "verify_numbers",
     "verify_file",
 )

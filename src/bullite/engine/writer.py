@@ -27,7 +27,9 @@ from ..operations import (
     governing,
     growing,
     opening,
+    planning,
     releasing,
+    scheduling,
     settling,
     sweeping,
     tending,
@@ -102,6 +104,12 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     claiming.Claim: claiming.claim,
     claiming.Promote: claiming.promote,
     expiring.Expire: expiring.expire,
+    planning.AddPlanned: planning.add_planned,
+    planning.RemoveScheduler: planning.remove_scheduler,
+    planning.ForgetSchedulers: planning.forget_schedulers,
+    planning.EnableScheduler: planning.enable_scheduler,
+    planning.RunScheduler: planning.run_scheduler,
+    scheduling.CatchUp: scheduling.catch_up,
     sweeping.Sweep: sweeping.sweep,
 }
 

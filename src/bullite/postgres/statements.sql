@@ -608,7 +608,7 @@ with lost as materialized (
     select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
     for update
 )
-select id, token, priority, ahead, custom_id from bullite.bullite_jobs
+select id, token, priority, ahead, custom_id, traits from bullite.bullite_jobs
 where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
     and (
         exists (select 1 from lost)
@@ -901,6 +901,88 @@ order by down.created_at, down.id, l.upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
+-- Who changes a scheduler locks its queue first, so that no claim is under way in it; a claim, which has
+-- a share in the queue, changes the schedulers of the jobs it takes.
+
+-- name: scheduler_named
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue and key = :key for update
+
+-- name: schedulers_of_jobs
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+order by job for update
+
+-- name: put_scheduler
+insert into bullite.bullite_schedulers (
+    queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
+) values (
+    :queue, :key, :recurrence, :missed, :name, :data, :opts, :next_at, :job, :iterations, :now, :now
+)
+on conflict (queue, key) do update set
+    recurrence = excluded.recurrence, missed = excluded.missed, name = excluded.name,
+    data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
+    iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
+
+-- name: set_schedulers
+update bullite.bullite_schedulers as s set
+    next_at = (asked.value ->> 1)::bigint, job = (asked.value ->> 2)::bigint,
+    iterations = (asked.value ->> 3)::bigint, last_at = (asked.value ->> 4)::bigint,
+    last_job = asked.value ->> 5, enabled = (asked.value ->> 6)::integer, updated_at = :now
+from (
+    select (value ->> 0)::bigint as id, value from json_array_elements(:schedulers::json)
+) as asked where s.id between asked.id and asked.id
+
+-- name: delete_scheduler
+delete from bullite.bullite_schedulers where queue = :queue and key = :key
+
+-- name: delete_schedulers
+delete from bullite.bullite_schedulers where queue = :queue
+
+-- The enabled schedulers that wait for one of these jobs to be taken.
+-- name: owners
+select job, key from bullite.bullite_schedulers
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled + 0 = 1
+
+-- name: known_schedulers
+select key from bullite.bullite_schedulers
+where queue = :queue and key = any (array(select json_array_elements_text(:keys::json)))
+
+-- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- name: late_schedulers
+select queue, key from bullite.bullite_schedulers as s
+where enabled = 1 and next_at <= :now and (
+    missed <> 'once' and next_at < :late
+    or not coalesce((
+        select state in ('waiting', 'delayed') from bullite.bullite_jobs
+        where id between s.job and s.job
+    ), false)
+)
+order by next_at limit :most
+
+-- name: scheduler
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_up
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue
+order by enabled desc, next_at nulls first, id limit :most offset :skip
+
+-- name: schedulers_down
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue
+order by enabled desc, next_at desc nulls last, id desc limit :most offset :skip
+
+-- name: count_schedulers
+select count(*) from bullite.bullite_schedulers where queue = :queue
+
 -- deduplication -----------------------------------------------------------------------------------
 
 -- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
@@ -1177,6 +1259,24 @@ union all
 select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
 from bullite.bullite_deduplication as d
 where not exists (select 1 from bullite.bullite_queues where id = d.queue)
+
+-- name: verify_schedulers
+select 'scheduler ' || key || ' is enabled and waits for no job' from bullite.bullite_schedulers
+where enabled = 1 and (next_at is null or job is null)
+union all
+select 'scheduler ' || key || ' is not enabled and waits for job ' || job from bullite.bullite_schedulers
+where enabled = 0 and job is not null
+union all
+select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait'
+from bullite.bullite_schedulers as s
+where not exists (
+    select 1 from bullite.bullite_jobs as j
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+) and job is not null
+union all
+select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite.bullite_schedulers as s
+where not exists (select 1 from bullite.bullite_queues where id = s.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs

@@ -524,8 +524,8 @@ select json_group_array(json_array(address)) from (
 )
 
 -- name: held_by_worker (folded)
-select json_group_array(json_array(id, token, priority, ahead, custom_id)) from (
-    select id, token, priority, ahead, custom_id from bullite_jobs
+select json_group_array(json_array(id, token, priority, ahead, custom_id, traits)) from (
+    select id, token, priority, ahead, custom_id, traits from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
         and not exists (
             select 1 from bullite_workers where id = :worker and lease_until >= :expired_before
@@ -741,6 +741,81 @@ where down.queue = :queue and down.state = 'waiting-children' and (:job is null 
 order by down.created_at, down.id, upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
+
+-- name: scheduler_named
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_of_jobs
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where job in (select value from json_each(:jobs)) order by job
+
+-- name: put_scheduler
+insert into bullite_schedulers (
+    queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
+) values (
+    :queue, :key, :recurrence, :missed, :name, :data, :opts, :next_at, :job, :iterations, :now, :now
+)
+on conflict (queue, key) do update set
+    recurrence = excluded.recurrence, missed = excluded.missed, name = excluded.name,
+    data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
+    iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
+
+-- name: set_schedulers
+update bullite_schedulers set
+    next_at = asked.value ->> 1, job = asked.value ->> 2, iterations = asked.value ->> 3,
+    last_at = asked.value ->> 4, last_job = asked.value ->> 5, enabled = asked.value ->> 6,
+    updated_at = :now
+from json_each(:schedulers) as asked where bullite_schedulers.id = asked.value ->> 0
+
+-- name: delete_scheduler
+delete from bullite_schedulers where queue = :queue and key = :key
+
+-- name: delete_schedulers
+delete from bullite_schedulers where queue = :queue
+
+-- The enabled schedulers that wait for one of these jobs to be taken.
+-- name: owners
+select job, key from bullite_schedulers
+where job in (select value from json_each(:jobs)) and enabled = 1
+
+-- name: known_schedulers
+select key from bullite_schedulers
+where queue = :queue and key in (select value from json_each(:keys))
+
+-- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- name: late_schedulers
+select queue, key from bullite_schedulers
+where enabled = 1 and next_at <= :now and (
+    missed <> 'once' and next_at < :late
+    or not exists (
+        select 1 from bullite_jobs
+        where id = bullite_schedulers.job and state in ('waiting', 'delayed')
+    )
+)
+order by next_at limit :most
+
+-- name: scheduler
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_up
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue
+order by enabled desc, next_at, id limit :most offset :skip
+
+-- name: schedulers_down
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue
+order by enabled desc, next_at desc, id desc limit :most offset :skip
+
+-- name: count_schedulers
+select count(*) from bullite_schedulers where queue = :queue
 
 -- deduplication -----------------------------------------------------------------------------------
 
@@ -1011,6 +1086,24 @@ union all
 select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
 from bullite_deduplication as d
 where not exists (select 1 from bullite_queues where id = d.queue)
+
+-- name: verify_schedulers
+select 'scheduler ' || key || ' is enabled and waits for no job' from bullite_schedulers
+where enabled = 1 and (next_at is null or job is null)
+union all
+select 'scheduler ' || key || ' is not enabled and waits for job ' || job from bullite_schedulers
+where enabled = 0 and job is not null
+union all
+select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait'
+from bullite_schedulers as s
+where not exists (
+    select 1 from bullite_jobs as j
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+) and job is not null
+union all
+select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite_schedulers as s
+where not exists (select 1 from bullite_queues where id = s.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
