@@ -86,7 +86,7 @@ class SQLiteDatabase:
     libraries = frozenset({"sqlite3"})
     tables = (
         *("queues", "jobs", "payloads", "results"),
-        *("attempts", "logs", "events", "sequence"),
+        *("attempts", "logs", "events", "sequence", "deduplication"),
     )
     recovery_time = 1_000
     # The kernel tells of a death, whatever the lease.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from bullite.deduplication import Rule
 from bullite.engine import contract
 from bullite.engine.appetite import Appetite, Habits
 from bullite.engine.chores import Chores
@@ -35,6 +36,7 @@ from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.traits import DEDUPLICATED
 from bullite.verifying import CHECKS
 from tests.databases import Database
 
@@ -78,7 +80,10 @@ def new_job(
     timestamp: int | None = None,
     run_at: int | None = None,
     expires: int | None = None,
+    deduplication: Rule | None = None,
 ) -> NewJob:
+    if deduplication is not None:
+        opts = json.dumps({"deduplication": deduplication._asdict()})
     return NewJob(
         name=name,
         custom_id=custom_id,
@@ -89,7 +94,13 @@ def new_job(
         attempts=attempts,
         data=data,
         opts=opts,
-        extras=Extras(timestamp, run_at, expires),
+        extras=Extras(
+            timestamp,
+            run_at,
+            expires,
+            traits=DEDUPLICATED if deduplication else 0,
+            deduplication=deduplication,
+        ),
     )
 
 
@@ -399,7 +410,13 @@ class Worker:
     def settle(self, move: Move, *held: Held, **details: Any) -> list[int]:
         queue = self.appetite.queue
         verdicts = [
-            Verdict(h.id, h.token, move, **{"custom_id": h.row.custom_id, **details}) for h in held
+            Verdict(
+                h.id,
+                h.token,
+                move,
+                **{"custom_id": h.row.custom_id, "traits": h.row.traits, **details},
+            )
+            for h in held
         ]
         return list(self.process.ask(Settle(queue, verdicts)).lost)
 

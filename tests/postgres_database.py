@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
-    *("workers", "worker_names", "events", "processes", "links"),
+    *("workers", "worker_names", "events", "processes"),
+    *("links", "deduplication", "schedulers"),
 )
-_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq")
+_NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "schedulers_id_seq")
 
 
 @cache
@@ -40,7 +41,10 @@ def server_url() -> str:
 
 class PostgresDatabase:
     libraries = frozenset({"psycopg"})
-    tables = (*("queues", "counts", "jobs", "payloads", "results"), *("attempts", "logs", "events"))
+    tables = (
+        *("queues", "counts", "jobs", "payloads", "results"),
+        *("attempts", "logs", "events", "deduplication"),
+    )
     recovery_time = 4_000
     short_lease: Mapping[str, Any] = {"lock_duration": 1_000, "stalled_interval": 250}
 

@@ -1077,6 +1077,103 @@ MUTANTS = (
             "::test_what_a_worker_that_the_crash_forgot_takes_is_taken_back_when_it_dies"
         ],
     ),
+    # --- deduplication ---
+    Mutant(
+        "a key without a window is free when its job has ended",
+        "deduplication.py",
+        "self.state in HOLDING if self.until is None",
+        "self.state is not None if self.until is None",
+        [
+            "test_deduplicating.py::test_a_completed_job_that_is_restored_holds_nothing_without_a_window"
+        ],
+    ),
+    Mutant(
+        "what was kept behind a job is made when it ends",
+        "operations/settling.py",
+        "if traits & DEDUPLICATED and move in (COMPLETE, FAIL):",
+        "if traits & DEDUPLICATED and move is COMPLETE:",
+        ["test_deduplicating.py::test_a_final_failure_is_an_end_too"],
+    ),
+    Mutant(
+        "a key that is asked for is locked, even when it is held",
+        PG,
+        "on conflict (queue, key) do update set job = excluded.job where false",
+        "on conflict (queue, key) do nothing",
+        [
+            "postgres/test_keys_side_by_side.py::"
+            "test_a_job_that_is_kept_while_its_holder_ends_is_made_by_that",
+        ],
+    ),
+    Mutant(
+        "who replaces a job waits for nobody who waits for its key",
+        PG,
+        "order by id for update skip locked\n\n-- name: keyed_jobs",
+        "order by id for update\n\n-- name: keyed_jobs",
+        [
+            "postgres/test_keys_side_by_side.py::"
+            "test_who_replaces_a_job_that_is_being_removed_lets_that_go_first",
+        ],
+    ),
+    Mutant(
+        "a job that comes back takes no key that another holds",
+        "operations/deduplicating.py",
+        "if present is None or not present.holds_at(now):",
+        "if True:",
+        [
+            "test_deduplicating.py::"
+            "test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
+        ],
+    ),
+    # --- job schedulers ---
+    Mutant(
+        "only the job that a scheduler waits for makes the next",
+        SQL,
+        "from bullite_schedulers where job in (select value from json_each(:jobs)) order by job",
+        "from bullite_schedulers where :jobs is not null order by job",
+        [
+            "test_schedulers.py::test_failing_retrying_and_reviving_make_no_second_chain",
+            "test_schedulers.py::test_a_job_that_its_scheduler_does_not_wait_for_any_more_makes"
+            "_nothing",
+        ],
+    ),
+    Mutant(
+        "a scheduler is not changed while a claim is under way",
+        "operations/planning.py",
+        'queue = request.queue\n    yield "lock_queue", {"queue": queue}',
+        "queue = request.queue",
+        [
+            "postgres/test_scheduler_locks.py"
+            "::test_a_scheduler_is_not_changed_while_a_claim_is_under_way"
+        ],
+    ),
+    Mutant(
+        "who takes a missed tick looks for the next at once",
+        "operations/claiming.py",
+        "drained = drained and not more",
+        "drained = drained",
+        ["test_schedulers.py::test_who_takes_a_missed_tick_looks_for_the_next_at_once"],
+    ),
+    Mutant(
+        "the pending job of a scheduler cannot be removed",
+        "operations/by_hand.py",
+        "if place.job not in owned",
+        "if place",
+        ["test_schedulers.py::test_the_pending_job_cannot_be_removed_by_itself"],
+    ),
+    Mutant(
+        "a job whose scheduler is gone may fail of stalling",
+        "operations/scheduling.py",
+        "for job, key in keys.items() if key in known",
+        "for job, key in keys.items() if key",
+        ["test_schedulers.py::test_but_not_once_its_scheduler_is_removed"],
+    ),
+    Mutant(
+        "an upsert with the same rhythm keeps the next tick",
+        "operations/planning.py",
+        "_rhythm(before) == _rhythm(recurrence) and is_started",
+        "_rhythm(before) == 0",
+        ["test_schedulers.py::test_an_upsert_with_the_same_interval_keeps_the_next_time"],
+    ),
 )
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
+        SchedulerNotFound,
+        SchedulerOwnsJob,
+        SchedulerSlotsTaken,
         StoreError,
         UnrecoverableError,
         WaitingChildrenError,
@@ -40,11 +43,22 @@ if TYPE_CHECKING:
     from .flow import FlowJob, FlowProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
-    from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .options import (
+        Backoff,
+        BackoffRule,
+        Deduplication,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        Priority,
+        Repeat,
+    )
     from .planting import FlowNode
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
+    from .schedules import JobScheduler, JobTemplate
     from .settings import QueueSettings
     from .signals import Signal
     from .store import Store
@@ -76,6 +90,9 @@ _HOMES = {
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
+        "SchedulerNotFound",
+        "SchedulerOwnsJob",
+        "SchedulerSlotsTaken",
         "StoreError",
         "UnrecoverableError",
         "WaitingChildrenError",
@@ -88,16 +105,19 @@ _HOMES = {
     "options": (
         "Backoff",
         "BackoffRule",
+        "Deduplication",
         "Duration",
         "JobOptions",
         "KeepJobs",
         "Moment",
         "Priority",
+        "Repeat",
     ),
     "planting": ("FlowNode",),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
+    "schedules": ("JobScheduler", "JobTemplate"),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
     "store": ("Store",),
@@ -115,6 +135,7 @@ __all__ = [
     "BulliteError",
     "ChildFailed",
     "ControlError",
+    "Deduplication",
     "DelayedError",
     "DependencyCycle",
     "DependencyNotFound",
@@ -130,6 +151,8 @@ __all__ = [
     "JobLocked",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
+    "JobTemplate",
     "JobTimedOut",
     "JobWaitingChildrenError",
     "KeepJobs",
@@ -148,7 +171,11 @@ __all__ = [
     "QueueOptionMismatch",
     "QueueSettings",
     "RateLimitError",
+    "Repeat",
     "Scheduler",
+    "SchedulerNotFound",
+    "SchedulerOwnsJob",
+    "SchedulerSlotsTaken",
     "Signal",
     "Store",
     "StoreError",

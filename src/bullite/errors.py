@@ -77,6 +77,18 @@ class PendingChildren(IllegalMove):
     """The job cannot be completed: it has children that have not ended."""
 
 
+class SchedulerNotFound(BulliteError, LookupError):
+    """No such job scheduler in this queue."""
+
+
+class SchedulerOwnsJob(IllegalMove):
+    """The job is the pending one of a job scheduler: remove or pause the scheduler instead."""
+
+
+class SchedulerSlotsTaken(BulliteError):
+    """The ids of a job scheduler's next ticks are taken by other jobs; nothing was changed."""
+
+
 class QueueHasActiveJobs(BulliteError):
     """The queue cannot be obliterated while jobs of it run, unless by force."""
 

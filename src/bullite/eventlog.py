@@ -14,6 +14,7 @@ from .states import MOVES, State
 PROGRESS, LOG_ADDED, DUPLICATED = "progress", "log_added", "duplicated"
 PAUSED, RESUMED, DRAINED, CLEANED = "paused", "resumed", "drained", "cleaned"
 DEAD_LETTERED, CUSTOM = "dead_lettered", "custom"
+DEDUPLICATED = "deduplicated"
 
 LONGEST_COPIED = 4 * 1024
 """Longer results and messages are not copied into the log; readers fetch them."""
@@ -163,6 +164,12 @@ def _restored_delayed(about: Payload, due: Any) -> Told:
     return [("restored", about | {"prev": State.REMOVED.value}), *_delayed(about, due)]
 
 
+def _deduplicated(about: Payload, detail: Any) -> Told:
+    key, left_out = detail
+    told = {"deduplication_id": key, "deduplicated_job_id": str(left_out)}
+    return [("deduplicated", about | told)]
+
+
 def _custom(about: Payload, detail: Any) -> Told:
     name, payload = detail
     return [(name, payload)]
@@ -193,4 +200,5 @@ _DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
         ("dead-lettered", about | {"from": detail[0], "to": detail[1]})
     ],
     CUSTOM: _custom,
+    DEDUPLICATED: _deduplicated,
 }

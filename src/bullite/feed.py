@@ -94,6 +94,9 @@ class Feed:
         self._emitter.emit(event.name, queue.name, *arguments)
 
 
+_TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
+
+
 async def _arguments(queue: Getters, event: Event) -> list[Any]:
     """What a listener gets after the name of the queue."""
     payload = dict(event.payload)
@@ -110,5 +113,5 @@ async def _arguments(queue: Getters, event: Event) -> list[Any]:
         case "failed" | "attempt-failed":
             return [id, JobFailed(payload["failed_reason"]), await queue.get_job(id)]
         case _:
-            told = [payload[key] for key in ("data", "log", "delay") if key in payload]
+            told = [payload[key] for key in _TOLD if key in payload]
             return [id, *told]

@@ -228,10 +228,10 @@ class Getters(QueueBase):
 
     async def _page(self, name: str, start: int, end: int, asc: bool) -> list[Job]:
         length = (await self.get_job_counts(name))[name]
-        first, last = max(0, _window(start, length)), _window(end, length)
-        if first > last or first >= length:
+        window = page_window(start, end, length)
+        if window is None:
             return []
-        params = {"queue": self.key, "skip": first, "most": last - first + 1}
+        params = {"queue": self.key, "skip": window[0], "most": window[1]}
         rows = await self._read_list("page_up" if asc else "page_down", name, params)
         return [self._as_job(row) for row in rows]
 
@@ -399,6 +399,12 @@ def shown_name(word: Any) -> str:
         return word.strip().lower()
     known = ", ".join([*SHOWN_STATES, PAUSED])
     raise InvalidOption(f"unknown state {word!r}; the states are: {known}")
+
+
+def page_window(start: Any, end: Any, length: int) -> tuple[int, int] | None:
+    """How many to pass over, and how many to read; None if that would be nothing."""
+    first, last = max(0, _window(start, length)), _window(end, length)
+    return None if first > last or first >= length else (first, last - first + 1)
 
 
 def _window(index: Any, length: int) -> int:

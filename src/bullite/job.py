@@ -18,6 +18,7 @@ from .family import Family
 from .operations.by_hand import MoveOne
 from .operations.claiming import JobRow
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
+from .operations.releasing import FreeKeyOf
 from .operations.settling import Settle, Settled
 from .options import (
     LARGEST_DATA,
@@ -275,11 +276,16 @@ class Job(Family):
         }
 
     @property
-    def repeat_job_key(self) -> None:
-        """The scheduler that made it; there are none yet."""
-        return None
+    def repeat_job_key(self) -> str | None:
+        """The id of the job scheduler that made it, if one did."""
+        key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
+        return key
 
-    deduplication_id = repeat_job_key
+    @property
+    def deduplication_id(self) -> str | None:
+        """The deduplication key that it was added under, whether it holds it or not."""
+        rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
+        return rule.get("id")
 
     # --- how far it is ---------------------------------------------------------------------------
 
@@ -573,6 +579,10 @@ class Job(Family):
             self._facts = [*self._facts[:3], number, *self._facts[4:]]
 
         return self._ask(request, changed)
+
+    def remove_deduplication_key(self) -> Pending[bool]:
+        """Free the job's deduplication key, if it holds it; whether it did."""
+        return self._ask(FreeKeyOf(self.pk), bool)
 
     # --- ending its run by hand ------------------------------------------------------------------
 

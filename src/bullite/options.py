@@ -13,7 +13,9 @@ from typing import Any, TypedDict
 from . import backoff as backoffs
 from . import ties
 from .codec import encode_plain
+from .deduplication import Rule
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
+from .names import LONGEST_NAME as LONGEST_NAME
 from .names import check_name as check_name
 
 HIGHEST_PRIORITY = 2_097_151
@@ -78,6 +80,34 @@ class BackoffRule(TypedDict, total=False):
 Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
+class Deduplication(TypedDict, total=False):
+    """Which adds are left out while another job holds the same key."""
+
+    id: str
+    ttl: Duration
+    extend: bool
+    replace: bool
+    keep_last_if_active: bool
+
+
+class Repeat(TypedDict, total=False):
+    """The option `repeat` of `add`: how the job scheduler is set up that makes the job anew."""
+
+    cron: str
+    pattern: str
+    every: Duration
+    limit: int
+    start_date: Moment
+    end_date: Moment
+    tz: str
+    immediately: bool
+    immediate: bool
+    offset: Duration
+    missed: str
+    most_missed: int
+    key: str
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -108,6 +138,9 @@ class JobOptions(TypedDict, total=False):
     depends_on_job_ids: Sequence[str]
     on_dependency_failure: str
     children: Sequence[Mapping[str, Any]]
+    deduplication: Deduplication
+
+    repeat: Repeat | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +159,7 @@ class CheckedOptions:
     ties: ties.Ties | None = None
     policy: str = "wait"
     """What its failure means for its parent, whoever that is."""
+    deduplication: Rule | None = None
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
 
@@ -149,6 +183,7 @@ _STORED = (
     "depends_on",
     "on_dependency_failure",
     *ties.POLICIES,
+    "deduplication",
 )
 
 
@@ -156,6 +191,8 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
     """The options of one job, or an error that names the first bad one."""
     if not options:
         return PLAIN
+    if options.get("deduplication") is not None:
+        _check_goes_with_a_key(options)
     checked = {name: _check(name, value) for name, value in options.items()}
     if isinstance(checked.get("retry_strategy"), Mapping):
         # As the queue document has it: a strategy may be spelled out, too.
@@ -180,12 +217,18 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         size_limit=checked.get("size_limit", LARGEST_DATA),
         ties=tied,
         policy=ties.policy_of(checked),
+        deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
         stored=encode_plain(stored).decode() if stored else None,
     )
 
 
 def _check(name: str, value: Any) -> Any:
     check = _CHECKS.get(name)
+    if name == "debounce":
+        raise InvalidOption(
+            "the option debounce has been removed, use deduplication instead: give delay=d and "
+            'deduplication={"id": …, "ttl": d, "extend": True, "replace": True}'
+        )
     if check is None:
         known = ", ".join(sorted(_CHECKS))
         raise InvalidOption(f"unknown job option {name!r}; the options are: {known}")
@@ -256,12 +299,52 @@ def check_strategy(value: Any) -> Any:
     return check_name("retry_strategy", value)
 
 
+def refuse_repeat(value: Any) -> None:
+    """Where it is meant, it is taken out before."""
+    if value is not None:
+        raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
+
+
 def check_tags(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
     if len(value) > MOST_TAGS:
         raise InvalidOption(f"tags must be at most {MOST_TAGS}, not {len(value)}")
     return list(dict.fromkeys(check_name("a tag", tag) for tag in value))
+
+
+def check_deduplication(value: Any) -> dict[str, Any] | None:
+    """The `deduplication` option in the one form it is stored in; None if there is none."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(f'deduplication must be a mapping with "id", not {value!r}')
+    for name in value:
+        if name not in Deduplication.__annotations__:
+            known = ", ".join(Deduplication.__annotations__)
+            raise InvalidOption(f"deduplication has an unknown key {name!r}; the keys are: {known}")
+    if value.get("id") in (None, ""):
+        raise InvalidOption('the deduplication id must be provided: deduplication={"id": "…"}')
+    checked: dict[str, Any] = {"id": check_name("the deduplication id", value["id"])}
+    if value.get("ttl") is not None:
+        checked["ttl"] = check_duration("deduplication ttl", value["ttl"], least=1)
+    for name in ("extend", "replace", "keep_last_if_active"):
+        if check_bool(f"deduplication {name}", value.get(name, False)):
+            checked[name] = True
+    return checked
+
+
+_TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
+
+
+def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
+    """A job that others wait for, or that waits for others, must not be left out."""
+    for name in _TIES:
+        if options.get(name):
+            raise InvalidOption(
+                f"deduplication cannot be used together with {name}: the job might be left out; "
+                "give one of them"
+            )
 
 
 def check_moment(option: str, value: Any) -> int:
@@ -434,4 +517,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "on_dependency_failure": ties.check_on_dependency_failure,
     "children": ties.check_children,
     **{name: partial(check_bool, name) for name in ties.POLICIES},
+    "deduplication": check_deduplication,
+    "repeat": refuse_repeat,
 }

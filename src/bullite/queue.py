@@ -20,14 +20,18 @@ from .errors import (
     JobIdTaken,
     JobNotFound,
     QueueHasActiveJobs,
+    SchedulerOwnsJob,
 )
 from .feed import Feed, follow
-from .getters import Getters, shown_name
+from .getters import shown_name
 from .job import Fate, Job
+from .keys import Keys
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
+from .operations.planning import AddPlanned, ForgetSchedulers, Planned
+from .operations.scheduling import Plan
 from .options import (
     LATEST,
     PLAIN,
@@ -45,6 +49,7 @@ from .options import (
     check_size,
 )
 from .planting import Garden, plant
+from .schedules import Schedules
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 from .states import (
     DELETE,
@@ -61,6 +66,7 @@ from .states import (
 )
 from .store import Store
 from .ties import POLICIES
+from .traits import DEDUPLICATED
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -96,7 +102,7 @@ class _StoredSettings(TypedDict, total=False):
     max_events: int
 
 
-class Queue(Getters):
+class Queue(Keys, Schedules):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -184,8 +190,13 @@ class Queue(Getters):
     async def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job; when this returns, the job is on the disk.
 
-        With a `job_id` that is taken nothing is added and the existing job is returned.
+        With a `job_id` that is taken nothing is added and the existing job is returned; so with a
+        `deduplication` key that another job holds. With `repeat` a job scheduler is made, or
+        changed, and its pending job is returned.
         """
+        if options.get("repeat") is not None:
+            [job] = await self._add_planned(lambda: (self._repeating(name, data, options),))
+            return job
         if not _TIES.isdisjoint(options):
             [job] = await self._plant([{"name": name, "data": data, "opts": options}])
             return job
@@ -235,12 +246,15 @@ class Queue(Getters):
         if any(_is_tied(job) for job in given):
             return await self._plant_bulk(given, chunk, on_chunk)
         new = self._bulk_jobs(given, range(len(given)))
+        add: Callable[..., Any] = self._add_all
+        if any([type(job) is Plan for job in new]):  # noqa: C419 - a list is faster
+            add = self._add_planned
         version, stored = self._ready().version, list[Job]()
         for start in range(0, len(new), chunk):
             some = range(start, min(start + chunk, len(new)))
             resolve = partial(self._bulk_jobs, given, some)
             await loop.room(self.store)
-            stored += await self._add_all(resolve, new[start : start + chunk], version)
+            stored += await add(resolve, new[start : start + chunk], version)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
@@ -281,6 +295,27 @@ class Queue(Getters):
             await self._find()
             new, version = resolve(), self._ready().version
 
+    async def _add_planned(
+        self,
+        resolve: Callable[[], Sequence[NewJob | Plan]],
+        new: Sequence[NewJob | Plan] | None = None,
+        version: int = 0,
+    ) -> list[Job]:
+        """The same for jobs of which some are made by job schedulers."""
+        await self._be_ready()
+        if new is None:
+            new, version = resolve(), self._ready().version
+        while True:
+            request = AddPlanned(self.key, new, version)
+            first = None
+            if self.hears("added", "waiting", "delayed"):
+                first = self._tell_planned
+            planned = await loop.ask(self.store, request, first)
+            if isinstance(planned, Planned):
+                return await self._as_jobs(planned.jobs, planned.added)
+            await self._find()
+            new, version = resolve(), self._ready().version
+
     def _checked(self, options: Mapping[str, Any]) -> CheckedOptions:
         if not options:
             return self._plain
@@ -288,10 +323,10 @@ class Queue(Getters):
             return check_options(options)
         return check_options(_over(self._defaults, options))
 
-    def _bulk_jobs(self, given: Sequence[Any], some: Iterable[int]) -> list[NewJob]:
+    def _bulk_jobs(self, given: Sequence[Any], some: Iterable[int]) -> list[Any]:
         return [self._bulk_job(index, given[index]) for index in some]
 
-    def _bulk_job(self, index: int, job: Any) -> NewJob:
+    def _bulk_job(self, index: int, job: Any) -> NewJob | Plan:
         if type(job) is not dict and not isinstance(job, Mapping):
             raise InvalidOptionType(
                 f"jobs[{index}] must be a mapping with name, data and opts, not {job!r}"
@@ -304,6 +339,8 @@ class Queue(Getters):
         if options is not None and not isinstance(options, Mapping):
             raise InvalidOptionType(f"jobs[{index}]: opts must be a mapping, not {options!r}")
         try:
+            if options and options.get("repeat") is not None:
+                return self._repeating(job["name"], job.get("data"), options)
             checked = self._checked(options) if options else self._plain
             return self.new_job(job["name"], job.get("data"), checked)
         except BulliteError as error:
@@ -342,9 +379,7 @@ class Queue(Getters):
             options.attempts,
             text,
             options.stored,
-            None
-            if options.timestamp is options.run_at is options.expires is None
-            else Extras(options.timestamp, options.run_at, options.expires),
+            _extras_of(options),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
@@ -359,6 +394,10 @@ class Queue(Getters):
 
         return tell
 
+    def _tell_planned(self, planned: Planned | OutOfDate) -> None:
+        if isinstance(planned, Planned):
+            self._tell_added(planned.jobs)(planned.added)
+
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
         now = added.created_at
         at_once = Fate(_WAITING, updated_at=now)
@@ -370,12 +409,23 @@ class Queue(Getters):
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
+            found: dict[int, Job | None] = {}
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    jobs[index] = await self.job_numbered(id) or jobs[index]
+                    if id not in found:
+                        found[id] = await self.job_numbered(id)
+                    kept = found[id] or self._as_gone(new[index], id, added)
+                    jobs[index] = kept or jobs[index]
         return jobs
 
-    def as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+    def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:
+        """What stands behind a deduplication key when only its name is left."""
+        if id not in added.behind_keys:
+            return None
+        named = job._replace(custom_id=added.behind_keys[id])
+        return self.as_new_job(named, id, added.created_at, state="unknown")
+
+    def as_new_job(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
         """A job that was just stored, tied to nobody."""
         extras = job.extras or NO_EXTRAS
         created_at = now if extras.timestamp is None else extras.timestamp
@@ -386,7 +436,7 @@ class Queue(Getters):
         waits = job.delay > 0 or (extras.run_at or 0) > now
         expires_at = None if extras.expires is None else now + extras.expires
         fate = Fate(
-            _DELAYED if waits else _WAITING,
+            state or (_DELAYED if waits else _WAITING),
             job.lifo,
             job.delay,
             due_at if waits else None,
@@ -442,7 +492,7 @@ class Queue(Getters):
     empty = drain
 
     async def obliterate(self, force: bool = False, count: int = 1_000) -> None:
-        """Delete the queue's jobs, log and settings for good, `count` jobs at a time.
+        """Delete the queue's jobs, schedulers, log and settings for good, `count` jobs at a time.
 
         Refused while jobs run, unless by `force`: then their workers find that they lost them. The
         queue is paused first, stays so when it is refused, and is as new afterwards.
@@ -454,6 +504,7 @@ class Queue(Getters):
             raise QueueHasActiveJobs(
                 f"queue {self.name!r} has active jobs: wait for them, or obliterate(force=True)"
             )
+        await loop.ask(self.store, ForgetSchedulers(self.key))
         for name in SHOWN_STATES:
             move = TEAR_AWAY if name == State.ACTIVE else DELETE
             await self._move_all(move, name, before=LATEST, at_once=count, with_parents=True)
@@ -559,13 +610,18 @@ class Queue(Getters):
     # --- one job ---------------------------------------------------------------------------------
 
     async def remove(self, job_id: str, remove_children: bool = True) -> bool:
-        """Take a job out; False if there is none, or if it runs. `restore` brings it back."""
+        """Take a job out; False if there is none, or if it runs. `restore` brings it back.
+
+        SchedulerOwnsJob if a job scheduler waits for it.
+        """
         check_bool("remove_children", remove_children)
         job = await self.get_job(job_id)
         if job is None or job.state == State.ACTIVE:
             return False
         try:
             await job.remove(remove_children)
+        except SchedulerOwnsJob:
+            raise
         except BulliteError:
             return False
         return True
@@ -635,6 +691,18 @@ class Queue(Getters):
 def _is_tied(job: Any) -> bool:
     options = job.get("opts") if isinstance(job, Mapping) else None
     return isinstance(options, Mapping) and not _TIES.isdisjoint(options)
+
+
+def _extras_of(options: CheckedOptions) -> Extras | None:
+    """What few jobs have; None for the many."""
+    extras = Extras(
+        options.timestamp,
+        options.run_at,
+        options.expires,
+        traits=DEDUPLICATED if options.deduplication else 0,
+        deduplication=options.deduplication,
+    )
+    return None if extras == NO_EXTRAS else extras
 
 
 _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(POLICIES))

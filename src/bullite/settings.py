@@ -61,7 +61,7 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
 
 
 _ONE_JOBS_OWN = (
-    *("job_id", "run_at", "timestamp"),
+    *("job_id", "run_at", "timestamp", "deduplication", "repeat"),
     *("parent", "parent_id", "children", "depends_on", "depends_on_job_ids"),
 )
 

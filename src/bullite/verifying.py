@@ -16,6 +16,8 @@ CHECKS = (
     "verify_links",
     "verify_queues",
     "verify_custom_ids",
+    "verify_deduplication",
+    "verify_schedulers",
     "verify_numbers",
     "verify_file",
 )

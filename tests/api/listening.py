@@ -15,7 +15,7 @@ EVENTS = (
     *("added", "waiting", "active", "progress", "completed", "failed", "attempt_failed"),
     *("delayed", "stalled", "removed", "promoted", "retry_scheduled", "retries-exhausted"),
     *("duplicated", "cleaned", "paused", "resumed", "drained", "log_added", "dead_lettered"),
-    *("restored", "gap"),
+    *("restored", "gap", "deduplicated"),
 )
 _ends = (f"end {number}" for number in itertools.count())
 

@@ -19,6 +19,7 @@ from bullite import (
     BulliteError,
     ChildFailed,
     ControlError,
+    Deduplication,
     DelayedError,
     DependencyCycle,
     DependencyNotFound,
@@ -34,6 +35,8 @@ from bullite import (
     JobLocked,
     JobNotFound,
     JobOptions,
+    JobScheduler,
+    JobTemplate,
     JobTimedOut,
     JobWaitingChildrenError,
     KeepJobs,
@@ -52,7 +55,11 @@ from bullite import (
     QueueOptionMismatch,
     QueueSettings,
     RateLimitError,
+    Repeat,
     Scheduler,
+    SchedulerNotFound,
+    SchedulerOwnsJob,
+    SchedulerSlotsTaken,
     Signal,
     Store,
     StoreError,
@@ -76,6 +83,13 @@ RULE: BackoffRule = {
     "jitter": 0.5,
     "exponent": 2,
     "settings": {"jitter": False},
+}
+ONCE: Deduplication = {
+    "id": "once",
+    "ttl": "1h",
+    "extend": False,
+    "replace": False,
+    "keep_last_if_active": False,
 }
 BACKOFF: Backoff = [{"on": "OSError", "retry": False}, RULE]
 
@@ -315,7 +329,11 @@ async def look_at(job: Job) -> None:
 
 
 async def change(queue: Queue) -> None:
-    job = await queue.add("changed", job_id="changed", delay="1h")
+    job = await queue.add("changed", job_id="changed", delay="1h", deduplication=ONCE)
+    holder: str | None = await queue.get_deduplication_job_id("once")
+    assert holder == "changed"
+    freed: bool = await job.remove_deduplication_key()
+    assert (freed, await queue.remove_deduplication_key("once")) == (True, False)
     assert await job.get_state() == "delayed"
     assert await job.is_delayed()
     await job.change_delay("2h")
@@ -532,6 +550,43 @@ async def climb(store: Store, root: Job, leaf: Job) -> None:
 # --- all of it -----------------------------------------------------------------------------------
 
 
+async def schedule(store: Store) -> None:
+    queue = Queue("scheduled", store)
+    template: JobTemplate = {"name": "report", "data": {"of": "today"}, "opts": {"attempts": 3}}
+    pending: Job = await queue.upsert_job_scheduler(
+        "daily",
+        pattern="0 3 * * *",
+        tz="Europe/Paris",
+        limit=10,
+        end_date=datetime(2099, 1, 1, tzinfo=UTC),
+        missed="all",
+        most_missed=5,
+        template=template,
+    )
+    key: str | None = pending.repeat_job_key
+    assert key == "daily"
+    found: JobScheduler | None = await queue.get_job_scheduler("daily")
+    assert found is not None
+    next_run: datetime | None = found.next_run_at
+    assert next_run == pending.process_at
+    repeat: Repeat = {"every": timedelta(hours=1), "key": "hourly"}
+    await queue.add("tick", repeat=repeat)
+    listed: list[JobScheduler] = await queue.get_job_schedulers(0, -1, asc=True)
+    assert len(listed) == await queue.get_job_schedulers_count() == 2
+    paused: bool = await queue.pause_job_scheduler("hourly")
+    assert paused
+    assert await queue.resume_job_scheduler("hourly")
+    at_once: Job = await queue.run_job_scheduler("daily")
+    assert at_once.state == "waiting"
+    with refused(SchedulerOwnsJob):
+        await pending.remove()
+    with refused(SchedulerNotFound):
+        await queue.pause_job_scheduler("nobody")
+    assert issubclass(SchedulerSlotsTaken, BulliteError)
+    assert await queue.remove_job_scheduler("daily")
+    await queue.obliterate()
+
+
 async def main(location: str) -> None:
     store = Store(location)
     assert not store.is_open
@@ -558,6 +613,7 @@ async def main(location: str) -> None:
         await change(queue)
         await try_again(queue)
         await govern(queue)
+        await schedule(store)
         await work_by_hand(store)
         await listen(store)
         await heed_signals()

@@ -28,7 +28,7 @@ What BullMQ's own suite checks, as a catalogue of lines with an id, and where ea
 counts; a test compares this page with what the command would write.
 
 *different*: done otherwise on purpose. *not applicable*: a matter of Redis or TypeScript. *later*:
-belongs to schedules, flows, deduplication, limits, cancellation or metrics, which are yet to come.
+belongs to schedules, flows, limits, cancellation or metrics, which are yet to come.
 
 """
 
@@ -61,7 +61,12 @@ AREAS = {
     "Y": Area("Delayed jobs", "1-2 4-7 9"),
     "N": Area("Global concurrency", "1-2 4-7"),
     "O": Area("Obliterating", "1-2"),
+    "S": Area(
+        "Job schedulers",
+        "1-2 4-7 9-12 14-17 19-22 24-27 29-32 34-37 39-42 44-47 49-52 54-55",
+    ),
     "B": Area("Adding in bulk", "1-2 4"),
+    "D": Area("Deduplication", "1-2 4-7 9-12 14-17 19-22 24-25"),
 }
 
 

@@ -60,9 +60,15 @@ async def test_J_010_a_priority_above_the_highest_is_refused(queue: Queue) -> No
     assert (await queue.add("a", priority=2_097_151)).priority == 2_097_151
 
 
+async def test_J_011_deduplication_without_an_id_is_refused(queue: Queue) -> None:
+    with pytest.raises(InvalidOption, match="deduplication id must be provided"):
+        await queue.add("a", deduplication={"id": ""})
+    assert await queue.count() == 0
+
+
 async def test_J_012_an_option_that_bullmq_gave_up_is_refused_by_name(queue: Queue) -> None:
     options: Any = {"debounce": {"id": "x"}}
-    with pytest.raises(InvalidOption, match="debounce"):
+    with pytest.raises(InvalidOption, match="debounce has been removed, use deduplication"):
         await queue.add("a", **options)
     assert await queue.count() == 0
 

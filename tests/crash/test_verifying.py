@@ -85,6 +85,32 @@ def test_damage_is_named(jobs_in: Database, damage: str, problem: str) -> None:
     assert problem in problems(jobs_in.location)
 
 
+@pytest.mark.parametrize(
+    ("job", "until", "next", "problem"),
+    [
+        (1, "null", "null", "deduplication key x is taken by job 1, which has ended"),
+        (99, "null", "'{}'", "deduplication key x is taken by job 99, which has ended"),
+        (3, "null", "null", "deduplication key x is taken by job 3, which has none"),
+        (3, "7", "'{}'", "deduplication key x keeps a job behind a window"),
+    ],
+)
+def test_a_key_that_nobody_can_hold_is_named(
+    jobs_in: Database, job: int, until: str, next: str, problem: str
+) -> None:
+    jobs_in.write(
+        "insert into bullite_deduplication (queue, key, job, until, next) "
+        f"select id, 'x', {job}, {until}, {next} from bullite_queues"
+    )
+    assert problem in problems(jobs_in.location)
+
+
+def test_a_key_of_no_queue_is_named(jobs_in: Database) -> None:
+    jobs_in.write("insert into bullite_deduplication (queue, key, job) values (77, 'x', 3)")
+    assert "deduplication key x belongs to queue 77, which does not exist" in problems(
+        jobs_in.location
+    )
+
+
 def test_a_job_of_no_queue_is_named(jobs_in: Database) -> None:
     [queue] = [row["id"] for row in jobs_in.rows("queues")]
     jobs_in.write("delete from bullite_queues")

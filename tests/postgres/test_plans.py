@@ -57,6 +57,14 @@ BY_INDEX = {
     "write_attempts": "bullite_jobs_pkey (id)",
     "renew_workers": "bullite_workers_nonce (nonce)",
     "workers_of_process": "bullite_workers_nonce (nonce)",
+    "scheduler_named": "bullite_schedulers_key (queue, key)",
+    "scheduler": "bullite_schedulers_key (queue, key)",
+    "delete_scheduler": "bullite_schedulers_key (queue, key)",
+    "known_schedulers": "bullite_schedulers_key (queue)",
+    "schedulers_of_jobs": "bullite_schedulers_job (job)",
+    "owners": "bullite_schedulers_job (job)",
+    "set_schedulers": "bullite_schedulers_pkey (id)",
+    "late_schedulers": "bullite_schedulers_due (next_at)",
     "trim_events": "bullite_events_queue (queue)",
     "events_after": "bullite_events_pkey (id)",
     "attempts": "bullite_attempts_pkey (job)",
@@ -76,6 +84,13 @@ BY_INDEX = {
     "links_page": "bullite_links_pkey (downstream, upstream)",
     "children_page": "bullite_links_pkey (downstream, upstream)",
     "delete_links_to": "bullite_links_pkey (downstream)",
+    "key_holders": "bullite_deduplication_pkey (key)",
+    "delete_keys": "bullite_deduplication_pkey (key)",
+    "forget_keys": "bullite_deduplication_until (queue)",
+    "free_keys": "bullite_deduplication_job (job)",
+    "sweep_keys": "bullite_deduplication_until (queue, until)",
+    "lock_delayed": "bullite_jobs_pkey (id)",
+    "keyed_jobs": "bullite_jobs_pkey (id)",
 }
 
 READS_EVERYTHING = {
@@ -86,6 +101,7 @@ READS_EVERYTHING = {
     "verify_payloads": "looks for mistakes everywhere",
     "verify_custom_ids": "looks for mistakes everywhere",
     "verify_links": "looks for mistakes everywhere",
+    "verify_deduplication": "looks for mistakes everywhere",
 }
 
 READS_AN_INDEX = {
@@ -102,7 +118,12 @@ SORTS = {
     "fold_counts": "at most as many as there are queues",
     "trim_events": "at most one piece of the log",
     "events_after": "one page of the log",
+    "schedulers_of_jobs": "at most as many as one claim takes",
+    "schedulers_up": "at most as many as a queue has, when people look",
+    "schedulers_down": "at most as many as a queue has, when people look",
     "removed_job": "those that have one custom id",
+    "free_keys": "at most as many as end together",
+    "lock_delayed": "at most as many as are replaced together",
     "counts_per_priority": "when people look",
     "link_counts": "when people look",
     "pending_links": "when people look",

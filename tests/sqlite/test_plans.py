@@ -53,13 +53,27 @@ BY_INDEX = {
     "addresses_of_hungry": "bullite_workers_hungry (queue=?)",
     "renew_workers": "bullite_workers_nonce (nonce=?)",
     "workers_of_process": "bullite_workers_nonce (nonce=?)",
+    "scheduler_named": "bullite_schedulers_key (queue=? AND key=?)",
+    "scheduler": "bullite_schedulers_key (queue=? AND key=?)",
+    "delete_scheduler": "bullite_schedulers_key (queue=? AND key=?)",
+    "known_schedulers": "bullite_schedulers_key (queue=? AND key=?)",
+    "schedulers_of_jobs": "bullite_schedulers_job (job=?)",
+    "owners": "bullite_schedulers_job (job=?)",
+    "late_schedulers": "bullite_schedulers_due (next_at<?)",
     "trim_events": "bullite_events_queue (queue=? AND total<?)",
+    "key_holders": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
+    "delete_keys": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
+    "forget_keys": "bullite_deduplication_until (queue=?)",
+    "free_keys": "bullite_deduplication_job (job=?)",
+    "sweep_keys": "bullite_deduplication_until (queue=? AND until<?)",
+    "dusty_queues": "bullite_deduplication_until (queue=? AND until<?)",
 }
 
 BY_NUMBER = [
     *MOVE_STATEMENTS,
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
     *("existing_among", "move_to_queue", "set_priority", "set_lease", "job"),
+    *("lock_delayed", "keyed_jobs"),
 ]
 
 BELOW_A_JOB = {
@@ -87,6 +101,9 @@ SORT_A_FEW = {
     "page_down:active": "at most as many as run",
     "after:active": "at most as many as run",
     "oldest:active": "at most as many as run",
+    "schedulers_of_jobs": "at most as many as one claim takes",
+    "schedulers_up": "at most as many as a queue has, when people look",
+    "schedulers_down": "at most as many as a queue has, when people look",
 }
 
 SORT_ALL_THAT_WAIT = [

@@ -54,6 +54,7 @@ def test_the_size_of_a_row_is_known_without_reading_it(move: Move) -> None:
         ("drained", [None, None]),
         ("cleaned", [None, 4]),
         ("dead_lettered", [7, ["a", "b"]]),
+        ("deduplicated", [7, ["x", 8]]),
         ("custom", [None, ["lunch", {"at": 12}]]),
     ],
 )

@@ -1,7 +1,8 @@
 """The scheduler service: what has to be done by the clock, in every process that has a worker.
 
-Promotion, expiry, recovery, renewal and retention, as requests for the engine. Any number of
-processes may do this at once: each due thing happens once, because every request is a guarded move.
+Promotion, expiry, recovery, renewal, retention and job schedulers that are late, as requests for
+the engine. Any number of processes may do this at once: each due thing happens once, because every
+request is a guarded move.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from ..operations.claiming import Promote
 from ..operations.expiring import Expire
+from ..operations.scheduling import CatchUp, late
 from ..operations.sweeping import Sweep
 from ..operations.tending import MOST_RECOVERED, Recover, Renew
 from .contract import Driver, Worker
@@ -22,7 +24,7 @@ SWEEP_EVERY = 10_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
-Chore = Expire | Promote | Recover | Renew | Sweep
+Chore = CatchUp | Expire | Promote | Recover | Renew | Sweep
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class Chores:
             self._promote_at = lease_now + self.maintenance_interval
             chores += self._promotions()
             chores += self._expiries()
+            chores += self._late_schedulers()
         if lease_now >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
             chores += self._sweeps()
@@ -88,6 +91,11 @@ class Chores:
     def _expiries(self) -> Iterator[Expire]:
         rows = self.driver.execute("expired_queues", {"now": self.driver.clock.now()}).rows
         return (Expire(row[0]) for row in rows)
+
+    def _late_schedulers(self) -> Iterator[CatchUp]:
+        rows = self.driver.execute("late_schedulers", late(self.driver.clock.now())).rows
+        # In one order in every process: each takes the locks of the queues one after the other.
+        return (CatchUp(queue, key) for queue, key in sorted((row[0], row[1]) for row in rows))
 
     def _sweeps(self) -> Iterator[Sweep]:
         self.driver.tidy(row[2] for row in self.driver.execute("workers", {}).rows)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..deduplication import Rule
 from ..engine.contract import Step
 from ..engine.plan import Request
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_BLOCKED, ADD_DELAYED, State
+from .deduplicating import Keys, hold_keys
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
 
@@ -27,6 +29,8 @@ class Extras(NamedTuple):
     """Ms after which it must have begun."""
     traits: int = 0
     """What else belongs to it: see traits.py."""
+    deduplication: Rule | None = None
+    """The key it wants, and how."""
 
 
 class NewJob(NamedTuple):
@@ -56,7 +60,10 @@ class Added(NamedTuple):
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
-    """The ids that were found by a custom id, in the store or earlier in the batch."""
+    """The ids that were found by a custom id, or behind a deduplication key, in the store or
+    earlier in the batch."""
+    behind_keys: Mapping[int, str | None] = {}
+    """Of those found behind a key, which may be gone, the custom ids."""
 
 
 class OutOfDate(NamedTuple):
@@ -78,25 +85,32 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
     new: dict[int, dict[int, NewJob]] = {}
     taken: dict[int, dict[str, int]] = {}
     terms: dict[int, tuple[bool, int]] = {}
+    keys: Keys | None = None
     numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
     used = 0
+    for queue in dict.fromkeys([request.queue for request in requests]):
+        terms[queue] = yield from terms_of(queue)
+        new[queue], taken[queue] = {}, {}
     for request in requests:
         queue = request.queue
-        if queue not in terms:
-            terms[queue] = yield from terms_of(queue)
-            new[queue], taken[queue] = {}, {}
         if terms[queue][1] != request.version:
             answers.append(OutOfDate())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
-        if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
-            added = yield from _number_by_custom_id(tx, request, ids, new[queue], taken[queue])
+        if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
+            if keys is None:
+                keys = yield from _keys_wanted(requests, terms)
+            added = yield from _number_unless_there(
+                tx, request, ids, new[queue], taken[queue], keys
+            )
         else:
             new[queue].update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         answers.append(added)
     yield from insert(tx, new, terms)
+    if keys is not None:
+        yield from keys.write(tx)
     return answers
 
 
@@ -161,36 +175,61 @@ def due_of(tx: Transaction, job: NewJob) -> int | None:
     return (tx.now if extras.timestamp is None else extras.timestamp) + job.delay
 
 
-def _number_by_custom_id(
+def _keys_wanted(
+    requests: Sequence[AddJobs], terms: dict[int, tuple[bool, int]]
+) -> Operation[Keys]:
+    """The deduplication keys that the jobs want, of all requests that will be carried out."""
+    wanted = [
+        (request.queue, job.extras.deduplication.id)
+        for request in requests
+        if terms[request.queue][1] == request.version
+        for job in request.jobs
+        if job.extras is not None and job.extras.deduplication is not None
+    ]
+    return (yield from hold_keys(wanted))
+
+
+def _number_unless_there(
     tx: Transaction,
     request: AddJobs,
     numbers: Sequence[int],
     new: dict[int, NewJob],
     taken: dict[str, int],
+    keys: Keys,
 ) -> Operation[Added]:
-    """Number the jobs whose custom id is free, put them with the `new`, and find the others.
+    """Number the jobs whose custom id and key are free, put them with the `new`; find the others.
 
     `taken` holds the custom ids that earlier requests of the batch met or took.
     """
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
-    result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
-    taken.update({row[0]: row[1] for row in result.rows})
+    if wanted:
+        result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
+        taken.update({row[0]: row[1] for row in result.rows})
     ids: list[int] = []
     existing: set[int] = set()
+    behind_keys: dict[int, str | None] = {}
     duplicates: list[Event] = []
     for id, job in zip(numbers, request.jobs, strict=True):
         found = taken.get(job.custom_id) if job.custom_id else None
+        if found is not None:
+            duplicates.append(job.custom_id or found)
+        elif job.extras is not None and job.extras.deduplication is not None:
+            state = State.WAITING if due_of(tx, job) is None else State.DELAYED
+            rule = job.extras.deduplication
+            holder = keys.place(tx.now, request.queue, id, job, rule, state)
+            if holder is not None:
+                found = holder.job
+                behind_keys[found] = holder.custom_id
         if found is None:
             new[id] = job
             if job.custom_id:
                 taken[job.custom_id] = id
         else:
             existing.add(found)
-            duplicates.append(job.custom_id or found)
         ids.append(id if found is None else found)
     if duplicates:
         tx.log(request.queue, DUPLICATED, duplicates)
-    return Added(ids, tx.now, frozenset(existing))
+    return Added(ids, tx.now, frozenset(existing), behind_keys)
 
 
 def _job_rows(

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..engine.plan import Request
-from ..errors import BulliteError, IllegalMove, JobIdTaken, JobLocked, JobNotFound
+from ..errors import (
+    BulliteError,
+    IllegalMove,
+    JobIdTaken,
+    JobLocked,
+    JobNotFound,
+    SchedulerOwnsJob,
+)
 from ..outcome import COMPLETED
 from ..states import (
     DELETE,
@@ -21,7 +28,7 @@ from ..states import (
     Move,
     State,
 )
-from ..traits import DOWNSTREAM, UPSTREAM
+from ..traits import DEDUPLICATED, DOWNSTREAM, SCHEDULED, UPSTREAM
 from . import linking
 from .moving import (
     Place,
@@ -34,6 +41,7 @@ from .moving import (
     swap_all,
     where_they_are,
 )
+from .releasing import moved_by_hand
 from .transaction import Event, Operation, Transaction
 
 
@@ -75,6 +83,9 @@ def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Ope
     """Move those of the jobs that can be; where they were."""
     places = yield from where_they_are(jobs)
     wanted = [places[job] for job in dict.fromkeys(jobs) if job in places]
+    if request.move is REMOVE:
+        owned = yield from _owners(wanted)
+        wanted = [place for place in wanted if place.job not in owned]
     moved: list[Place] = []
     for source in request.move.sources:
         there = [p for p in wanted if p.state == source and _may(request.move, p)]
@@ -149,8 +160,19 @@ def move_one(tx: Transaction, requests: Sequence[MoveOne]) -> Operation[list[Bul
         running = [p for p in family if p.state == State.ACTIVE]
         if place is not None and request.source in (None, place.state) and not running:
             moved = yield from _move_with_family(tx, request, place, family)
-        answers.append(None if moved else _why_not(request, place, running))
+        owners = (yield from _owners([place])) if place is not None and not moved else {}
+        owner = owners.get(request.job)
+        answers.append(None if moved else _why_not(request, place, running, owner))
     return answers
+
+
+def _owners(places: Sequence[Place]) -> Operation[dict[int, str]]:
+    """Those jobs that a scheduler waits for, which cannot be removed without it, and its key."""
+    scheduled = [place.job for place in places if place.traits & SCHEDULED]
+    if not scheduled:
+        return {}
+    found = yield "owners", {"jobs": as_json(scheduled)}
+    return {row[0]: row[1] for row in found.rows}
 
 
 def _descendants(request: MoveOne) -> Operation[list[Place]]:
@@ -178,7 +200,12 @@ def _move_with_family(
     return moved
 
 
-def _why_not(request: MoveOne, place: Place | None, running: Sequence[Place] = ()) -> BulliteError:
+def _why_not(
+    request: MoveOne,
+    place: Place | None,
+    running: Sequence[Place] = (),
+    owner: str | None = None,
+) -> BulliteError:
     id, move = request.id, request.move
     if running:
         child = running[0].public_id
@@ -189,6 +216,11 @@ def _why_not(request: MoveOne, place: Place | None, running: Sequence[Place] = (
     sources = move.sources if request.source is None else (request.source,)
     if place is None or (place.state == State.REMOVED and State.REMOVED not in sources):
         return JobNotFound(f"job {id} does not exist")
+    if owner is not None and move is REMOVE:
+        return SchedulerOwnsJob(
+            f"job {id} belongs to the job scheduler {owner!r} and cannot be removed by itself: "
+            f"remove_job_scheduler({owner!r}) removes both"
+        )
     if place.state in sources:
         return JobIdTaken(f"another job is called {id!r} by now: remove that one, or leave it be")
     if place.state == State.ACTIVE and move is REMOVE:
@@ -242,6 +274,9 @@ def _move_from(
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
         _enter_in_books(tx, queue, request, source, here)
+    keyed = [place for place in places if place.traits & DEDUPLICATED]
+    if keyed:
+        yield from moved_by_hand(tx, move, keyed)
 
 
 def _enter_in_books(

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from ..engine.contract import Step
 from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
+from ..traits import SCHEDULED
 from .expiring import MOST_EXPIRED, expire_due
 from .moving import ANY_NAME, as_json, back_in_line, swap_all
+from .scheduling import advance
 from .transaction import Operation, Transaction
 
 MOST_PROMOTED = 1_000
@@ -60,6 +62,9 @@ class JobRow(NamedTuple):
     traits: int
     """What else belongs to it: see traits.py."""
     data: str
+
+
+_TRAITS = JobRow._fields.index("traits")
 
 
 class Claimed(NamedTuple):
@@ -114,10 +119,15 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     shut = gates.paused or expired >= MOST_EXPIRED
     lanes = () if shut else (yield from _lanes(request, gates))
     rows = (yield from _next_in_line(request, lanes)) if lanes else ()
+    more = False
     if rows:
         yield from _hold(tx, request, rows)
+        scheduled = [row[0] for row in rows if row[_TRAITS] & SCHEDULED]
+        if scheduled:
+            more = yield from advance(tx, request.queue, scheduled)
     looked_everywhere = bool(lanes) or bool(gates.paused)
     drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
+    drained = drained and not more
     next_due = gates.next_due if drained else None
     begun = min(request.begin, len(rows))
     paused = bool(gates.paused)

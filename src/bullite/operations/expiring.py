@@ -12,10 +12,12 @@ from ..eventlog import Payload
 from ..outcome import EXPIRED
 from ..retention import Keep, keep_of
 from ..states import EXPIRE, State
-from ..traits import UPSTREAM
+from ..traits import DEDUPLICATED, SCHEDULED, UPSTREAM
 from . import linking
 from .moving import count_in, count_out, swap_all
+from .releasing import release
 from .retaining import retain
+from .scheduling import advance
 from .transaction import Event, Operation, Transaction
 
 MOST_EXPIRED = 1_000
@@ -52,6 +54,12 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
+        keyed = [row[0] for row in rows if row[5] & DEDUPLICATED]
+        if keyed:
+            yield from release(tx, keyed)
+        scheduled = [row[0] for row in rows if row[5] & SCHEDULED]
+        if scheduled:
+            yield from advance(tx, queue, scheduled, runs=False)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
         awaited = {job: REASON for job, traits, _ in ended if traits & UPSTREAM}
         needed: set[int] = set()

@@ -170,6 +170,7 @@ def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
         old = yield from read_settings(request.queue)
         yield "configure", {**old._asdict(), **AS_NEW, "queue": request.queue}
         yield "set_paused", {"queue": request.queue, "paused": 0}
+        yield "forget_keys", {"queue": request.queue}
         while (yield from _trim(request.queue, 0)) >= MOST_TRIMMED:
             pass
     return [None] * len(requests)

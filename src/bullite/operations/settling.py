@@ -26,11 +26,12 @@ from ..states import (
     Move,
     State,
 )
-from ..traits import DOWNSTREAM, UPSTREAM
+from ..traits import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from . import linking
 from .burying import bury
 from .claiming import promote_due
 from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
+from .releasing import release
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
 
@@ -168,6 +169,8 @@ def _settle_group(
         tx.log(queue, move.name, _events(tx, move, verdicts))
     if traits & UPSTREAM and move in (COMPLETE, FAIL):
         verdicts = yield from _tell_those_waiting(tx, move, verdicts)
+    if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
+        yield from release(tx, [verdict.job for verdict in verdicts])
     yield from _leave_behind(tx, queue, move, verdicts)
 
 

@@ -46,6 +46,8 @@ def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int
     if trash.rows:
         yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
         swept += len(trash.rows)
+    over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MOST_SWEPT}
+    swept += over.changed
     params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
     trimmed = yield "trim_events", params
     return swept + trimmed.changed

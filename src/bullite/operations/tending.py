@@ -13,7 +13,9 @@ from ..engine.contract import Worker
 from ..engine.plan import Request
 from ..outcome import STALLED, STALLED_TOO_OFTEN
 from ..states import GIVE_BACK, STALL, STALL_DELAYED, State
+from ..traits import SCHEDULED
 from .moving import ANY_NAME, as_json, swap_all, take_numbers
+from .scheduling import living_among
 from .transaction import Event, Operation, Transaction
 
 MOST_RECOVERED = 1_000
@@ -216,18 +218,29 @@ def _stall_for_later(
 def _stall_to_front(
     tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]
 ) -> Operation[None]:
-    """To the front of the line; who was first there stays first."""
+    """To the front of the line; who was first there stays first.
+
+    Jobs of a scheduler may stall as often as they like, as long as it exists.
+    """
     numbers = yield from take_numbers(len(begun))
     asked = {job: [token, -number] for number, (job, token, *_) in zip(numbers, begun, strict=True)}
-    yield from swap_all(
-        tx,
-        STALL,
-        State.ACTIVE,
-        asked,
-        nonce=worker.nonce,
-        max_stalled_count=worker.max_stalled_count,
-        reason=STALLED_TOO_OFTEN,
+    spared = yield from living_among(
+        worker.queue, {row[0]: row[4] for row in begun if row[5] & SCHEDULED}
     )
+    for some, limit in (
+        ({job: a for job, a in asked.items() if job not in spared}, worker.max_stalled_count),
+        ({job: asked[job] for job in spared}, FOR_EVER),
+    ):
+        if some:
+            yield from swap_all(
+                tx,
+                STALL,
+                State.ACTIVE,
+                some,
+                nonce=worker.nonce,
+                max_stalled_count=limit,
+                reason=STALLED_TOO_OFTEN,
+            )
     _count_back(tx, worker.queue, begun)
     tx.log(worker.queue, STALL.name, [row[4] or row[0] for row in begun])
 

@@ -608,7 +608,7 @@ with lost as materialized (
     select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
     for update
 )
-select id, token, priority, ahead, custom_id from bullite.bullite_jobs
+select id, token, priority, ahead, custom_id, traits from bullite.bullite_jobs
 where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
     and (
         exists (select 1 from lost)
@@ -902,7 +902,145 @@ order by down.created_at, down.id, l.upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
+-- Who changes a scheduler locks its queue first, so that no claim is under way in it; a claim, which has
+-- a share in the queue, changes the schedulers of the jobs it takes.
+
+-- name: scheduler_named
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue and key = :key for update
+
+-- name: schedulers_of_jobs
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+order by job for update
+
+-- name: put_scheduler
+insert into bullite.bullite_schedulers (
+    queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
+) values (
+    :queue, :key, :recurrence, :missed, :name, :data, :opts, :next_at, :job, :iterations, :now, :now
+)
+on conflict (queue, key) do update set
+    recurrence = excluded.recurrence, missed = excluded.missed, name = excluded.name,
+    data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
+    iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
+
+-- name: set_schedulers
+update bullite.bullite_schedulers as s set
+    next_at = (asked.value ->> 1)::bigint, job = (asked.value ->> 2)::bigint,
+    iterations = (asked.value ->> 3)::bigint, last_at = (asked.value ->> 4)::bigint,
+    last_job = asked.value ->> 5, enabled = (asked.value ->> 6)::integer, updated_at = :now
+from (
+    select (value ->> 0)::bigint as id, value from json_array_elements(:schedulers::json)
+) as asked where s.id between asked.id and asked.id
+
+-- name: delete_scheduler
+delete from bullite.bullite_schedulers where queue = :queue and key = :key
+
+-- name: delete_schedulers
+delete from bullite.bullite_schedulers where queue = :queue
+
+-- The enabled schedulers that wait for one of these jobs to be taken.
+-- name: owners
+select job, key from bullite.bullite_schedulers
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled + 0 = 1
+
+-- name: known_schedulers
+select key from bullite.bullite_schedulers
+where queue = :queue and key = any (array(select json_array_elements_text(:keys::json)))
+
+-- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- name: late_schedulers
+select queue, key from bullite.bullite_schedulers as s
+where enabled = 1 and next_at <= :now and (
+    missed <> 'once' and next_at < :late
+    or not coalesce((
+        select state in ('waiting', 'delayed') from bullite.bullite_jobs
+        where id between s.job and s.job
+    ), false)
+)
+order by next_at limit :most
+
+-- name: scheduler
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_up
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue
+order by enabled desc, next_at nulls first, id limit :most offset :skip
+
+-- name: schedulers_down
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite.bullite_schedulers where queue = :queue
+order by enabled desc, next_at desc nulls last, id desc limit :most offset :skip
+
+-- name: count_schedulers
+select count(*) from bullite.bullite_schedulers where queue = :queue
+
 -- deduplication -----------------------------------------------------------------------------------
+
+-- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
+-- name: insert_keys (many)
+insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
+on conflict (queue, key) do update set job = excluded.job where false
+
+-- A key is found by itself; beside that, its queue is compared by `queue + 0`, for the reason above.
+-- name: key_holders
+select d.key, d.job, d.custom_id, d.until, d.next, j.state
+from bullite.bullite_deduplication as d
+    left join bullite.bullite_jobs as j on j.id between d.job and d.job
+where d.key = any (array(select json_array_elements_text(:keys::json))) and d.queue + 0 = :queue
+
+-- name: write_keys (many)
+insert into bullite.bullite_deduplication (queue, key, job, custom_id, until, next)
+select * from unnest(:bigint[], :text[], :bigint[], :text[], :bigint[], :text[])
+on conflict (queue, key) do update set
+    job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
+
+-- name: delete_keys
+delete from bullite.bullite_deduplication
+where key = any (array(select json_array_elements_text(:keys::json))) and queue + 0 = :queue
+returning next
+
+-- Locked in the order in which adds lock them; a job that was kept meanwhile is seen.
+-- name: free_keys
+delete from bullite.bullite_deduplication
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and (until is null or :windows::bigint = 1)
+    and key = any (array(
+        select key from bullite.bullite_deduplication
+        where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        order by queue + 0, key for update
+    ))
+returning queue, until, next
+
+-- name: lock_delayed
+select id from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state || '' = 'delayed'
+order by id for update skip locked
+
+-- name: keyed_jobs
+select id, queue, custom_id, state, created_at, opts
+from bullite.bullite_jobs join bullite.bullite_payloads on job between id and id
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: sweep_keys
+delete from bullite.bullite_deduplication
+where queue = :queue and until <= :now and key = any (array(
+    select key from bullite.bullite_deduplication
+    where queue = :queue and until <= :now order by until limit :most for update skip locked
+))
+
+-- name: forget_keys
+delete from bullite.bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
@@ -930,6 +1068,8 @@ or exists (
 ) or max_events <= (
     select coalesce(sum(size), 0) from bullite.bullite_events where queue = q.id
         and id > (select min(id) from bullite.bullite_events where queue = q.id)
+) or exists (
+    select 1 from bullite.bullite_deduplication where queue = q.id and until <= :now
 )
 
 -- name: old_removed
@@ -1101,6 +1241,43 @@ where not exists (select 1 from bullite.bullite_queues where id = j.queue)
 select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
 from bullite.bullite_jobs where custom_id is not null and state <> 'removed'
 group by queue, custom_id having count(*) > 1
+
+-- name: verify_deduplication
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has ended'
+from bullite.bullite_deduplication as d
+where until is null and not exists (
+    select 1 from bullite.bullite_jobs where id = d.job and queue = d.queue
+        and state in ('waiting', 'delayed', 'active', 'waiting-children')
+)
+union all
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
+from bullite.bullite_deduplication as d join bullite.bullite_jobs as j on j.id = d.job
+where traits & 8 = 0
+union all
+select 'deduplication key ' || key || ' keeps a job behind a window'
+from bullite.bullite_deduplication where until is not null and next is not null
+union all
+select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite.bullite_deduplication as d
+where not exists (select 1 from bullite.bullite_queues where id = d.queue)
+
+-- name: verify_schedulers
+select 'scheduler ' || key || ' is enabled and waits for no job' from bullite.bullite_schedulers
+where enabled = 1 and (next_at is null or job is null)
+union all
+select 'scheduler ' || key || ' is not enabled and waits for job ' || job from bullite.bullite_schedulers
+where enabled = 0 and job is not null
+union all
+select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait'
+from bullite.bullite_schedulers as s
+where not exists (
+    select 1 from bullite.bullite_jobs as j
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+) and job is not null
+union all
+select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite.bullite_schedulers as s
+where not exists (select 1 from bullite.bullite_queues where id = s.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs

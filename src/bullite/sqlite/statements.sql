@@ -524,8 +524,8 @@ select json_group_array(json_array(address)) from (
 )
 
 -- name: held_by_worker (folded)
-select json_group_array(json_array(id, token, priority, ahead, custom_id)) from (
-    select id, token, priority, ahead, custom_id from bullite_jobs
+select json_group_array(json_array(id, token, priority, ahead, custom_id, traits)) from (
+    select id, token, priority, ahead, custom_id, traits from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
         and not exists (
             select 1 from bullite_workers where id = :worker and lease_until >= :expired_before
@@ -742,7 +742,123 @@ order by down.created_at, down.id, upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
+-- name: scheduler_named
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_of_jobs
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where job in (select value from json_each(:jobs)) order by job
+
+-- name: put_scheduler
+insert into bullite_schedulers (
+    queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
+) values (
+    :queue, :key, :recurrence, :missed, :name, :data, :opts, :next_at, :job, :iterations, :now, :now
+)
+on conflict (queue, key) do update set
+    recurrence = excluded.recurrence, missed = excluded.missed, name = excluded.name,
+    data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
+    iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
+
+-- name: set_schedulers
+update bullite_schedulers set
+    next_at = asked.value ->> 1, job = asked.value ->> 2, iterations = asked.value ->> 3,
+    last_at = asked.value ->> 4, last_job = asked.value ->> 5, enabled = asked.value ->> 6,
+    updated_at = :now
+from json_each(:schedulers) as asked where bullite_schedulers.id = asked.value ->> 0
+
+-- name: delete_scheduler
+delete from bullite_schedulers where queue = :queue and key = :key
+
+-- name: delete_schedulers
+delete from bullite_schedulers where queue = :queue
+
+-- The enabled schedulers that wait for one of these jobs to be taken.
+-- name: owners
+select job, key from bullite_schedulers
+where job in (select value from json_each(:jobs)) and enabled = 1
+
+-- name: known_schedulers
+select key from bullite_schedulers
+where queue = :queue and key in (select value from json_each(:keys))
+
+-- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- name: late_schedulers
+select queue, key from bullite_schedulers
+where enabled = 1 and next_at <= :now and (
+    missed <> 'once' and next_at < :late
+    or not exists (
+        select 1 from bullite_jobs
+        where id = bullite_schedulers.job and state in ('waiting', 'delayed')
+    )
+)
+order by next_at limit :most
+
+-- name: scheduler
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue and key = :key
+
+-- name: schedulers_up
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue
+order by enabled desc, next_at, id limit :most offset :skip
+
+-- name: schedulers_down
+select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
+    created_at, updated_at
+from bullite_schedulers where queue = :queue
+order by enabled desc, next_at desc, id desc limit :most offset :skip
+
+-- name: count_schedulers
+select count(*) from bullite_schedulers where queue = :queue
+
 -- deduplication -----------------------------------------------------------------------------------
+
+-- Makes sure that a key is there, to be locked until the transaction ends: here it always is.
+-- name: insert_keys (many)
+insert into bullite_deduplication (queue, key) values (?, ?)
+on conflict (queue, key) do nothing
+
+-- name: key_holders
+select key, job, bullite_deduplication.custom_id, until, next, state
+from bullite_deduplication left join bullite_jobs on bullite_jobs.id = job
+where bullite_deduplication.queue = :queue and key in (select value from json_each(:keys))
+
+-- name: write_keys (many)
+insert into bullite_deduplication (queue, key, job, custom_id, until, next) values (?, ?, ?, ?, ?, ?)
+on conflict (queue, key) do update set
+    job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
+
+-- name: delete_keys
+delete from bullite_deduplication
+where queue = :queue and key in (select value from json_each(:keys)) returning next
+
+-- name: free_keys
+delete from bullite_deduplication
+where job in (select value from json_each(:jobs)) and (until is null or :windows = 1)
+returning queue, until, next
+
+-- name: lock_delayed
+select id from bullite_jobs where id in (select value from json_each(:jobs)) and state = 'delayed'
+
+-- name: keyed_jobs
+select id, queue, custom_id, state, created_at, opts
+from bullite_jobs join bullite_payloads on job = id
+where id in (select value from json_each(:jobs))
+
+-- name: sweep_keys
+delete from bullite_deduplication where rowid in (
+    select rowid from bullite_deduplication
+    where queue = :queue and until <= :now order by until limit :most
+)
+
+-- name: forget_keys
+delete from bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
@@ -771,6 +887,8 @@ or exists (
             select id from bullite_events
             where queue = bullite_queues.id order by total desc, id desc limit 1
         )
+) or exists (
+    select 1 from bullite_deduplication where queue = bullite_queues.id and until <= :now
 )
 
 -- name: old_removed (folded)
@@ -950,6 +1068,42 @@ where not exists (select 1 from bullite_queues where id = bullite_jobs.queue)
 select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
 from bullite_jobs where custom_id is not null and state <> 'removed'
 group by queue, custom_id having count(*) > 1
+
+-- name: verify_deduplication
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has ended'
+from bullite_deduplication as d
+where until is null and not exists (
+    select 1 from bullite_jobs where id = d.job and queue = d.queue
+        and state in ('waiting', 'delayed', 'active', 'waiting-children')
+)
+union all
+select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
+from bullite_deduplication as d join bullite_jobs on id = d.job where traits & 8 = 0
+union all
+select 'deduplication key ' || key || ' keeps a job behind a window' from bullite_deduplication
+where until is not null and next is not null
+union all
+select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite_deduplication as d
+where not exists (select 1 from bullite_queues where id = d.queue)
+
+-- name: verify_schedulers
+select 'scheduler ' || key || ' is enabled and waits for no job' from bullite_schedulers
+where enabled = 1 and (next_at is null or job is null)
+union all
+select 'scheduler ' || key || ' is not enabled and waits for job ' || job from bullite_schedulers
+where enabled = 0 and job is not null
+union all
+select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait'
+from bullite_schedulers as s
+where not exists (
+    select 1 from bullite_jobs as j
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+) and job is not null
+union all
+select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
+from bullite_schedulers as s
+where not exists (select 1 from bullite_queues where id = s.queue)
 
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
