@@ -153,8 +153,13 @@ def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequ
     if "name" not in node:
         raise InvalidOption("name is missing")
     children = check_children(node.get("children"))
-    checked = queue.check(options, has_children=bool(children))
+    checked = queue.check(options)
     children = children or (checked.ties.children if checked.ties else ())
+    if checked.deduplication and (children or item.parent is not None):
+        raise InvalidOption(
+            "deduplication cannot be used on a node with children, nor on a child: it might be "
+            "left out"
+        )
     if item.parent is not None and checked.ties is not None and checked.ties.parent is not None:
         raise InvalidOption("parent: a child in a flow has its parent already")
     seedling = Seedling(queue, node["name"], node.get("data"), checked, item.parent, item.number)
@@ -214,7 +219,7 @@ async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: 
     for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
         queue = seedling.queue
         if id in met:
-            found = await queue.job_numbered(id)
+            found = await queue.job_numbered(id) or queue.as_gone(node.job, id, grown)
             jobs.append(found or queue.as_new_job(node.job, id, grown.created_at))
             continue
         met.add(id)

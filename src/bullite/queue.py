@@ -30,6 +30,7 @@ from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfD
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
+from .operations.growing import Grown
 from .operations.planning import AddPlanned, ForgetSchedulers, Planned
 from .operations.scheduling import Plan
 from .options import (
@@ -262,7 +263,11 @@ class Queue(Keys, Schedules):
     async def _plant_bulk(
         self, given: Sequence[Any], chunk: int, on_chunk: Callable[[int], object] | None
     ) -> list[Job]:
-        self._bulk_jobs(given, range(len(given)))  # says what is wrong with any of them
+        if any(type(job) is Plan for job in self._bulk_jobs(given, range(len(given)))):
+            raise InvalidOption(
+                "jobs with repeat and jobs that are tied to others cannot be added together; add "
+                "them apart"
+            )
         stored: list[Job] = []
         for start in range(0, len(given), chunk):
             some = [{**job, "opts": job.get("opts") or {}} for job in given[start : start + chunk]]
@@ -346,7 +351,7 @@ class Queue(Keys, Schedules):
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
-    def check(self, options: Mapping[str, Any], has_children: bool = False) -> CheckedOptions:
+    def check(self, options: Mapping[str, Any]) -> CheckedOptions:
         """The options of a job of this queue, its defaults among them."""
         return self._checked(options)
 
@@ -414,11 +419,11 @@ class Queue(Keys, Schedules):
                 if id in added.existing:
                     if id not in found:
                         found[id] = await self.job_numbered(id)
-                    kept = found[id] or self._as_gone(new[index], id, added)
+                    kept = found[id] or self.as_gone(new[index], id, added)
                     jobs[index] = kept or jobs[index]
         return jobs
 
-    def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:
+    def as_gone(self, job: NewJob, id: int, added: Added | Grown) -> Job | None:
         """What stands behind a deduplication key when only its name is left."""
         if id not in added.behind_keys:
             return None

@@ -94,7 +94,7 @@ def check_parent_id(value: Any) -> Other | None:
 
 def check_depends_on(value: Any) -> tuple[Other, ...]:
     """`depends_on`: ids of the same queue, Jobs, or (queue, id) pairs; one, or a list of them."""
-    if value is None:
+    if value is None or value == ():
         return ()
     if isinstance(value, str | tuple) or _is_job(value):
         return (_other(value),)

@@ -571,7 +571,8 @@ async def test_a_policy_acts_on_every_end_for_good(queue: Queue, end: str) -> No
 
     if end == "stalled":
         await lose(other)
-    async with working(queue), working(other, processor=end_badly, stalled_interval=50):
+    stalls = {"stalled_interval": 50, "max_stalled_count": 0}
+    async with working(queue), working(other, processor=end_badly, **stalls):
         await added["job"].result(timeout="10s")
     [reason] = (await added["job"].get_ignored_children_failures()).values()
     expected = {"timed-out": "timeout", "expired": "expired", "stalled": "stalled more than"}
@@ -825,3 +826,40 @@ async def test_bad_options_of_queues_are_refused(queue: Queue, options: Any) -> 
     with pytest.raises((InvalidOption, InvalidOptionType)):
         await producer(queue).add(tree("a", queue="a"), queues_options=options)
     assert await Queue("a", queue.store).count() == 0
+
+
+# --- deduplication -------------------------------------------------------------------------------
+
+
+async def test_what_others_wait_for_or_what_waits_is_not_deduplicated(queue: Queue) -> None:
+    key = {"id": "k"}
+    for flow in (
+        tree("root", tree("leaf"), deduplication=key),
+        tree("root", tree("leaf", deduplication=key)),
+        tree("root", tree("middle", tree("leaf"), deduplication=key)),
+    ):
+        with pytest.raises(InvalidOption, match="deduplication cannot be used on a node"):
+            await producer(queue).add(flow)
+    assert await queue.count() == 0
+
+
+async def test_a_root_without_children_can_be_deduplicated(queue: Queue) -> None:
+    root = tree("root", deduplication={"id": "k"})
+    first, other, second = await producer(queue).add_bulk([root, tree("other", tree("b")), root])
+    assert first["job"].id == second["job"].id
+    assert [job.name for job in jobs_of(other)] == ["other", "b"]
+    again = await producer(queue).add(root)
+    assert again["job"].id == first["job"].id
+    assert await queue.count() == 3
+
+
+async def test_a_schedule_and_a_tie_cannot_be_added_together(queue: Queue) -> None:
+    parent = await queue.add("parent")
+    with pytest.raises(InvalidOption, match="add them apart"):
+        await queue.add_bulk(
+            [
+                {"name": "a", "opts": {"repeat": {"every": 1_000}}},
+                {"name": "b", "opts": {"parent": parent}},
+            ]
+        )
+    assert await queue.count() == 1

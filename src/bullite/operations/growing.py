@@ -72,6 +72,8 @@ class Grown(NamedTuple):
     existing: frozenset[int]
     planted: Mapping[int, Planted]
     """Those that are new and tied to others."""
+    behind_keys: Mapping[int, str | None] = {}
+    """As in Added."""
 
 
 class _Edge(NamedTuple):
@@ -130,12 +132,10 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     to_tie = {id: node for id, node in new.items() if id in tied}
     planted = yield from _plant(tx, to_tie, edges, terms)
     loose = {id: node for id, node in new.items() if id not in tied}
-    added = yield from _add_loose(tx, loose, terms)
+    numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
-    numbers = {id: number for id, number, _ in added}
-    existing = {number for _, number, exists in added if exists} | ground.places.keys()
     final = [numbers.get(id, id) for id in ids]
-    return Grown(final, tx.now, frozenset(existing), planted)
+    return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
 
 
 # --- what is there already -----------------------------------------------------------------------
@@ -439,22 +439,25 @@ def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
 
 def _add_loose(
     tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, tuple[bool, int]]
-) -> Operation[list[tuple[int, int, bool]]]:
+) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
     """Add jobs that are tied to nobody.
 
-    Of each the number set apart for it, the one it got, and whether it was there already.
+    The number that each got by the one set apart for it, and which of them were there already,
+    among those the ones behind keys.
     """
-    answers: list[tuple[int, int, bool]] = []
-    for queue in {node.queue for node in nodes.values()}:
-        here = {id: node.job for id, node in nodes.items() if node.queue == queue}
-        request = AddJobs(queue, list(here.values()), terms[queue][1])
-        [added] = yield from add(tx, [request])
+    by_queue: dict[int, dict[int, NewJob]] = defaultdict(dict)
+    for id, node in nodes.items():
+        by_queue[node.queue][id] = node.job
+    numbers: dict[int, int] = {}
+    existing: frozenset[int] = frozenset()
+    behind_keys: dict[int, str | None] = {}
+    for queue, here in by_queue.items():
+        [added] = yield from add(tx, [AddJobs(queue, list(here.values()), terms[queue][1])])
         assert isinstance(added, Added)
-        answers += [
-            (id, number, number in added.existing)
-            for id, number in zip(here, added.ids, strict=True)
-        ]
-    return answers
+        numbers |= zip(here, added.ids, strict=True)
+        existing |= added.existing
+        behind_keys |= added.behind_keys
+    return numbers, existing, behind_keys
 
 
 def _tell_duplicates(
