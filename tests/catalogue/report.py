@@ -61,6 +61,10 @@ AREAS = {
     "Y": Area("Delayed jobs", "1-2 4-7 9"),
     "N": Area("Global concurrency", "1-2 4-7"),
     "O": Area("Obliterating", "1-2"),
+    "F": Area(
+        "Flows",
+        "1-2 4-7 9-12 14-17 19-22 24-27 29-32 34-37 39-42 44-47 49-52 54-57",
+    ),
     "S": Area(
         "Job schedulers",
         "1-2 4-7 9-12 14-17 19-22 24-27 29-32 34-37 39-42 44-47 49-52 54-55",

@@ -243,7 +243,7 @@ def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[
     parents: dict[int, set[int]] = defaultdict(set)
     if known:
         result = yield "parents_of", {"jobs": as_json(known)}
-        for child, parent, *_ in result.rows:
+        for child, parent, _ in result.rows:
             parents[child].add(parent)
     kept: list[_Edge] = []
     for edge in edges:

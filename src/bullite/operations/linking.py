@@ -46,23 +46,28 @@ class Link(NamedTuple):
     key: str
     """What the waiting one knows the other by."""
 
+    @property
+    def sort(self) -> tuple[int, str]:
+        """All links of one job that are of the same kind and policy share their fate."""
+        return self.upstream, f"{self.kind} {self.policy}"
+
 
 class _Changes:
-    """What is to become of links, and of those that wait."""
+    """What is to become of pending links, and of those that wait."""
 
     def __init__(self) -> None:
-        self.settled: list[tuple[int, int, str, str | None]] = []
-        self.dropped: list[tuple[int, int]] = []
+        self.settled: dict[tuple[int, str], tuple[str, str | None]] = {}
+        self.dropped: set[tuple[int, str]] = set()
         self.doomed: dict[int, str] = {}
         """Who is to fail, and why."""
         self.let_go: set[int] = set()
         """Who need not wait for the others."""
 
     def settle(self, link: Link, state: str, value: str | None) -> None:
-        self.settled.append((link.downstream, link.upstream, state, value))
+        self.settled[link.sort] = state, value
 
     def drop(self, link: Link) -> None:
-        self.dropped.append((link.downstream, link.upstream))
+        self.dropped.add(link.sort)
 
 
 # --- jobs that ended -----------------------------------------------------------------------------
@@ -133,12 +138,14 @@ def gone(
     return (yield from _carry_out(tx, links, changes, goes_with=parents_in))
 
 
-def drop(tx: Transaction, links: Sequence[Link]) -> Operation[None]:
-    """Cut these links, as if they had never been."""
-    changes = _Changes()
-    for link in links:
-        changes.drop(link)
-    yield from _carry_out(tx, links, changes)
+def leave(tx: Transaction, child: int) -> Operation[bool]:
+    """Cut a job off from its parent, as if it had never had one; whether it had."""
+    found = yield "parents_of", {"jobs": as_json([child])}
+    parents = [row[1] for row in found.rows]
+    yield from where_they_are(sorted(parents))
+    yield "delete_links_up", {"job": child}
+    yield from let_run_if_done(tx, parents)
+    return bool(parents)
 
 
 def waiting_for(jobs: Iterable[int]) -> Operation[list[int]]:
@@ -163,9 +170,10 @@ def _carry_out(
         return []
     places = yield from where_they_are(sorted({link.downstream for link in links}))
     if changes.settled:
-        yield "settle_links", {"links": as_json(changes.settled)}
+        settled = [(*sort, *fate) for sort, fate in changes.settled.items()]
+        yield "settle_links", {"links": as_json(settled)}
     if changes.dropped:
-        yield "delete_links", {"links": as_json(changes.dropped)}
+        yield "delete_links", {"links": as_json(sorted(changes.dropped))}
     yield from doom(tx, [places[job] for job in changes.doomed if job in places], changes.doomed)
     waiting = {
         job: place
