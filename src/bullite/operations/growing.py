@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
@@ -264,9 +264,9 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
     graph: dict[int, set[int]] = defaultdict(set)
     for edge in edges:
         graph[edge.downstream].add(edge.upstream)
-    sources = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    sources = {edge.upstream for edge in edges if edge.upstream in ground.places}
     if sources and any(edge.downstream in ground.places for edge in edges):
-        for downstream, upstream in (yield "awaited_by", {"jobs": as_json(sources)}).rows:
+        for downstream, upstream in (yield from _awaited_by(sources, ground)):
             graph[downstream].add(upstream)
     try:
         TopologicalSorter(graph).prepare()
@@ -275,6 +275,21 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
         raise _Refused(
             DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
         ) from None
+
+
+def _awaited_by(jobs: Collection[int], ground: _Ground) -> Operation[Sequence[Sequence[int]]]:
+    """Who waits for whom among those that these jobs wait for.
+
+    All of them are held: somebody else might be closing the other half of a circle.
+    """
+    held = set(ground.places)
+    while True:
+        found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
+        met = {job for row in found.rows for job in row} - held
+        if not met:
+            return found.rows
+        yield from where_they_are(sorted(met))
+        held |= met
 
 
 # --- what is new ---------------------------------------------------------------------------------
