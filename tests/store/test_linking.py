@@ -469,6 +469,32 @@ def test_a_job_that_expires_has_failed(store: Store) -> None:
     assert links(store, parent)[below][0] == "ignored"
 
 
+def test_what_others_depend_on_is_not_removed_when_it_expires(store: Store) -> None:
+    job = store.add(expires=5, opts='{"remove_on_fail":true}')
+    [waits] = store.grow(dependent(job))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(job, waits) == ["failed", BLOCKED]
+
+
+def test_a_child_that_is_removed_when_it_expires_lets_its_parent_run(store: Store) -> None:
+    parent, below = family(store, child(expires=5, opts='{"remove_on_fail":true}'))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(parent, below) == ["waiting", None]
+
+
+def test_links_of_one_policy_do_not_share_the_fate_of_another(store: Store) -> None:
+    job = store.add()
+    runs, waits = store.grow(dependent(job, on_failure="run"), dependent(job))
+    parent, _ = store.grow(node(), child()._replace(parent=0, depends_on=(Ref(QUEUE, str(job)),)))
+    worker = store.worker()
+    worker.fail(take(worker, job))
+    assert store.states(runs, waits, parent) == ["waiting", BLOCKED, BLOCKED]
+    assert links(store, runs) == {job: ("ignored", "it broke")}
+    assert links(store, waits) == {job: ("pending", None)}
+
+
 def test_a_job_that_waits_for_others_can_expire(store: Store) -> None:
     parent, _ = family(store, child(), expires=5)
     store.clock.advance(5)
