@@ -444,8 +444,9 @@ async def test_a_parent_retried_after_its_child_failed_it_may_complete(queue: Qu
 # --- children that run again ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["failed", "completed"])
-async def test_a_child_that_is_retried_is_waited_for_again(queue: Queue, state: str) -> None:
+@pytest.mark.parametrize("end", ["failed", "ignored", "completed"])
+async def test_a_child_that_is_retried_is_waited_for_again(queue: Queue, end: str) -> None:
+    state = "completed" if end == "completed" else "failed"
     fails = state == "failed"
 
     async def maybe(job: Job) -> str:
@@ -454,13 +455,18 @@ async def test_a_child_that_is_retried_is_waited_for_again(queue: Queue, state: 
         return job.name
 
     added = await producer(queue).add(
-        tree("root", tree("leaf", remove_on_complete=False), tree("other", delay=60_000))
+        tree(
+            "root",
+            tree("leaf", ignore_dependency_on_failure=end == "ignored"),
+            tree("other", delay=60_000),
+        )
     )
     root, leaf, other = jobs_of(added)
     async with working(queue, processor=maybe):
         await until(lambda: state_is(queue, leaf, state))
         fails = False
         await (await again(queue, leaf)).retry(state)
+        assert await root.get_dependencies_count(ignored=True) == {"ignored": 0}
         await (await again(queue, leaf)).result(timeout="10s")
         assert await state_of(queue, root) == BLOCKED
         await (await again(queue, other)).promote()

@@ -104,6 +104,8 @@ async def test_flows_added_together_are_all_added_or_none(queue: Queue) -> None:
     flows = [tree("good"), tree("bad", parent={"id": "99", "queue": "emails"})]
     with pytest.raises(ParentNotFound, match="emails:99"):
         await producer(queue).add_bulk(flows)
+    with pytest.raises(ParentNotFound, match="emails:99"):
+        await producer(queue).add(flows[1])
     assert await queue.count() == 0
     added = await producer(queue).add_bulk([tree("a", tree("b")), tree("c")])
     assert [[job.name for job in jobs_of(flow)] for flow in added] == [["a", "b"], ["c"]]
@@ -616,6 +618,24 @@ async def test_a_child_retried_from_the_dead_letters_is_waited_for(queue: Queue)
     assert await root.get_children_values() == {key(leaf): "fine"}
 
 
+async def test_a_dead_letter_knows_the_child_that_failed_it(queue: Queue) -> None:
+    await queue.configure(dead_letter="dead")
+    dead = Queue("dead", queue.store)
+    added = await producer(queue).add(
+        tree("root", tree("leaf", data=FAIL, fail_parent_on_failure=True))
+    )
+    async with working(queue):
+        await until(lambda: has_failed(dead, 2))
+    root = await again(dead, added["job"])
+    leaf = key(added["children"][0]["job"])
+    assert (root.original_queue, root.failed_reason) == ("emails", f"child {leaf} failed")
+    assert (await root.get_dependencies(failed=True))["failed"] == [leaf]
+
+
+async def has_failed(queue: Queue, number: int) -> bool:
+    return await queue.get_failed_count() == number
+
+
 # --- children that were there already ------------------------------------------------------------
 
 
@@ -725,6 +745,37 @@ async def test_obliterating_children_lets_parents_elsewhere_run(queue: Queue) ->
     added = await producer(queue).add(tree("root", tree("leaf", queue="other")))
     await other.obliterate()
     assert await state_of(queue, added["job"]) == "waiting"
+
+
+DEEP = 1_100
+"""Deeper than Python would call itself."""
+
+
+async def test_a_very_deep_flow_is_added_shown_removed_and_brought_back(queue: Queue) -> None:
+    node = tree("leaf")
+    for _ in range(DEEP - 1):
+        node = tree("above", node)
+    root = (await producer(queue).add(node))["job"]
+    shown = await producer(queue).get_flow("emails", root.id, depth=2 * DEEP)
+    assert shown is not None
+    assert len(jobs_of(shown)) == DEEP
+    await root.remove()
+    assert await queue.count() == 0
+    await queue.restore(root.id)
+    assert await queue.count() == DEEP
+    assert await root.remove_unprocessed_children() == DEEP - 1
+    assert await state_of(queue, root) == "waiting"
+
+
+async def test_a_failure_goes_up_a_deep_flow(queue: Queue) -> None:
+    node = tree("leaf", data=FAIL, fail_parent_on_failure=True)
+    for _ in range(200):
+        node = tree("above", node, fail_parent_on_failure=True)
+    root = (await producer(queue).add(node))["job"]
+    async with working(queue):
+        with pytest.raises(JobFailed, match="child"):
+            await root.result(timeout="20s")
+    assert await queue.get_failed_count() == 201
 
 
 # --- looking -------------------------------------------------------------------------------------

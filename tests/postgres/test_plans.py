@@ -83,6 +83,7 @@ BY_INDEX = {
     "settle_links": "bullite_links_upstream (upstream)",
     "delete_links": "bullite_links_upstream (upstream)",
     "delete_links_up": "bullite_links_upstream (upstream)",
+    "cut_links": "bullite_links_pkey (downstream, upstream)",
     "links_page": "bullite_links_pkey (downstream, upstream)",
     "children_page": "bullite_links_pkey (downstream, upstream)",
     "delete_links_to": "bullite_links_pkey (downstream)",

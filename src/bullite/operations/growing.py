@@ -238,7 +238,10 @@ def _check_can_wait(parent: Ref, ground: _Ground) -> None:
 
 
 def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[_Edge]]:
-    """A job that exists may be given a parent, if it has none; it may have this one already."""
+    """A job that exists may be given a parent, if it has none; it may have this one already.
+
+    Those it depends on were named when it was added.
+    """
     known = [edge.upstream for edge in edges if edge.upstream in ground.places]
     parents: dict[int, set[int]] = defaultdict(set)
     if known:
@@ -248,8 +251,8 @@ def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[
     kept: list[_Edge] = []
     for edge in edges:
         below = ground.places.get(edge.downstream)
-        if below is not None and below.state in _ENDED:
-            continue  # what was waited for here is over
+        if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
+            continue
         if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
             continue
         if edge.kind == CHILD and parents[edge.upstream]:
@@ -360,6 +363,9 @@ def _plant(
         if id in prospects.blocked
     }
     yield from insert(tx, jobs, terms, blocked)
+    renewed = [edge[:2] for edge in edges if new.keys().isdisjoint(edge[:2])]
+    if renewed:
+        yield "cut_links", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
     old = traits.keys() - new.keys()
     yield from _tie(old, traits)

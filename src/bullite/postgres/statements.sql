@@ -753,6 +753,16 @@ using (
 where l.upstream between asked.upstream and asked.upstream
     and l.kind || ' ' || l.policy between asked.sort and asked.sort and l.state || '' = 'pending'
 
+-- Whatever ties these pairs of jobs, few of them: it is over, or about to be written anew.
+-- name: cut_links
+delete from bullite.bullite_links as l
+using (
+    select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream
+    from json_array_elements(:links::json)
+) as asked
+where (l.downstream, l.upstream) >= (asked.downstream, asked.upstream)
+    and (l.downstream, l.upstream) <= (asked.downstream, asked.upstream)
+
 -- name: delete_links_up
 delete from bullite.bullite_links where upstream = :job and kind = 'child'
 

@@ -615,6 +615,12 @@ delete from bullite_links where state = 'pending' and (upstream, kind || ' ' || 
     select value ->> 0, value ->> 1 from json_each(:links)
 )
 
+-- Whatever ties these pairs of jobs: it is over, or about to be written anew.
+-- name: cut_links
+delete from bullite_links where (downstream, upstream) in (
+    select value ->> 0, value ->> 1 from json_each(:links)
+)
+
 -- name: delete_links_up
 delete from bullite_links where upstream = :job and kind = 'child'
 
