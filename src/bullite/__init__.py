@@ -14,12 +14,16 @@ if TYPE_CHECKING:
         BulliteError,
         ControlError,
         DelayedError,
+        EventTimedOut,
         IllegalMove,
+        JobDelayedError,
         JobFailed,
         JobIdTaken,
         JobLocked,
         JobNotFound,
+        JobSuspended,
         JobTimedOut,
+        LockNotAcquired,
         LostLock,
         QueueHasActiveJobs,
         QueueOptionMismatch,
@@ -31,12 +35,14 @@ if TYPE_CHECKING:
     from .events import QueueEvents, QueueEventsProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
+    from .locks import NamedLock
     from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
     from .settings import QueueSettings
     from .signals import Signal
+    from .steps import Step
     from .store import Store
     from .verifying import Verification, verify
     from .worker import Worker
@@ -48,12 +54,16 @@ _HOMES = {
         "BulliteError",
         "ControlError",
         "DelayedError",
+        "EventTimedOut",
         "IllegalMove",
+        "JobDelayedError",
         "JobFailed",
         "JobIdTaken",
         "JobLocked",
         "JobNotFound",
+        "JobSuspended",
         "JobTimedOut",
+        "LockNotAcquired",
         "LostLock",
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
@@ -65,13 +75,17 @@ _HOMES = {
     "events": ("QueueEvents", "QueueEventsProducer"),
     "getters": ("WorkerInfo",),
     "job": ("Attempt", "Job"),
+    "locks": ("NamedLock",),
     "options": (
         "Backoff",
         "BackoffRule",
         "Duration",
         "JobOptions",
+        "JobSuspended",
         "KeepJobs",
+        "LockNotAcquired",
         "Moment",
+        "NamedLock",
         "Priority",
     ),
     "processors": ("Processor",),
@@ -79,6 +93,7 @@ _HOMES = {
     "scheduler": ("Scheduler",),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
+    "steps": ("Step",),
     "store": ("Store",),
     "verifying": ("Verification", "verify"),
     "worker": ("Worker",),
@@ -95,17 +110,22 @@ __all__ = [
     "DelayedError",
     "Duration",
     "EventEmitter",
+    "EventTimedOut",
     "IllegalMove",
     "Job",
+    "JobDelayedError",
     "JobFailed",
     "JobIdTaken",
     "JobLocked",
     "JobNotFound",
     "JobOptions",
+    "JobSuspended",
     "JobTimedOut",
     "KeepJobs",
+    "LockNotAcquired",
     "LostLock",
     "Moment",
+    "NamedLock",
     "Priority",
     "Processor",
     "Queue",
@@ -117,6 +137,7 @@ __all__ = [
     "RateLimitError",
     "Scheduler",
     "Signal",
+    "Step",
     "Store",
     "StoreError",
     "UnrecoverableError",

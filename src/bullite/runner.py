@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
-from .errors import ControlError, DelayedError, JobTimedOut, LostLock
+from .errors import ControlError, DelayedError, JobSuspended, JobTimedOut, LostLock
 from .job import Job, Wait
 from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned
 from .processors import ANY, Handler
@@ -204,16 +204,41 @@ class Rule:
         if problem is not None and not isinstance(problem, LostLock):
             return Raised(problem)
         error: Exception | None = problem
-        if isinstance(result, Raised) and not isinstance(result.error, ControlError | LostLock):
+        if isinstance(result, Raised) and not (
+            isinstance(result.error, LostLock) or is_control(result.error)
+        ):
             error = result.error if isinstance(result.error, Exception) else problem
         if error is not None:
             self._master.strayed(job, error)
         return None
 
 
+def is_suspension(error: BaseException) -> bool:
+    """Whether a run ended because its job sleeps or waits; several tasks of it may say so."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(JobSuspended)[1] is None
+    return isinstance(error, JobSuspended)
+
+
+def is_control(error: BaseException) -> bool:
+    """Whether an error says what is to become of the job; one from elsewhere does by its name."""
+    return (
+        isinstance(error, ControlError)
+        or is_suspension(error)
+        or not _CONTROLS.isdisjoint(_names_of(error))
+    )
+
+
+_CONTROLS = {kind.__name__ for kind in ControlError.__subclasses__()}
+
+
+def _names_of(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
 def meaning_of_control(error: BaseException) -> Result:
     """What a control error means when the job was not moved."""
-    if isinstance(error, DelayedError):
+    if DelayedError.__name__ in _names_of(error):
         advice = "DelayedError was raised without job.move_to_delayed(...) before it"
         return Raised(RuntimeError(f"{advice}: {error}" if str(error) else advice))
     return Interrupted()
@@ -357,6 +382,9 @@ class LoopRunner(Rule):
                 except GeneratorExit:
                     raise  # the loop is gone already, and this consumer is thrown away
                 except BaseException as error:
+                    if is_suspension(error):
+                        await self._end_with_care(job, Raised(error))
+                        continue
                     self._end(job, _meaning_of(error))
                     if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
                         raise  # this consumer, or the whole loop, is told to end
@@ -388,7 +416,7 @@ class LoopRunner(Rule):
             except Exception as error:
                 problem = error
             concluded = self._after_moving(job, result, problem)
-        elif isinstance(result, Raised) and isinstance(result.error, ControlError):
+        elif isinstance(result, Raised) and is_control(result.error):
             concluded = meaning_of_control(result.error)
         elif isinstance(result, Raised):
             concluded = await self._ask_strategy(job, result.error)
@@ -570,7 +598,7 @@ class ThreadRunner(Rule):
                 problem = error
             return self._after_moving(job, result, problem)
         if isinstance(result, Raised):
-            if isinstance(result.error, ControlError):
+            if is_control(result.error):
                 return meaning_of_control(result.error)
             return self._ask_strategy(job, result.error)
         return result

@@ -25,6 +25,7 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import STEPPED
 from .transaction import Event, Operation, Transaction
 
 
@@ -202,6 +203,10 @@ def _move_from(
     jobs = [place.job for place in places]
     if move in (REVIVE, REVIVE_DELAYED):
         places = yield from _prepare_to_run_again(tx, source, places)
+        stepped = [place.job for place in places if place.traits & STEPPED]
+        if request.forget_attempts and stepped:
+            yield "delete_steps", {"jobs": as_json(stepped)}
+            yield "delete_signals", {"jobs": as_json(stepped)}
     if move in (DELETE, TEAR_AWAY):
         yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
     elif move in (PROMOTE, REVIVE):
@@ -317,7 +322,10 @@ def delete_jobs(
             yield statement, {"jobs": as_json(owners)}
 
 
-_BELONGINGS: tuple[tuple[int, str], ...] = ()
+_BELONGINGS: tuple[tuple[int, str], ...] = (
+    (STEPPED, "delete_steps"),
+    (STEPPED, "delete_signals"),
+)
 """What goes with a job of each trait: the statement that deletes it."""
 
 
