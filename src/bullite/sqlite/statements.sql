@@ -571,8 +571,9 @@ select kind, name, number, value, due_at, at, ended_at from bullite_steps
 where job = :job order by place
 
 -- name: insert_steps (many)
-insert into bullite_steps (job, kind, name, number, place, value, at, ended_at)
-values (?, ?, ?, ?, ?, ?, ?, ?)
+insert into bullite_steps (
+    job, kind, name, number, place, value, at, ended_at
+) values (?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (job, kind, name, number) do nothing
 
 -- name: mark_stepped
