@@ -78,7 +78,14 @@ class NamedLock:
     # --- as a context ---
 
     async def __aenter__(self) -> Self:
-        await self.acquire()
+        try:
+            await self.acquire()
+        except asyncio.CancelledError:
+            # It may have come in the very moment in which its waiter was told to go.
+            grant, self._grant = self._grant, None
+            if grant is not None:
+                self._store.open().abandon(grant)
+            raise
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -382,13 +382,12 @@ class LoopRunner(Rule):
                 except GeneratorExit:
                     raise  # the loop is gone already, and this consumer is thrown away
                 except BaseException as error:
-                    if is_suspension(error):
-                        await self._end_with_care(job, Raised(error))
+                    if not is_suspension(error):
+                        self._end(job, _meaning_of(error))
+                        if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
+                            raise  # this consumer, or the whole loop, is told to end
                         continue
-                    self._end(job, _meaning_of(error))
-                    if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
-                        raise  # this consumer, or the whole loop, is told to end
-                    continue
+                    result = Raised(error)
                 if result is None and job.moving is None:
                     running.discard(job)
                     returned(job, value)

@@ -200,27 +200,30 @@ class Run:
     def _step(
         self, name: str, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Plan[Any]:
-        while self._pausing is not None:
-            yield self._pausing
-        known = yield from self._recall()
-        self._go_on()
-        key = (STEP, name, 1)
-        if key not in known:
-            with _as_step(name):
-                value = function(*args, **kwargs)
-                if inspect.isawaitable(value):
-                    value = yield value
-            text = _storable(value, "the result of the step ", name)
-            job = self._job
-            request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
-            yield Pending(job._store, request, _nothing)
-            self._recorded()
-            known.setdefault(key, text)
-        return decode(known[key] or "null")
+        try:
+            while self._pausing is not None:
+                yield self._pausing
+            known = yield from self._recall()
+            self._go_on()
+            text = known.get((STEP, name, 1))
+            if text is None:
+                with _as_step(name):
+                    value = function(*args, **kwargs)
+                    if inspect.isawaitable(value):
+                        value = yield value
+                text = yield from self._record(name, value)
+            return decode(text)
+        finally:
+            self._underway.pop(name, None)
 
-    def _recorded(self) -> None:
-        self._job.ahead = False  # it was told with this that it has begun
-        self._job.acquire_traits(STEPPED)
+    def _record(self, name: str, value: Any) -> Plan[str]:
+        job, text = self._job, _storable(value, "the result of the step ", name)
+        request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
+        yield Pending(job._store, request, _nothing)
+        job.ahead = False  # it was told with this that it has begun
+        job.acquire_traits(STEPPED)
+        assert self._known is not None
+        return self._known.setdefault((STEP, name, 1), text) or text
 
     # --- sleeping and waiting ---
 
@@ -250,23 +253,27 @@ class Run:
             ahead=job.ahead,
             custom_id=job.custom_id,
         )
-        self._pausing = pending = Pending(job._store, request, _same)
+        self._pausing = Pending(job._store, request, self._paused)
         try:
-            answer: Over | PutOff = yield pending
+            answer: Over | PutOff = yield self._pausing
         finally:
             self._pausing = None
-        if isinstance(answer, PutOff):
-            self._put_off(answer, pending)
-            self._go_on()
+        self._go_on()
         assert isinstance(answer, Over)
-        job.acquire_traits(STEPPED)
         known[kind, name, number] = answer.value
         return answer.value
 
-    def _put_off(self, answer: PutOff, moving: Pending[Any]) -> None:
+    def _paused(self, answer: Over | PutOff) -> Over | PutOff:
+        """Taken in by whoever comes to it first, of those who wait for it."""
+        pausing, self._pausing = self._pausing, None
+        self._job.acquire_traits(STEPPED)
+        if isinstance(answer, PutOff):
+            self._job.moving = pausing
+            self._put_off(answer)
+        return answer
+
+    def _put_off(self, answer: PutOff) -> None:
         job = self._job
-        job.moving = moving
-        job.acquire_traits(STEPPED)
         verdict = Verdict(job.pk, job.token_number, DELAY, answer.until - answer.at)
         job.settled(verdict, answer.at)
         self._suspended = f"job {job.id} goes on at {_datetime(answer.until).isoformat()}"
@@ -309,10 +316,6 @@ def _storable(value: Any, what: str, name: str) -> str:
 
 def _nothing(answer: Any) -> None:
     pass
-
-
-def _same(answer: Any) -> Any:
-    return answer
 
 
 def _datetime(milliseconds: int) -> datetime:
