@@ -253,11 +253,12 @@ class Run:
             ahead=job.ahead,
             custom_id=job.custom_id,
         )
-        self._pausing = Pending(job._store, request, self._paused)
+        self._pausing = pausing = Pending(job._store, request, self._paused)
         try:
-            answer: Over | PutOff = yield self._pausing
+            answer: Over | PutOff = yield pausing
         finally:
-            self._pausing = None
+            if self._pausing is pausing:  # it failed, or this run was told to end
+                self._pausing = None
         self._go_on()
         assert isinstance(answer, Over)
         known[kind, name, number] = answer.value
