@@ -233,7 +233,7 @@ def test_such_an_error_without_the_move_is_named_as_the_mistake_it_is(tmp_path: 
 
     async def main(queue: Queue) -> None:
         async with Worker(queue, process):
-            with pytest.raises(JobFailed, match="without job.move_to_delayed"):
+            with pytest.raises(JobFailed, match=r"without job\.move_to_delayed"):
                 await (await queue.add("plan")).result(timeout="10s")
 
     run(tmp_path, main)
