@@ -21,11 +21,13 @@ from bullite.engine.contract import Driver, Params, Result, Step
 from bullite.engine.mail import DIRECT
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
+from bullite.errors import BulliteError
 from bullite.operations.adding import Added, AddJobs, Extras, NewJob
+from bullite.operations.by_hand import MoveByHand
 from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
-from bullite.operations.moving import MoveByHand
+from bullite.operations.growing import Grow, Grown, Node
 from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Settle
 from bullite.operations.sweeping import Sweep
@@ -89,6 +91,11 @@ def new_job(
         opts=opts,
         extras=Extras(timestamp, run_at, expires),
     )
+
+
+def node(job: NewJob | None = None, **ties: Any) -> Node:
+    """A job of the usual queue, or of another, that is tied to others."""
+    return Node(ties.pop("queue", 0), ties.pop("queue_name", QUEUE), job or new_job(), **ties)
 
 
 class Held(NamedTuple):
@@ -236,6 +243,16 @@ class Process:
         queue = queue or self.queue
         added: Added = self.ask(AddJobs(queue, jobs, self.version(queue)))
         return list(added.ids)
+
+    def grow(self, *nodes: Node) -> list[int]:
+        """The numbers of the nodes' jobs; raises what the store answers instead."""
+        placed = [node if node.queue else node._replace(queue=self.queue) for node in nodes]
+        versions = {node.queue: self.version(node.queue) for node in placed}
+        grown = self.ask(Grow(placed, versions))
+        if isinstance(grown, BulliteError):
+            raise grown
+        assert isinstance(grown, Grown)
+        return list(grown.ids)
 
     def version(self, queue: int) -> int:
         """Of a queue's settings, which a producer must know."""
@@ -480,6 +497,9 @@ class Store:
 
     def move(self, move: Move, *jobs: int, **options: Any) -> list[int]:
         return self.home.move(move, *jobs, **options)
+
+    def grow(self, *nodes: Node) -> list[int]:
+        return self.home.grow(*nodes)
 
     def worker(self, **options: Any) -> Worker:
         return self.home.worker(**options)

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from .emitter import EventEmitter
     from .errors import (
         BulliteError,
+        ChildFailed,
         ControlError,
         DelayedError,
+        DependencyCycle,
+        DependencyNotFound,
         EventTimedOut,
         IllegalMove,
         JobDelayedError,
@@ -23,20 +26,27 @@ if TYPE_CHECKING:
         JobNotFound,
         JobSuspended,
         JobTimedOut,
+        JobWaitingChildrenError,
         LockNotAcquired,
         LostLock,
+        ParentNotFound,
+        ParentTaken,
+        PendingChildren,
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
         StoreError,
         UnrecoverableError,
+        WaitingChildrenError,
         WaitingError,
     )
     from .events import QueueEvents, QueueEventsProducer
+    from .flow import FlowJob, FlowProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
     from .locks import NamedLock
     from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .planting import FlowNode
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from .signals import Signal
     from .steps import Step
     from .store import Store
+    from .ties import ParentRef
     from .verifying import Verification, verify
     from .worker import Worker
 
@@ -52,9 +63,12 @@ _HOMES = {
     "emitter": ("EventEmitter",),
     "errors": (
         "BulliteError",
+        "ChildFailed",
         "ControlError",
         "DelayedError",
         "EventTimedOut",
+        "DependencyCycle",
+        "DependencyNotFound",
         "IllegalMove",
         "JobDelayedError",
         "JobFailed",
@@ -64,15 +78,21 @@ _HOMES = {
         "JobSuspended",
         "JobTimedOut",
         "LockNotAcquired",
+        "JobWaitingChildrenError",
         "LostLock",
+        "ParentNotFound",
+        "ParentTaken",
+        "PendingChildren",
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
         "StoreError",
         "UnrecoverableError",
+        "WaitingChildrenError",
         "WaitingError",
     ),
     "events": ("QueueEvents", "QueueEventsProducer"),
+    "flow": ("FlowJob", "FlowProducer"),
     "getters": ("WorkerInfo",),
     "job": ("Attempt", "Job"),
     "locks": ("NamedLock",),
@@ -85,6 +105,7 @@ _HOMES = {
         "Moment",
         "Priority",
     ),
+    "planting": ("FlowNode",),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
@@ -92,6 +113,7 @@ _HOMES = {
     "signals": ("Signal",),
     "steps": ("Step",),
     "store": ("Store",),
+    "ties": ("ParentRef",),
     "verifying": ("Verification", "verify"),
     "worker": ("Worker",),
 }
@@ -103,11 +125,17 @@ __all__ = [
     "BackoffRule",
     "BulkJob",
     "BulliteError",
+    "ChildFailed",
     "ControlError",
     "DelayedError",
+    "DependencyCycle",
+    "DependencyNotFound",
     "Duration",
     "EventEmitter",
     "EventTimedOut",
+    "FlowJob",
+    "FlowNode",
+    "FlowProducer",
     "IllegalMove",
     "Job",
     "JobDelayedError",
@@ -118,11 +146,16 @@ __all__ = [
     "JobOptions",
     "JobSuspended",
     "JobTimedOut",
+    "JobWaitingChildrenError",
     "KeepJobs",
     "LockNotAcquired",
     "LostLock",
     "Moment",
     "NamedLock",
+    "ParentNotFound",
+    "ParentRef",
+    "ParentTaken",
+    "PendingChildren",
     "Priority",
     "Processor",
     "Queue",
@@ -139,6 +172,7 @@ __all__ = [
     "StoreError",
     "UnrecoverableError",
     "Verification",
+    "WaitingChildrenError",
     "WaitingError",
     "Worker",
     "WorkerInfo",

@@ -57,6 +57,26 @@ class JobIdTaken(BulliteError, ValueError):
     """Another job has taken the id meanwhile; nothing was changed."""
 
 
+class ParentNotFound(JobNotFound, ValueError):
+    """The job that was named as parent does not exist; nothing was added."""
+
+
+class ParentTaken(IllegalMove, ValueError):
+    """The job has another parent already, or the parent has ended; nothing was added."""
+
+
+class DependencyNotFound(JobNotFound, ValueError):
+    """A job that another was to depend on does not exist; nothing was added."""
+
+
+class DependencyCycle(BulliteError, ValueError):
+    """Jobs would wait for each other in a circle; nothing was added."""
+
+
+class PendingChildren(IllegalMove):
+    """The job cannot be completed: it has children that have not ended."""
+
+
 class QueueHasActiveJobs(BulliteError):
     """The queue cannot be obliterated while jobs of it run, unless by force."""
 
@@ -84,11 +104,24 @@ class UnrecoverableError(BulliteError):
     """Raised by a processor: fail the job at once, whatever attempts are left."""
 
 
+class ChildFailed(UnrecoverableError):
+    """A child that was to fail its parent with it has failed."""
+
+
 class DelayedError(ControlError):
     """Raised by a processor after `job.move_to_delayed(...)`: the job runs again later."""
 
 
 JobDelayedError = DelayedError
+"""The same, as the document on steps calls it."""
+
+
+class WaitingChildrenError(ControlError):
+    """Raised by a processor after `job.move_to_waiting_children()` told that it has to wait."""
+
+
+JobWaitingChildrenError = WaitingChildrenError
+"""The same, as the document on steps calls it."""
 
 
 class WaitingError(ControlError):

@@ -76,6 +76,22 @@ def _added_delayed(about: Payload, detail: Any) -> Told:
     return [("added", about | {"name": name}), ("delayed", about | {"delay": due})]
 
 
+def _added_blocked(about: Payload, name: Any) -> Told:
+    return [("added", about | {"name": name}), ("waiting-children", about)]
+
+
+def _freed_for_later(about: Payload, due: Any) -> Told:
+    previous = {"prev": State.WAITING_CHILDREN.value}
+    return [
+        ("dependencies-completed", about | previous),
+        ("delayed", about | previous | {"delay": due}),
+    ]
+
+
+def _let_go_for_later(about: Payload, due: Any) -> Told:
+    return [("delayed", about | {"prev": State.WAITING_CHILDREN.value, "delay": due})]
+
+
 def _delayed(about: Payload, due: Any) -> Told:
     return [("delayed", about | {"delay": due})]
 
@@ -155,6 +171,9 @@ def _custom(about: Payload, detail: Any) -> Told:
 _DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
     "add": _added,
     "add_delayed": _added_delayed,
+    "add_blocked": _added_blocked,
+    "free_delayed": _freed_for_later,
+    "let_go_delayed": _let_go_for_later,
     "delay": _delayed,
     "reschedule": _delayed,
     "complete": _completed,

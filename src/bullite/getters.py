@@ -20,6 +20,9 @@ from .states import PRIORITIZED, SHOWN_STATES, State, state_named
 _SPLIT = len(JobRow._fields)
 _FARTHEST = 2**62
 
+MOST_SHOWN = 100
+"""Jobs named when somebody asks why."""
+
 PAUSED = "paused"
 """The waiting jobs of a paused queue, when asked for by that name."""
 
@@ -48,7 +51,7 @@ class Getters(QueueBase):
     async def get_job(self, job_id: str) -> Job | None:
         """The job with this id, as it is now; None if there is none."""
         number = await self._number_of(job_id)
-        return None if number is None else await self._job_numbered(number)
+        return None if number is None else await self.job_numbered(number)
 
     async def get_job_state(self, job_id: str) -> str:
         """Where a job is; `unknown` if it does not exist."""
@@ -66,12 +69,70 @@ class Getters(QueueBase):
         rows = await loop.read(self.store, "job_with_custom_id", params)
         return rows[0][0] if rows else None
 
-    async def _job_numbered(self, number: int) -> Job | None:
+    async def job_numbered(self, number: int) -> Job | None:
+        """The job of this number; None if it is not in this queue."""
         rows = await loop.read(self.store, "job", {"queue": self.key, "job": number})
         return self._as_job(rows[0]) if rows else None
 
     def _as_job(self, row: Sequence[Any]) -> Job:
         return Job(self, row[:_SPLIT], Fate(*row[_SPLIT:]))
+
+    async def why(self, job_id: str) -> str:
+        """Why a job is where it is: what it waits for, and what keeps that from happening."""
+        job = await self.get_job(job_id)
+        if job is None:
+            return f"there is no job {job_id} in {self.name!r}"
+        if job.state != State.WAITING_CHILDREN:
+            return f"job {job_id} is {job.state}"
+        pending = await loop.read(
+            self.store,
+            "pending_links",
+            {"job": job.pk, "most": MOST_SHOWN},
+        )
+        keys = ", ".join(row[0] for row in pending)
+        stuck = await self._stuck(job.pk)
+        return "; ".join([f"job {job_id} waits for {keys}", *stuck])
+
+    async def doctor(self) -> list[str]:
+        """What in this queue will not go on without help: jobs that wait for others which failed,
+        or are gone, while nothing says what is to become of them."""
+        await self._be_ready()
+        return await self._stuck(None)
+
+    async def _stuck(self, job: int | None) -> list[str]:
+        params = {"queue": self.key, "job": job, "most": MOST_SHOWN}
+        return [
+            f"job {waits} waits for {key}, {_fate_of(state, reason)}: retry that, remove it from "
+            "what is waited for, or remove the job that waits"
+            for waits, key, state, reason in await loop.read(self.store, "stuck", params)
+        ]
+
+    async def get_dependencies(
+        self, parent_id: str, type: str = "pending", start: int = 0, end: int = -1
+    ) -> dict[str, Any]:
+        """Children of a job that are `pending`, or were `processed`: their keys as `items`, the
+        `jobs` that still exist, and how many there are in all as `total`."""
+        if type not in ("pending", "processed"):
+            raise InvalidOption(f'type must be "pending" or "processed", not {type!r}')
+        parent = await self.get_job(parent_id)
+        if parent is None:
+            return {"items": [], "jobs": [], "total": 0}
+        kind = "unprocessed" if type == "pending" else type
+        found = await parent.get_dependencies(**{kind: True})
+        keys = list(found[kind])
+        stop = len(keys) + end if end < 0 else end
+        items = keys[start : stop + 1]
+        jobs: list[Job] = []
+        params = {"job": parent.pk, "state": type, "most": len(items), "skip": start}
+        for number, queue_name in await loop.read(self.store, "children_page", params):
+            queue = self._in(queue_name)
+            await queue.wait_until_ready()
+            if (job := await queue.job_numbered(number)) is not None:
+                jobs.append(job)
+        return {"items": items, "jobs": jobs, "total": len(keys)}
+
+    def _in(self, queue_name: str) -> Getters:
+        return self if queue_name == self.name else Getters(queue_name, self.store, None, None)
 
     # --- lists ---
 
@@ -260,7 +321,7 @@ class Getters(QueueBase):
         """
         check_bool("asc", asc)
         number = await self._number_of(job_id)
-        job = None if number is None else await self._job_numbered(number)
+        job = None if number is None else await self.job_numbered(number)
         if job is None:
             return {"logs": [], "count": 0}
         [[low, high]] = await loop.read(self.store, "log_range", {"job": job.pk})
@@ -352,3 +413,9 @@ def _place_in_list(name: str, job: Job) -> tuple[int, int]:
         State.WAITING_CHILDREN.value: job.timestamp,
     }.get(name, fate.finished_at)
     return first or 0, job.pk
+
+
+def _fate_of(state: str | None, reason: str | None) -> str:
+    if state == State.FAILED:
+        return f"which failed ({reason})" if reason else "which failed"
+    return "which was removed" if state == State.REMOVED else "which is gone"

@@ -14,9 +14,10 @@ from . import loop
 from .codec import decode, encode, encode_plain
 from .engine.watching import Watched
 from .errors import IllegalMove, InvalidOption, InvalidOptionType, JobFailed, JobNotFound, LostLock
+from .family import Family
+from .operations.by_hand import MoveOne
 from .operations.claiming import JobRow
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
-from .operations.moving import MoveOne
 from .operations.settling import Settle, Settled
 from .options import (
     LARGEST_DATA,
@@ -61,6 +62,7 @@ from .states import (
 )
 from .steps import Run, Stepping
 from .store import Store
+from .traits import DOWNSTREAM
 
 if TYPE_CHECKING:
     from .getters import Getters
@@ -125,7 +127,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(Stepping):
+class Job(Family, Stepping):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -154,7 +156,7 @@ class Job(Stepping):
         """The number that proves this run holds the job; 0 outside a processor."""
         self.ahead = ahead
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
-        self.moving: Pending[None] | None = None
+        self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
 
     run: Run
@@ -277,16 +279,11 @@ class Job(Stepping):
         }
 
     @property
-    def parent(self) -> None:
-        """The job that waits for this one; nothing can wait for it yet."""
+    def repeat_job_key(self) -> None:
+        """The scheduler that made it; there are none yet."""
         return None
 
-    parent_id = parent_key = repeat_job_key = deduplication_id = parent
-
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        """The jobs that this one waits for; it can wait for none yet."""
-        return ()
+    deduplication_id = repeat_job_key
 
     # --- how far it is ---------------------------------------------------------------------------
 
@@ -549,9 +546,13 @@ class Job(Stepping):
         return self._ask(request, lambda _: self.revived(wait, reset_attempts))
 
     def remove(self, remove_children: bool = True) -> Pending[None]:
-        """Take the job out; `queue.restore` brings it back for a while. Not while it runs."""
+        """Take the job out, and all its descendants; `queue.restore` brings them back for a while.
+
+        Not while it, or one of them, runs: then JobLocked, and nothing is taken out.
+        """
         check_bool("remove_children", remove_children)
-        return self._move(REMOVE, then=self._tell_removed)
+        request = MoveOne(REMOVE, self.pk, self.id, with_descendants=remove_children)
+        return self._ask(request, lambda _: self._tell_removed())
 
     def change_delay(self, delay: Duration) -> Pending[None]:
         """Let a delayed job be due `delay` from now."""
@@ -733,6 +734,31 @@ class Job(Stepping):
             **dict.fromkeys(("failed_reason", "outcome", "expires_at", "original_queue"), None),
         )
 
+    def planted(self, fate: Fate) -> None:
+        """It was just added, tied to others."""
+        self._fate = fate
+
+    def has_children(self) -> None:
+        """It was given a child."""
+        self._set_traits(self.traits | DOWNSTREAM)
+
+    def has_no_parent(self) -> None:
+        """It belongs to nobody any more."""
+        options = {name: v for name, v in self.stored_options.items() if name != "parent"}
+        self._options = options
+        text = encode_plain(options).decode() if options else None
+        self._facts = [*self._facts[:_OPTS], text, *self._facts[_OPTS + 1 :]]
+
+    def awaits_children(self) -> None:
+        """Its run ended: it waits for its children."""
+        self._now(State.WAITING_CHILDREN)
+
+    def _moves(self, moving: Pending[Any] | None) -> None:
+        self.moving = moving
+
+    def _set_traits(self, traits: int) -> None:
+        self._facts = [*self._facts[:_TRAITS], traits, *self._facts[_TRAITS + 1 :]]
+
     def in_queue(self, queue: Getters) -> Job:
         """The same job where it has gone."""
         return Job(queue, self._facts, self._fate)
@@ -794,9 +820,13 @@ class Job(Stepping):
         def answered(answer: Settled) -> None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
+            if self.pk in answer.spoilt:
+                self.moving = None
+                raise answer.spoilt[self.pk]
             self.settled(verdict, answer.at)
 
-        self.moving = self._ask(Settle(self._queue.key, (verdict,)), answered)
+        by_hand = verdict._replace(by_hand=True)
+        self.moving = self._ask(Settle(self._queue.key, (by_hand,)), answered)
         return self.moving
 
     def _move(

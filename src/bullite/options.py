@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any, TypedDict
 
 from . import backoff as backoffs
+from . import ties
 from .codec import encode_plain
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 
@@ -97,6 +99,16 @@ class JobOptions(TypedDict, total=False):
     stack_trace_limit: int
     size_limit: int
     tags: Sequence[str]
+    parent: Any
+    parent_id: str | None
+    fail_parent_on_failure: bool
+    continue_parent_on_failure: bool
+    ignore_dependency_on_failure: bool
+    remove_dependency_on_failure: bool
+    depends_on: Any
+    depends_on_job_ids: Sequence[str]
+    on_dependency_failure: str
+    children: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,9 @@ class CheckedOptions:
     timestamp: int | None = None
     expires: int | None = None
     size_limit: int = LARGEST_DATA
+    ties: ties.Ties | None = None
+    policy: str = "wait"
+    """What its failure means for its parent, whoever that is."""
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
 
@@ -132,6 +147,9 @@ _STORED = (
     "stack_trace_limit",
     "size_limit",
     "tags",
+    "depends_on",
+    "on_dependency_failure",
+    *ties.POLICIES,
 )
 
 
@@ -147,7 +165,10 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
     if checked.get("timestamp", 0) + checked.get("delay", 0) > LATEST:
         raise InvalidOption("timestamp and delay together lead past the year 9999")
-    stored = {name: checked[name] for name in _STORED if checked.get(name) is not None}
+    tied = ties.ties_of(checked)
+    if tied is not None and tied.depends_on:
+        checked["depends_on"] = tied.depends_on
+    stored = {name: checked[name] for name in _STORED if checked.get(name) not in (None, ())}
     return CheckedOptions(
         priority=checked.get("priority", 0),
         delay=checked.get("delay", 0),
@@ -158,6 +179,8 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         timestamp=checked.get("timestamp"),
         expires=checked.get("expires"),
         size_limit=checked.get("size_limit", LARGEST_DATA),
+        ties=tied,
+        policy=ties.policy_of(checked),
         stored=encode_plain(stored).decode() if stored else None,
     )
 
@@ -416,4 +439,11 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
     "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
     "tags": check_tags,
+    "parent": ties.check_parent,
+    "parent_id": ties.check_parent_id,
+    "depends_on": ties.check_depends_on,
+    "depends_on_job_ids": ties.check_depends_on,
+    "on_dependency_failure": ties.check_on_dependency_failure,
+    "children": ties.check_children,
+    **{name: partial(check_bool, name) for name in ties.POLICIES},
 }

@@ -82,6 +82,8 @@ class Verdict(NamedTuple):
     """How many stacks of the job's failures are kept; None for all."""
     traits: int = 0
     """What else belongs to the job, as far as its worker knows."""
+    by_hand: bool = False
+    """Whoever holds the job ended its run, not its worker."""
 
     @property
     def public_id(self) -> int | str:
@@ -157,7 +159,7 @@ def _completed_with(job: Attempt, text: str | None, keep: Keep | None) -> Verdic
     return tuple.__new__(
         Verdict,
         (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
-         job.custom_id, keep, COMPLETED, 1, None, job.traits),
+         job.custom_id, keep, COMPLETED, 1, None, job.traits, False),
     )  # fmt: skip
 
 

@@ -25,9 +25,9 @@ from .feed import Feed, follow
 from .getters import Getters, shown_name
 from .job import Fate, Job
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
+from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
-from .operations.moving import MoveByHand, MoveOne
 from .options import (
     LATEST,
     PLAIN,
@@ -44,6 +44,7 @@ from .options import (
     check_options,
     check_size,
 )
+from .planting import flatten, plant
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 from .states import (
     DELETE,
@@ -79,6 +80,8 @@ class BulkJob(TypedDict, total=False):
 
 
 _BULK_KEYS = frozenset(BulkJob.__annotations__)
+_TIES = frozenset({"parent", "parent_id", "depends_on", "depends_on_job_ids", "children"})
+"""The options that tie a job to others."""
 _WAITING, _DELAYED = State.WAITING.value, State.DELAYED.value
 
 
@@ -182,8 +185,27 @@ class Queue(Getters):
 
         With a `job_id` that is taken nothing is added and the existing job is returned.
         """
-        [job] = await self._add_all(lambda: (self._new_job(name, data, self._checked(options)),))
+        if not _TIES.isdisjoint(options):
+            [job] = await self._plant([{"name": name, "data": data, "opts": options}])
+            return job
+        [job] = await self._add_all(lambda: (self.new_job(name, data, self._checked(options)),))
         return job
+
+    async def _plant(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
+        """Add jobs that are tied to others, and their children, in one transaction; the jobs of
+        the roots."""
+        queues = {self.name: self}
+
+        def find(name: str) -> Queue:
+            return queues.setdefault(name, Queue(name, self.store))
+
+        await self._be_ready()
+        seedlings = flatten(roots, find, self)
+        jobs = await plant(seedlings)
+        for root in roots:
+            if isinstance(parent := root["opts"].get("parent"), Job):
+                parent.has_children()
+        return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
 
     async def add_bulk(
         self,
@@ -210,6 +232,8 @@ class Queue(Getters):
         else:
             check_int("chunk", chunk, 1, MOST_AT_ONCE)
         await self._be_ready()
+        if any(_is_tied(job) for job in given):
+            return await self._plant_bulk(given, chunk, on_chunk)
         new = self._bulk_jobs(given, range(len(given)))
         version, stored = self._ready().version, list[Job]()
         for start in range(0, len(new), chunk):
@@ -217,6 +241,18 @@ class Queue(Getters):
             resolve = partial(self._bulk_jobs, given, some)
             await loop.room(self.store)
             stored += await self._add_all(resolve, new[start : start + chunk], version)
+            if on_chunk is not None:
+                on_chunk(len(stored))
+        return stored
+
+    async def _plant_bulk(
+        self, given: Sequence[Any], chunk: int, on_chunk: Callable[[int], object] | None
+    ) -> list[Job]:
+        self._bulk_jobs(given, range(len(given)))  # says what is wrong with any of them
+        stored: list[Job] = []
+        for start in range(0, len(given), chunk):
+            some = [{**job, "opts": job.get("opts") or {}} for job in given[start : start + chunk]]
+            stored += await self._plant(some)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
@@ -269,11 +305,25 @@ class Queue(Getters):
             raise InvalidOptionType(f"jobs[{index}]: opts must be a mapping, not {options!r}")
         try:
             checked = self._checked(options) if options else self._plain
-            return self._new_job(job["name"], job.get("data"), checked)
+            return self.new_job(job["name"], job.get("data"), checked)
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
-    def _new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
+    def check(self, options: Mapping[str, Any], has_children: bool = False) -> CheckedOptions:
+        """The options of a job of this queue, its defaults among them."""
+        return self._checked(options)
+
+    async def look_again(self) -> None:
+        """The queue's settings have changed."""
+        await self._find()
+
+    @property
+    def settings_version(self) -> int:
+        """Of the settings that options are resolved under."""
+        return self._ready().version
+
+    def new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
+        """A job as it is to be stored."""
         check_name("the job's name", name)
         text = encode(data, "the data of job ", name)
         if len(text) * 4 > options.size_limit:
@@ -303,7 +353,7 @@ class Queue(Getters):
                 return
             for job, id in zip(new, added.ids, strict=True):
                 if id not in added.existing:
-                    made = self._as_new_job(job, id, added.created_at)
+                    made = self.as_new_job(job, id, added.created_at)
                     self.emit("added", made)
                     self.emit(_DELAYED if made.state == _DELAYED else _WAITING, made)
 
@@ -316,16 +366,17 @@ class Queue(Getters):
             Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
                        0, job[7]), at_once)
             if job[-1] is None and not (job[4] or job[5])
-            else self._as_new_job(job, id, now)
+            else self.as_new_job(job, id, now)
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    jobs[index] = await self._job_numbered(id) or jobs[index]
+                    jobs[index] = await self.job_numbered(id) or jobs[index]
         return jobs
 
-    def _as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+    def as_new_job(self, job: NewJob, id: int, now: int) -> Job:
+        """A job that was just stored, tied to nobody."""
         extras = job.extras or NO_EXTRAS
         created_at = now if extras.timestamp is None else extras.timestamp
         facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
@@ -386,7 +437,7 @@ class Queue(Getters):
             lists.append(State.DELAYED.value)
         await self._be_ready()
         for name in lists:
-            await self._move_all(REMOVE, name)
+            await self._move_all(REMOVE, name, with_parents=True)
 
     empty = drain
 
@@ -405,7 +456,7 @@ class Queue(Getters):
             )
         for name in SHOWN_STATES:
             move = TEAR_AWAY if name == State.ACTIVE else DELETE
-            await self._move_all(move, name, before=LATEST, at_once=count)
+            await self._move_all(move, name, before=LATEST, at_once=count, with_parents=True)
         params = {"queue": self.key, "before": LATEST, "most": count}
         while rows := await loop.read(self.store, "old_removed", params):
             await loop.ask(self.store, MoveByHand(DELETE, [row[0] for row in rows]))
@@ -435,7 +486,7 @@ class Queue(Getters):
         for name in names:
             if name not in (State.ACTIVE, State.WAITING_CHILDREN):
                 left = limit - len(cleaned) if limit else None
-                cleaned += await self._move_all(REMOVE, name, before, left)
+                cleaned += await self._move_all(REMOVE, name, before, left, with_parents=True)
         await loop.ask(self.store, TellCleaned(self.key, len(cleaned)))
         self.emit("cleaned", cleaned, shown_name(state))
         return cleaned
@@ -478,6 +529,7 @@ class Queue(Getters):
         limit: int | None = None,
         at_once: int = MOVED_AT_ONCE,
         forget_attempts: bool = False,
+        with_parents: bool = False,
     ) -> list[str]:
         """Move the jobs of a list, oldest first; the ids of those that moved.
 
@@ -496,9 +548,11 @@ class Queue(Getters):
             ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in skipped}
             if not ids and len(rows) < window:
                 break
-            request = MoveByHand(move, list(ids), forget_attempts=forget_attempts)
+            request = MoveByHand(
+                move, list(ids), forget_attempts=forget_attempts, with_parents=with_parents
+            )
             went: list[int] = await loop.ask(self.store, request)
-            moved |= {job: ids[job] for job in went}
+            moved |= {job: ids[job] for job in went if job in ids}
             skipped |= ids.keys() - set(went)
         return list(moved.values())
 
@@ -511,7 +565,7 @@ class Queue(Getters):
         if job is None or job.state == State.ACTIVE:
             return False
         try:
-            await job.remove()
+            await job.remove(remove_children)
         except BulliteError:
             return False
         return True
@@ -533,8 +587,9 @@ class Queue(Getters):
         if not rows or rows[0][2] < oldest:
             raise JobNotFound(f"no job {job_id} was removed from {self.name!r} of late")
         pk, removed_from, _ = rows[0]
-        await loop.ask(self.store, MoveOne(RESTORE[State(removed_from)], pk, job_id))
-        job = await self._job_numbered(pk)
+        back = MoveOne(RESTORE[State(removed_from)], pk, job_id, with_descendants=True)
+        await loop.ask(self.store, back)
+        job = await self.job_numbered(pk)
         if job is None:
             raise JobIdTaken(f"job {job_id} was removed again meanwhile")
         return job
@@ -583,6 +638,11 @@ class Queue(Getters):
         """
         job = await self._existing(job_id)
         return await job.send_event(name, payload)
+
+
+def _is_tied(job: Any) -> bool:
+    options = job.get("opts") if isinstance(job, Mapping) else None
+    return isinstance(options, Mapping) and not _TIES.isdisjoint(options)
 
 
 _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})

@@ -16,7 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
-from .errors import ControlError, DelayedError, JobSuspended, JobTimedOut, LostLock
+from .errors import (
+    ControlError,
+    DelayedError,
+    JobSuspended,
+    JobTimedOut,
+    LostLock,
+    WaitingChildrenError,
+)
 from .job import Job, Wait
 from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned
 from .processors import ANY, Handler
@@ -238,10 +245,17 @@ def _names_of(error: BaseException) -> set[str]:
 
 def meaning_of_control(error: BaseException) -> Result:
     """What a control error means when the job was not moved."""
-    if DelayedError.__name__ in _names_of(error):
-        advice = "DelayedError was raised without job.move_to_delayed(...) before it"
-        return Raised(RuntimeError(f"{advice}: {error}" if str(error) else advice))
+    for kind, before in _MOVES_BEFORE.items():
+        if kind.__name__ in _names_of(error):
+            advice = f"{kind.__name__} was raised without {before} before it"
+            return Raised(RuntimeError(f"{advice}: {error}" if str(error) else advice))
     return Interrupted()
+
+
+_MOVES_BEFORE = {
+    DelayedError: "job.move_to_delayed(...)",
+    WaitingChildrenError: "job.move_to_waiting_children() telling that it has to wait",
+}
 
 
 class LoopRunner(Rule):
@@ -408,12 +422,13 @@ class LoopRunner(Rule):
     async def _end_with_care(self, job: Job, result: Result) -> None:
         """End a run that failed, or that moved its job."""
         concluded: Result | None = result
+        problem = None
         if job.moving is not None:
-            problem = None
             try:
                 await job.moving
             except Exception as error:
                 problem = error
+        if job.moving is not None:
             concluded = self._after_moving(job, result, problem)
         elif isinstance(result, Raised) and is_control(result.error):
             concluded = meaning_of_control(result.error)
@@ -589,12 +604,13 @@ class ThreadRunner(Rule):
         return Raised(error) if late else result
 
     def _conclude(self, job: Job, result: Result) -> Result | None:
+        problem = None
         if job.moving is not None:
-            problem = None
             try:
                 job.moving.result()
             except Exception as error:
                 problem = error
+        if job.moving is not None:
             return self._after_moving(job, result, problem)
         if isinstance(result, Raised):
             if is_control(result.error):

@@ -60,13 +60,19 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
     return changes
 
 
+_ONE_JOBS_OWN = (
+    *("job_id", "run_at", "timestamp"),
+    *("parent", "parent_id", "children", "depends_on", "depends_on_job_ids"),
+)
+
+
 def check_defaults(value: Any) -> dict[str, Any]:
     """Options for jobs that do not say themselves, in a form that can be stored."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidOptionType(f"default_job_options must be a mapping, not {value!r}")
-    for name in ("job_id", "run_at", "timestamp"):
+    for name in _ONE_JOBS_OWN:
         if value.get(name) is not None:
             raise InvalidOption(f"default_job_options cannot hold {name}: it is one job's own")
     checked = check_options(value)

@@ -82,10 +82,11 @@ class Move:
         return self.name
 
 
-_W, _D, _A, _C, _F, _R = (
+_W, _D, _A, _P, _C, _F, _R = (
     State.WAITING,
     State.DELAYED,
     State.ACTIVE,
+    State.WAITING_CHILDREN,
     State.COMPLETED,
     State.FAILED,
     State.REMOVED,
@@ -93,9 +94,10 @@ _W, _D, _A, _C, _F, _R = (
 
 ADD = Move("add", (), _W, events=("added", "waiting"))
 ADD_DELAYED = Move("add_delayed", (), _D, events=("added", "delayed"))
+ADD_BLOCKED = Move("add_blocked", (), _P, events=("added", "waiting-children"))
 PROMOTE = Move("promote", (_D,), _W, events=("promoted", "waiting"))
 RESCHEDULE = Move("reschedule", (_D,), _D, events=("delayed",))
-EXPIRE = Move("expire", (_W, _D), _F, events=("failed",))
+EXPIRE = Move("expire", (_W, _D, _P), _F, events=("failed",))
 CLAIM = Move("claim", (_W,), _A, events=("active",))
 COMPLETE = Move("complete", (_A,), _C, held=True, events=("completed",))
 FAIL = Move("fail", (_A,), _F, held=True, events=("failed", "retries-exhausted"))
@@ -110,24 +112,32 @@ RETRY = Move(
     "retry", (_A,), _W, held=True, events=("failed", "attempt-failed", "waiting", "retry-scheduled")
 )
 DELAY = Move("delay", (_A,), _D, held=True, events=("delayed",))
+AWAIT = Move("await", (_A,), _P, held=True, events=("waiting-children",))
+FREE = Move("free", (_P,), _W, events=("dependencies-completed", "promoted", "waiting"))
+FREE_DELAYED = Move("free_delayed", (_P,), _D, events=("dependencies-completed", "delayed"))
+LET_GO = Move("let_go", (_P,), _W, events=("waiting",))
+"""One of those it waits for failed: it runs, or fails, without waiting for the others."""
+LET_GO_DELAYED = Move("let_go_delayed", (_P,), _D, events=("delayed",))
 RELEASE = Move("release", (_A,), _W, held=True, events=("waiting",))
 GIVE_BACK = Move("give_back", (_A,), _W, held=True)
 STALL = Move("stall", (_A,), _W, held=True, events=("stalled", "waiting"))
 STALL_DELAYED = Move("stall_delayed", (_A,), _D, held=True, events=("stalled", "delayed"))
 REVIVE = Move("revive", (_C, _F), _W, events=("waiting",))
 REVIVE_DELAYED = Move("revive_delayed", (_C, _F), _D, events=("delayed",))
-REMOVE = Move("remove", (_W, _D, _C, _F), _R, events=("removed",))
+REMOVE = Move("remove", (_W, _D, _P, _C, _F), _R, events=("removed",))
 RESTORE_WAITING = Move("restore_waiting", (_R,), _W, events=("restored", "waiting"))
 RESTORE_DELAYED = Move("restore_delayed", (_R,), _D, events=("restored", "delayed"))
+RESTORE_BLOCKED = Move("restore_blocked", (_R,), _P, events=("restored", "waiting-children"))
 RESTORE_COMPLETED = Move("restore_completed", (_R,), _C, events=("restored",))
 RESTORE_FAILED = Move("restore_failed", (_R,), _F, events=("restored",))
-DELETE = Move("delete", (_W, _D, _C, _F, _R), None)
+DELETE = Move("delete", (_W, _D, _P, _C, _F, _R), None)
 TEAR_AWAY = Move("tear_away", (_A,), None)
 """A running job is deleted with its queue: its worker will find that it has lost it."""
 
 MOVES = (
     ADD,
     ADD_DELAYED,
+    ADD_BLOCKED,
     PROMOTE,
     RESCHEDULE,
     EXPIRE,
@@ -137,6 +147,11 @@ MOVES = (
     BACK_OFF,
     RETRY,
     DELAY,
+    AWAIT,
+    FREE,
+    FREE_DELAYED,
+    LET_GO,
+    LET_GO_DELAYED,
     RELEASE,
     GIVE_BACK,
     STALL,
@@ -146,6 +161,7 @@ MOVES = (
     REMOVE,
     RESTORE_WAITING,
     RESTORE_DELAYED,
+    RESTORE_BLOCKED,
     RESTORE_COMPLETED,
     RESTORE_FAILED,
     DELETE,
@@ -155,7 +171,13 @@ MOVES = (
 #: A removed job goes back to where it was taken from.
 RESTORE = {
     move.target: move
-    for move in (RESTORE_WAITING, RESTORE_DELAYED, RESTORE_COMPLETED, RESTORE_FAILED)
+    for move in (
+        RESTORE_WAITING,
+        RESTORE_DELAYED,
+        RESTORE_BLOCKED,
+        RESTORE_COMPLETED,
+        RESTORE_FAILED,
+    )
 }
 
 

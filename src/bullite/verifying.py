@@ -13,6 +13,7 @@ CHECKS = (
     "verify_tokens",
     "verify_payloads",
     "verify_times",
+    "verify_links",
     "verify_queues",
     "verify_custom_ids",
     "verify_numbers",

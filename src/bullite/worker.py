@@ -49,7 +49,7 @@ from .processors import (
 from .queue import Queue
 from .retention import keep_of
 from .settler import Batch
-from .states import STALL, STALL_DELAYED, State
+from .states import FAIL, STALL, STALL_DELAYED, State
 from .store import Store
 from .strategies import BackoffStrategy, RetryStrategy, Strategies
 
@@ -408,8 +408,12 @@ class Worker(EventEmitter):
         for verdict, run in zip(batch.verdicts, batch.runs or (), strict=False):
             if verdict.job in lost:
                 continue
-            run.job.settled(verdict, settled.at)
             active = State.ACTIVE.value
+            if (problem := settled.spoilt.get(verdict.job)) is not None:
+                run.job.settled(verdict._replace(move=FAIL, reason=str(problem)), settled.at)
+                self._tell("failed", run.job, problem, active)
+                continue
+            run.job.settled(verdict, settled.at)
             match run.result:
                 case Returned(value) if verdict.value is not None or value is None:
                     self._tell("completed", run.job, value, active)

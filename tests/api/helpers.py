@@ -12,7 +12,7 @@ from typing import Any
 
 from bullite import Job, Queue, loop
 from bullite.engine.contract import Worker as Registered
-from bullite.operations.moving import MoveByHand
+from bullite.operations.by_hand import MoveByHand
 from bullite.operations.tending import Recover
 from bullite.states import Move
 

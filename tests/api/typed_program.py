@@ -17,11 +17,17 @@ from bullite import (
     BackoffRule,
     BulkJob,
     BulliteError,
+    ChildFailed,
     ControlError,
     DelayedError,
+    DependencyCycle,
+    DependencyNotFound,
     Duration,
     EventEmitter,
     EventTimedOut,
+    FlowJob,
+    FlowNode,
+    FlowProducer,
     IllegalMove,
     Job,
     JobDelayedError,
@@ -32,11 +38,16 @@ from bullite import (
     JobOptions,
     JobSuspended,
     JobTimedOut,
+    JobWaitingChildrenError,
     KeepJobs,
     LockNotAcquired,
     LostLock,
     Moment,
     NamedLock,
+    ParentNotFound,
+    ParentRef,
+    ParentTaken,
+    PendingChildren,
     Priority,
     Processor,
     Queue,
@@ -53,6 +64,7 @@ from bullite import (
     StoreError,
     UnrecoverableError,
     Verification,
+    WaitingChildrenError,
     WaitingError,
     Worker,
     WorkerInfo,
@@ -287,7 +299,7 @@ async def look_at(job: Job) -> None:
     assert (job.progress, job.priority, job.delay) == ({"percent": 50}, 100_000, 0)
     assert (job.stack, job.stacktrace, job.lifo) == (None, [], False)
     assert (job.timeout, job.opts["attempts"], job.original_queue) == (5000, 3, None)
-    nobody: list[None] = [job.parent, job.parent_id, job.parent_key]
+    nobody: list[object] = [job.parent, job.parent_id, job.parent_key]
     assert nobody == [job.repeat_job_key, job.deduplication_id, None]
     assert job.depends_on == ()
     assert (job.processed_by, job.locked_by, job.token) == ("typed-worker", None, None)
@@ -513,6 +525,70 @@ async def keep_house(store: Store) -> None:
     forever.cancel()
 
 
+# --- jobs that wait for others -------------------------------------------------------------------
+
+
+async def grow(store: Store) -> None:
+    async with FlowProducer(store) as flows:
+        await flows.wait_until_ready()
+        leaf: FlowNode = {
+            "name": "leaf",
+            "queue_name": "leaves",
+            "data": 1,
+            "opts": {"attempts": 1},
+        }
+        tree: FlowJob = await flows.add(
+            {"name": "root", "queue_name": "roots", "children": [leaf, leaf]},
+            queues_options={"leaves": {"default_job_options": {"priority": 1}}},
+        )
+        await flows.add_bulk([leaf], chunk=10, on_chunk=lambda stored: None)
+        shown = await flows.get_flow("roots", tree["job"].id, depth=2, max_children=5)
+        assert shown is not None
+        assert len(shown["children"]) == 2
+        await climb(store, tree["job"], tree["children"][0]["job"])
+    await flows.disconnect()
+
+
+async def climb(store: Store, root: Job, leaf: Job) -> None:
+    parent: ParentRef | None = leaf.parent
+    assert parent == {"id": root.id, "queue": "roots"}
+    assert (leaf.parent_id, leaf.parent_key) == (root.id, f"roots:{root.id}")
+    roots = Queue("roots", store)
+    await root.get_dependencies(processed=True, unprocessed={"cursor": 0, "count": 5})
+    await root.get_dependencies(ignored=True, failed=True)
+    assert (await root.get_dependencies_count(unprocessed=True))["unprocessed"] == 2
+    assert await roots.get_dependencies(root.id, "pending", 0, 1)
+    assert await root.get_children_values() == {}
+    assert await root.get_ignored_children_failures() == await root.get_failed_children_values()
+    assert await leaf.remove_child_dependency()
+    assert await root.remove_unprocessed_children() == 1
+    waits = await roots.add(
+        "later",
+        depends_on=[root],
+        on_dependency_failure="fail",
+        children=[{"name": "below", "opts": {"fail_parent_on_failure": True}}],
+    )
+    await roots.add("same", depends_on_job_ids=[root.id], continue_parent_on_failure=True)
+    await roots.add("child", parent=waits, ignore_dependency_on_failure=True)
+    await roots.add("child", parent_id=waits.id, remove_dependency_on_failure=True)
+    assert waits.depends_on == (root.id,)
+    assert await waits.get_dependency_values() == {}
+    assert "waits for" in await roots.why(waits.id)
+    assert await roots.doctor() == []
+    with refused(ParentNotFound):
+        await roots.add("lost", parent={"id": "99999", "queue": "roots"})
+    with refused(DependencyNotFound):
+        await roots.add("lost", depends_on="99999")
+    with refused(DependencyCycle):
+        await roots.add("circle", job_id="me", depends_on="me")
+    with refused(IllegalMove):
+        await root.move_to_waiting_children(child=waits)
+    assert issubclass(ChildFailed, UnrecoverableError)
+    assert issubclass(PendingChildren, IllegalMove)
+    assert issubclass(ParentTaken, IllegalMove)
+    assert JobWaitingChildrenError is WaitingChildrenError
+
+
 # --- all of it -----------------------------------------------------------------------------------
 
 
@@ -548,6 +624,7 @@ async def main(location: str) -> None:
         await keep_house(store)
         await work_in_steps(store)
         await hold_locks(store)
+        await grow(store)
         checked: Verification = await asyncio.to_thread(verify, store)
         assert checked.ok, checked.problems
     await queue.disconnect()

@@ -13,7 +13,7 @@ import pytest
 from bullite import Queue, loop
 from bullite.errors import StoreBusy
 from bullite.locations import parse_location
-from bullite.operations.moving import MoveByHand
+from bullite.operations.by_hand import MoveByHand
 from bullite.states import PROMOTE
 from tests.api.helpers import state_of, until
 from tests.postgres_database import PostgresDatabase

@@ -79,6 +79,13 @@ BY_INDEX = {
     "delete_signals": "bullite_signals_pkey (job)",
     "release_lock": "bullite_locks_pkey (name)",
     "lock_holder": "bullite_locks_pkey (name)",
+    "links_from": "bullite_links_upstream (upstream)",
+    "tied_to": "bullite_links_upstream (upstream)",
+    "parents_of": "bullite_links_upstream (upstream)",
+    "still_waiting": "bullite_links_pending (downstream)",
+    "settle_links": "bullite_links_pkey (downstream, upstream)",
+    "links_page": "bullite_links_pkey (downstream, upstream)",
+    "delete_links_to": "bullite_links_pkey (downstream)",
 }
 
 READS_EVERYTHING = {
@@ -89,6 +96,7 @@ READS_EVERYTHING = {
     "verify_payloads": "looks for mistakes everywhere",
     "verify_custom_ids": "looks for mistakes everywhere",
     "verify_steps": "looks for mistakes everywhere",
+    "verify_links": "looks for mistakes everywhere",
 }
 
 READS_AN_INDEX = {
@@ -108,6 +116,10 @@ SORTS = {
     "removed_job": "those that have one custom id",
     "counts_per_priority": "when people look",
     "steps": "at most as many as one job has",
+    "link_counts": "when people look",
+    "pending_links": "when people look",
+    "children_page": "when people look",
+    "stuck": "when people look",
     "verify_counts": "looks for mistakes everywhere",
 }
 
@@ -154,6 +166,8 @@ def scan(step: dict[str, Any]) -> str:
         return f"{step['Node Type']} {step['Relation Name']}"
     condition = re.sub(r"\"?\w+\"?\.", "", step.get("Index Cond", ""))
     columns = re.findall(r"\(*(\w+) (?:=|<|>|<=|>=|IS NOT NULL)", condition)
+    for pair in re.findall(r"ROW\((\w+, \w+)\) [<>]", condition):
+        columns += pair.split(", ")
     return f"{step['Index Name']} ({', '.join(dict.fromkeys(columns))})"
 
 

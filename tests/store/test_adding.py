@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullite.operations.adding import AddJobs
-from bullite.operations.moving import MoveByHand
+from bullite.operations.by_hand import MoveByHand
 from bullite.operations.opening import OpenQueue
 from bullite.states import DELETE, REMOVE, RESTORE, REVIVE, State
 from tests.harness import Store, new_job

@@ -12,8 +12,8 @@ from bullite.engine.mail import DIRECT
 from bullite.engine.plan import Request, group
 from bullite.errors import StoreFull, StoreUnavailable
 from bullite.operations.adding import AddJobs
+from bullite.operations.by_hand import MoveByHand
 from bullite.operations.editing import Progress
-from bullite.operations.moving import MoveByHand
 from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Settle
 from bullite.outcome import Verdict

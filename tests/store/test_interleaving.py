@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from bullite.engine.contract import Conflict
+from bullite.operations.by_hand import MoveByHand, move_by_hand
 from bullite.operations.claiming import Claim, claim, promote_due
 from bullite.operations.editing import ExtendLease, Progress, extend_leases, record_progress
-from bullite.operations.moving import MoveByHand, move_by_hand
 from bullite.operations.settling import Settle, settle
 from bullite.operations.sweeping import Sweep, sweep
 from bullite.operations.tending import Recover, recover

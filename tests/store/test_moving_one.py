@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullite.errors import IllegalMove, JobIdTaken, JobLocked, JobNotFound
-from bullite.operations.moving import MoveOne
+from bullite.operations.by_hand import MoveOne
 from bullite.states import (
     DELETE,
     PROMOTE,

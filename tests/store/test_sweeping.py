@@ -6,7 +6,7 @@ import pytest
 
 from bullite.engine import chores
 from bullite.operations import sweeping
-from bullite.operations.moving import MoveByHand
+from bullite.operations.by_hand import MoveByHand
 from bullite.operations.settling import Settle
 from bullite.outcome import Verdict
 from bullite.states import COMPLETE, DELETE, REMOVE, RESTORE, State

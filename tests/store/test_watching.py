@@ -9,8 +9,8 @@ import pytest
 from bullite.engine.mail import DIRECT
 from bullite.errors import JobNotFound
 from bullite.eventlog import LONGEST_COPIED
+from bullite.operations.by_hand import MoveOne
 from bullite.operations.expiring import REASON, Expire
-from bullite.operations.moving import MoveOne
 from bullite.retention import Keep
 from bullite.states import REMOVE
 from tests.harness import Store

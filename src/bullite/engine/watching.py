@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from ..codec import decode
 from ..errors import JobNotFound, StoreError
-from ..operations.moving import MoveByHand, MoveOne, as_json
-from ..operations.settling import Settle
+from ..operations.by_hand import MoveByHand, MoveOne
+from ..operations.moving import as_json
+from ..operations.settling import Settle, Settled
 from ..seldom import Seldom
 from ..states import COMPLETE, EXPIRE, FAIL
 from .contract import Driver
@@ -64,19 +65,24 @@ class Watchers:
         told: list[tuple[Ask, Any]] = []
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(request, Settle):
-                told += self._ended(request, set(answer.lost))
+                told += self._ended(request, answer)
         moved = [request for request in requests if isinstance(request, MoveByHand | MoveOne)]
         return told + self.check(chain.from_iterable(request.keys() for request in moved))
 
-    def _ended(self, settle: Settle, lost: set[int]) -> list[tuple[Ask, Any]]:
+    def _ended(self, settle: Settle, settled: Settled) -> list[tuple[Ask, Any]]:
         """From the verdicts themselves: the job may be gone already."""
-        return [
-            (ask, [verdict.move.target, verdict.value, verdict.reason])
+        ended = [
+            verdict
             for verdict in settle.verdicts
             if verdict.job in self._asks and verdict.move in (COMPLETE, FAIL)
-            if verdict.job not in lost
+            if verdict.job not in settled.lost and verdict.job not in settled.spoilt
+        ]
+        told = [
+            (ask, [verdict.move.target, verdict.value, verdict.reason])
+            for verdict in ended
             for ask in self._pop(verdict.job)
         ]
+        return told + self.check(settled.spoilt)
 
     def check(self, jobs: Iterable[int] | None = None) -> list[tuple[Ask, Any]]:
         """Look at the watched jobs, or at those of them that are named; the answers there are."""

@@ -19,12 +19,14 @@ from typing import Any, TypeVar
 from ..errors import RequestRefused, StoreBusy, StoreClosed, StoreError, StoreReplaced
 from ..operations import (
     adding,
+    by_hand,
     claiming,
     editing,
     expiring,
+    families,
     governing,
+    growing,
     locking,
-    moving,
     opening,
     settling,
     stepping,
@@ -72,6 +74,10 @@ SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 
 OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
     adding.AddJobs: adding.add,
+    growing.Grow: growing.grow,
+    families.AwaitChildren: families.await_children,
+    families.LeaveParent: families.leave_parent,
+    families.RemoveUnprocessed: families.remove_unprocessed,
     settling.Settle: settling.settle,
     editing.Progress: editing.record_progress,
     editing.SetData: editing.set_data,
@@ -79,8 +85,8 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     editing.ExtendLease: editing.extend_leases,
     editing.AddLog: editing.add_logs,
     editing.ClearLogs: editing.clear_logs,
-    moving.MoveByHand: moving.move_by_hand,
-    moving.MoveOne: moving.move_one,
+    by_hand.MoveByHand: by_hand.move_by_hand,
+    by_hand.MoveOne: by_hand.move_one,
     opening.OpenQueue: opening.open_queue,
     governing.Configure: governing.configure,
     governing.SetPaused: governing.set_paused,

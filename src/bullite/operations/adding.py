@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.contract import Step
 from ..engine.plan import Request
 from ..eventlog import DUPLICATED
-from ..states import ADD, ADD_DELAYED, State
+from ..states import ADD, ADD_BLOCKED, ADD_DELAYED, State
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
 
@@ -83,7 +83,7 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
     for request in requests:
         queue = request.queue
         if queue not in terms:
-            terms[queue] = yield from _terms(queue)
+            terms[queue] = yield from terms_of(queue)
             new[queue], taken[queue] = {}, {}
         if terms[queue][1] != request.version:
             answers.append(OutOfDate())
@@ -96,13 +96,13 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | 
             new[queue].update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         answers.append(added)
-    yield from _insert(tx, new, terms)
+    yield from insert(tx, new, terms)
     return answers
 
 
 def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
     """Add jobs from inside another operation, under whatever settings the queue has."""
-    _, version = yield from _terms(queue)
+    _, version = yield from terms_of(queue)
     [added] = yield from add(tx, [AddJobs(queue, jobs, version)])
     assert isinstance(added, Added)
     return added
@@ -117,33 +117,41 @@ def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
     return [("take_numbers", {"count": count}), ("terms", {"queue": requests[0].queue})]
 
 
-def _terms(queue: int) -> Operation[tuple[bool, int]]:
+def terms_of(queue: int) -> Operation[tuple[bool, int]]:
     """Whether the queue's jobs stand in the lanes of their names, and its settings' version."""
     result = yield "terms", {"queue": queue}
     by_name, version = result.rows[0]
     return bool(by_name), version
 
 
-def _insert(
-    tx: Transaction, new: dict[int, dict[int, NewJob]], terms: dict[int, tuple[bool, int]]
+def insert(
+    tx: Transaction,
+    new: Mapping[int, Mapping[int, NewJob]],
+    terms: Mapping[int, tuple[bool, int]],
+    blocked: Mapping[int, int | None] = {},
 ) -> Operation[None]:
+    """Write new jobs, by queue and number, and enter them in the books.
+
+    Those `blocked` wait for others, and then for their time if there is one.
+    """
     rows: list[Row] = []
     payloads: list[Row] = []
     for queue, jobs in new.items():
         due = {
             id: due
             for id, job in jobs.items()
-            if (job.delay or job.extras) and (due := _due(tx, job)) is not None
+            if (job.delay or job.extras) and id not in blocked
+            if (due := due_of(tx, job)) is not None
         }
-        rows += _job_rows(tx, queue, jobs, due, by_name=terms[queue][0])
+        rows += _job_rows(tx, queue, jobs, due, blocked, by_name=terms[queue][0])
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
-        _enter_in_books(tx, queue, jobs, due)
+        _enter_in_books(tx, queue, jobs, due, blocked)
     if rows:
         yield "insert_jobs", rows
         yield "insert_payloads", payloads
 
 
-def _due(tx: Transaction, job: NewJob) -> int | None:
+def due_of(tx: Transaction, job: NewJob) -> int | None:
     """When a job that is not for now may begin; None if that time is over."""
     extras = job.extras or NO_EXTRAS
     if extras.run_at is not None:
@@ -186,7 +194,12 @@ def _number_by_custom_id(
 
 
 def _job_rows(
-    tx: Transaction, queue: int, new: dict[int, NewJob], due: dict[int, int], by_name: bool
+    tx: Transaction,
+    queue: int,
+    new: Mapping[int, NewJob],
+    due: Mapping[int, int],
+    blocked: Mapping[int, int | None],
+    by_name: bool,
 ) -> list[Row]:
     now = tx.now
     return [
@@ -198,7 +211,7 @@ def _job_rows(
             *(
                 (now, now, None, None, "waiting", 0)
                 if job[-1] is None and not job[_DELAY]
-                else _extras(now, job, due.get(id))
+                else _extras(now, job, *_where(id, due, blocked))
             ),
             *job[:_STORED_AS_THEY_ARE],
         )
@@ -206,26 +219,41 @@ def _job_rows(
     ]
 
 
-def _extras(now: int, job: NewJob, due: int | None) -> Row:
-    """When a job was made, changed, is due and expires; so where it is; and its traits."""
+def _where(
+    id: int, due: Mapping[int, int], blocked: Mapping[int, int | None]
+) -> tuple[int | None, State]:
+    """When a new job is due, and where it is until then."""
+    if id in blocked:
+        return blocked[id], State.WAITING_CHILDREN
+    return due.get(id), State.DELAYED if id in due else State.WAITING
+
+
+def _extras(now: int, job: NewJob, due: int | None, state: State) -> Row:
+    """When a job was made, changed, is due and expires; where it is; and its traits."""
     extras = job.extras or NO_EXTRAS
     return (
         now if extras.timestamp is None else extras.timestamp,
         now,
         due,
         None if extras.expires is None else now + extras.expires,
-        "waiting" if due is None else "delayed",
+        state.value,
         extras.traits,
     )
 
 
 def _enter_in_books(
-    tx: Transaction, queue: int, new: dict[int, NewJob], due: dict[int, int]
+    tx: Transaction,
+    queue: int,
+    new: Mapping[int, NewJob],
+    due: Mapping[int, int],
+    blocked: Mapping[int, int | None],
 ) -> None:
     """What new jobs mean for the counts, the log and the workers."""
     if not new:
         return
-    waiting = {id: job for id, job in new.items() if id not in due} if due else new
+    waiting = new
+    if due or blocked:
+        waiting = {id: job for id, job in new.items() if id not in due and id not in blocked}
     if waiting:
         prioritized = sum(1 for job in waiting.values() if job.priority)
         tx.count(queue, "waiting", len(waiting) - prioritized)
@@ -240,3 +268,7 @@ def _enter_in_books(
         tx.count(queue, State.DELAYED.value, len(due))
         tx.log(queue, ADD_DELAYED.name, events)
         tx.made_delayed(queue, min(due.values()))
+    here = [id for id in blocked if id in new]
+    if here:
+        tx.count(queue, "waiting_children", len(here))
+        tx.log(queue, ADD_BLOCKED.name, [(new[id].custom_id or id, new[id].name) for id in here])

@@ -12,6 +12,8 @@ from ..eventlog import Payload
 from ..outcome import EXPIRED
 from ..retention import Keep, keep_of
 from ..states import EXPIRE, State
+from ..traits import UPSTREAM
+from . import linking
 from .moving import count_in, count_out, swap_all
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
@@ -50,6 +52,9 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
+        awaited = {row[0]: REASON for row in rows if row[5] & UPSTREAM}
+        if awaited:
+            yield from linking.failed(tx, awaited)
         ended = [(row[0], row[5], _keep(row[4])) for row in rows]
         yield from retain(tx, queue, State.FAILED, ended)
     return len(found.rows)

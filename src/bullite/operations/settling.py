@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +11,9 @@ import msgspec
 
 from ..engine.contract import Conflict
 from ..engine.plan import Request
+from ..errors import BulliteError
 from ..eventlog import LONGEST_COPIED
-from ..outcome import CANCELLED, Verdict
+from ..outcome import CANCELLED, ERROR, Verdict
 from ..states import (
     BACK_OFF,
     CLAIM,
@@ -25,6 +26,8 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import DOWNSTREAM, UPSTREAM
+from . import linking
 from .burying import bury
 from .claiming import promote_due
 from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
@@ -49,6 +52,8 @@ class Settled(NamedTuple):
     lost: Sequence[int]
     """The jobs that were not held any more: their verdicts were refused and changed nothing."""
     at: int
+    spoilt: Mapping[int, BulliteError] = {}
+    """The jobs that could not be completed, and why: ended by hand they still run, else failed."""
 
 
 _NOBODY: tuple[int, ...] = ()
@@ -56,15 +61,25 @@ _NOBODY: tuple[int, ...] = ()
 
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
     lost: set[tuple[int, int]] = set()
+    spoilt: dict[int, BulliteError] = {}
     for (queue, move), verdicts in _group_by_queue_and_move(requests).items():
         if tx.careful or any([verdict.again for verdict in verdicts]):  # noqa: C419 - faster
             verdicts = yield from _those_held(tx, verdicts, lost)
         for traits, alike in _group_by_traits(verdicts).items():
-            yield from _settle_group(tx, queue, move, traits, alike)
-    if not lost:
+            if move is COMPLETE and traits & DOWNSTREAM:
+                alike, refused = yield from _those_done(tx, alike, spoilt)
+                if refused:
+                    yield from _settle_group(tx, queue, FAIL, traits, refused)
+            if alike:
+                yield from _settle_group(tx, queue, move, traits, alike)
+    if not lost and not spoilt:
         return [Settled(_NOBODY, tx.now)] * len(requests)
     return [
-        Settled([v.job for v in request.verdicts if (v.job, v.token) in lost], tx.now)
+        Settled(
+            [v.job for v in request.verdicts if (v.job, v.token) in lost],
+            tx.now,
+            {v.job: spoilt[v.job] for v in request.verdicts if v.job in spoilt},
+        )
         for request in requests
     ]
 
@@ -108,6 +123,26 @@ def _those_held(
     return list(held.values())
 
 
+def _those_done(
+    tx: Transaction, verdicts: list[Verdict], spoilt: dict[int, BulliteError]
+) -> Operation[tuple[list[Verdict], list[Verdict]]]:
+    """Of runs that completed: those whose children let them, and those that fail instead.
+
+    One that somebody ended by hand is neither: its holder is told, and holds it still.
+    """
+    errors = yield from linking.obstacles(tx, [verdict.job for verdict in verdicts])
+    spoilt |= errors
+    done = [verdict for verdict in verdicts if verdict.job not in errors]
+    refused = [
+        verdict._replace(
+            move=FAIL, value=None, reason=str(errors[verdict.job]), keep=None, outcome=ERROR
+        )
+        for verdict in verdicts
+        if verdict.job in errors and not verdict.by_hand
+    ]
+    return done, refused
+
+
 def _settle_group(
     tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[Verdict]
 ) -> Operation[None]:
@@ -131,7 +166,26 @@ def _settle_group(
     yield from _arrive(tx, queue, move, verdicts)
     if move.events:
         tx.log(queue, move.name, _events(tx, move, verdicts))
+    if traits & UPSTREAM and move in (COMPLETE, FAIL):
+        verdicts = yield from _tell_those_waiting(tx, move, verdicts)
     yield from _leave_behind(tx, queue, move, verdicts)
+
+
+def _tell_those_waiting(
+    tx: Transaction, move: Move, verdicts: list[Verdict]
+) -> Operation[list[Verdict]]:
+    """Others waited for these jobs. What may still be waited for may not be deleted.
+
+    A failed child that asks to be deleted is one exception: its parent waits for it no more.
+    """
+    if move is COMPLETE:
+        yield from linking.completed(tx, {v.job: v.value for v in verdicts})
+        return verdicts
+    links = yield from linking.failed(tx, {v.job: v.reason for v in verdicts})
+    needed = {link.upstream for link in links if link.kind == linking.DEPENDENCY}
+    leaving = {v.job for v in verdicts if v.keep is not None and v.keep.nothing} - needed
+    yield from linking.drop(tx, [link for link in links if link.upstream in leaving])
+    return [v._replace(keep=None) if v.job in needed else v for v in verdicts]
 
 
 def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:

@@ -16,8 +16,9 @@ from ..options import LATEST
 from ..outcome import Verdict
 from ..states import DELAY, PROMOTE, State
 from ..traits import STEPPED
+from .by_hand import MoveByHand, move_by_hand
 from .editing import _begin, _refusal
-from .moving import MoveByHand, Place, as_json, move_by_hand, take_numbers, where_they_are
+from .moving import Place, as_json, take_numbers, where_they_are
 from .settling import Settle, settle
 from .transaction import Operation, Transaction
 

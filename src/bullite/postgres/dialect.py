@@ -18,12 +18,12 @@ _INSERT = re.compile(
 )
 
 NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
-_JSON = ("jobs", "attempts", "custom_ids", "locks")
+_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons", "locks")
 _TEXTS = frozenset(
     {
         *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),
         *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
-        *("kind", "value", "payload"),
+        *("opts", "kind", "state", "key", "value", "payload"),
     }
 )
 """The parameters that are texts; all others are integers."""

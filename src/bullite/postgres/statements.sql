@@ -92,8 +92,12 @@ where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most
 
 -- template: take_oldest
-select id, traits from bullite.bullite_jobs
+select id, traits from bullite.bullite_jobs as j
 where queue = :queue and {filter} and {aged} <= :before
+    and (traits & 1 = 0 or not coalesce((
+        select true from bullite.bullite_links as l
+        where l.upstream = j.id and l.state || '' = 'pending' limit 1
+    ), false))
 order by {first}, {second} limit :most for update skip locked
 
 -- move: promote takes seq
@@ -131,6 +135,21 @@ lease_until = null, seq = asked.taken * (1 - 2 * lifo)
 attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, delay = asked.taken, due_at = :now + asked.taken
 
+-- move: await
+attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
+
+-- move: free takes seq
+seq = asked.taken, due_at = null, delay = 0
+
+-- move: free_delayed takes due_at
+due_at = asked.taken
+
+-- move: let_go takes seq
+seq = asked.taken, due_at = null, delay = 0
+
+-- move: let_go_delayed takes due_at
+due_at = asked.taken
+
 -- move: release
 attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
 
@@ -164,6 +183,10 @@ where j.removed_from = 'waiting'
 -- move: restore_delayed
 removed_at = null, removed_from = null
 where j.removed_from = 'delayed'
+
+-- move: restore_blocked
+removed_at = null, removed_from = null
+where j.removed_from = 'waiting-children'
 
 -- move: restore_completed
 removed_at = null, removed_from = null
@@ -204,7 +227,7 @@ select by_name, paused,
         order by due_at limit 1), (
         select expires_at from bullite.bullite_jobs
         where queue = :queue and expires_at is not null
-            and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+            and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
         order by expires_at limit 1
     )
 from bullite.bullite_queues as q join bullite.bullite_workers as w on w.id between :worker and :worker
@@ -439,7 +462,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- name: where_they_are
 select id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id,
-    original_queue, ahead, traits
+    original_queue, ahead, traits, delay
 from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 order by id for update
@@ -481,14 +504,14 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 -- name: expired
 select id, state, priority, custom_id, opts, traits
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
-where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
+where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed' or state = 'waiting-children')
     and attempts_started = 0
 order by expires_at limit :most for update of j skip locked
 
 -- name: expired_queues
 select id from bullite.bullite_queues as q where (
     select true from bullite.bullite_jobs where queue = q.id and expires_at <= :now
-        and (state = 'waiting' or state = 'delayed') and attempts_started = 0 limit 1
+        and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0 limit 1
 )
 
 -- editing -----------------------------------------------------------------------------------------
@@ -682,6 +705,199 @@ where queue = :queue and kind in ('complete', 'fail', 'expire') and :job::text =
 order by id desc limit 1
 
 -- links -------------------------------------------------------------------------------------------
+
+-- name: insert_links (many)
+insert into bullite.bullite_links (downstream, upstream, kind, policy, state, key, value)
+select * from unnest(:bigint[], :bigint[], :text[], :text[], :text[], :text[], :text[])
+
+-- Who waits for these jobs.
+-- name: links_from
+select upstream, downstream, kind, policy, key from bullite.bullite_links
+where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state || '' = 'pending'
+
+-- The kind is asked for because no index has it: else one might be read from end to end.
+-- name: tied_to
+select downstream, kind from bullite.bullite_links
+where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: with_children_elsewhere
+select down.id
+from (select value::bigint as job from json_array_elements_text(:jobs::json)) as asked
+    join bullite.bullite_jobs as down on down.id between asked.job and asked.job
+where (
+    select true from bullite.bullite_links as l
+        join bullite.bullite_jobs as up on up.id between l.upstream and l.upstream
+    where l.downstream = down.id and l.kind = 'child' and l.state || '' = 'pending'
+        and up.queue <> down.queue limit 1
+)
+
+-- A pair is found by comparing pairs, which only the primary key can help with.
+-- name: settle_links
+update bullite.bullite_links as l set state = asked.state, value = asked.value
+from (
+    select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream,
+        value ->> 2 as state, value ->> 3 as value
+    from json_array_elements(:links::json) order by 1, 2
+) as asked
+where (l.downstream, l.upstream) >= (asked.downstream, asked.upstream)
+    and (l.downstream, l.upstream) <= (asked.downstream, asked.upstream)
+
+-- name: delete_links
+delete from bullite.bullite_links as l
+using (
+    select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream
+    from json_array_elements(:links::json)
+) as asked
+where (l.downstream, l.upstream) >= (asked.downstream, asked.upstream)
+    and (l.downstream, l.upstream) <= (asked.downstream, asked.upstream)
+
+-- name: delete_links_to
+delete from bullite.bullite_links
+where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- Jobs that were removed have a link each to be brought back by; when they are deleted it goes, too.
+-- name: delete_links_of_removed
+delete from bullite.bullite_links
+where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state || '' = 'removed'
+
+-- Which of these jobs wait for somebody still.
+-- name: still_waiting
+select asked.job from (
+    select value::bigint as job from json_array_elements_text(:jobs::json)
+) as asked where (
+    select true from bullite.bullite_links
+    where downstream = asked.job and state = 'pending' limit 1
+)
+
+-- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
+-- pending; whether one failed so that they need not wait for the others.
+-- name: blockers
+select asked.job,
+    (select key from bullite.bullite_links where downstream = asked.job and kind = 'child'
+        and state = 'failed' and policy = 'fail' limit 1),
+    coalesce((select true from bullite.bullite_links
+        where downstream = asked.job and kind = 'child' and state = 'pending' limit 1), false),
+    coalesce((select true from bullite.bullite_links
+        where downstream = asked.job and state = 'ignored' and policy = 'continue' limit 1), false)
+from (select value::bigint as job from json_array_elements_text(:jobs::json)) as asked
+
+-- The parents that these jobs have, but for those that are gone.
+-- name: parents_of
+select l.upstream, l.downstream, l.key, l.state
+from bullite.bullite_links as l
+    join bullite.bullite_jobs as j on j.id between l.downstream and l.downstream
+where l.upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and l.kind = 'child' and l.state || '' <> 'removed' and j.state || '' <> 'removed'
+
+-- Children, their children and so on, each with the one it belongs to and where it is.
+-- name: descendants
+with recursive tree (job, parent, link) as (
+    select upstream, downstream, state from bullite.bullite_links
+    where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        and kind = 'child'
+    union
+    select l.upstream, l.downstream, l.state
+    from tree join bullite.bullite_links as l on l.downstream between tree.job and tree.job
+        and l.kind = 'child'
+)
+select tree.job, tree.parent, tree.link, j.state
+from tree join bullite.bullite_jobs as j on j.id between tree.job and tree.job
+
+-- What these jobs wait for, and what that waits for, and so on.
+-- name: awaited_by
+with recursive chain (downstream, upstream) as (
+    select downstream, upstream from bullite.bullite_links
+    where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        and state || '' = 'pending'
+    union
+    select l.downstream, l.upstream from chain join bullite.bullite_links as l
+        on l.downstream between chain.upstream and chain.upstream and l.state || '' = 'pending'
+)
+select downstream, upstream from chain
+
+-- Jobs run again that somebody waited for, who has not ended yet and so waits again.
+-- name: await_again
+update bullite.bullite_links as l set state = 'pending', value = null
+where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and kind = 'child' and l.state || '' in ('processed', 'ignored', 'failed') and (
+        select j.state in ('waiting', 'delayed', 'active', 'waiting-children')
+        from bullite.bullite_jobs as j where j.id between l.downstream and l.downstream
+    )
+
+-- Links that the removal of jobs put aside, and that hold again now that they are back.
+-- name: restore_links
+update bullite.bullite_links as l set state = 'pending'
+where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and l.state || '' = 'removed' and (
+        select j.state = 'waiting-children' or j.removed_from = 'waiting-children'
+        from bullite.bullite_jobs as j where j.id between l.downstream and l.downstream
+    )
+
+-- Parents run again although children failed them.
+-- name: forgive
+update bullite.bullite_links set policy = 'ignore'
+where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and state || '' = 'failed'
+
+-- name: add_traits
+update bullite.bullite_jobs set traits = traits | :traits::integer
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: defer_failures
+update bullite.bullite_jobs as j set deferred_failure = coalesce(deferred_failure, asked.reason)
+from (
+    select key::bigint as job, value as reason from json_each_text(:reasons::json)
+) as asked where j.id between asked.job and asked.job
+
+-- name: opts_of
+select job, opts from bullite.bullite_payloads
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: set_opts
+update bullite.bullite_payloads set opts = :opts where job = :job
+
+-- name: links_page
+select upstream, key, value from bullite.bullite_links
+where (downstream, upstream) > (:job, :after) and downstream = :job
+    and kind = :kind and state || '' = :state
+order by downstream, upstream limit :most
+
+-- name: pending_links
+select key from bullite.bullite_links where downstream = :job and state = 'pending'
+order by upstream + 0 limit :most
+
+-- name: link_with_key
+select upstream from bullite.bullite_links
+where downstream = :job and state = 'pending' and key = :key
+
+-- name: link_counts
+select state, count(*) from bullite.bullite_links
+where downstream = :job and kind = 'child' group by state
+
+-- Children of a job, with the queues they are in now.
+-- name: children_page
+select l.upstream, q.name
+from bullite.bullite_links as l
+    join bullite.bullite_jobs as j on j.id between l.upstream and l.upstream
+        and j.state || '' <> 'removed'
+    join bullite.bullite_queues as q on q.id between j.queue and j.queue
+where l.downstream = :job and l.kind = 'child' and l.state || '' = :state
+order by l.upstream + 0 limit :most offset :skip
+
+-- Jobs that wait for others which will not complete by themselves.
+-- name: stuck
+select l.downstream, l.key, up.state, r.failed_reason
+from bullite.bullite_jobs as down
+    join bullite.bullite_links as l on l.downstream between down.id and down.id
+        and l.state || '' = 'pending'
+    left join bullite.bullite_jobs as up on up.id between l.upstream and l.upstream
+    left join bullite.bullite_results as r on r.job between l.upstream and l.upstream
+where down.queue = :queue and down.state = 'waiting-children'
+    and (:job::bigint is null or down.id = :job)
+    and (up.id is null or up.state || '' = 'failed' or up.state || '' = 'removed')
+order by down.created_at, down.id, l.upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
@@ -958,6 +1174,25 @@ where state = 'removed' and (removed_at is null or removed_from is null)
 union all
 select 'job ' || id || ' is ' || state || ' and yet held ahead' from bullite.bullite_jobs
 where state <> 'active' and ahead <> 0
+
+-- name: verify_links
+select 'job ' || id || ' waits for others and for none' from bullite.bullite_jobs as j
+where state = 'waiting-children' and not exists (
+    select 1 from bullite.bullite_links as l where l.downstream = j.id and l.state = 'pending'
+)
+union all
+select 'job ' || downstream || ' waits for job ' || upstream || ', which is completed'
+from bullite.bullite_links as l join bullite.bullite_jobs as j on j.id = l.upstream
+where l.state = 'pending' and j.state = 'completed'
+union all
+select 'link of job ' || downstream || ', which does not exist' from bullite.bullite_links as l
+where not exists (select 1 from bullite.bullite_jobs where id = l.downstream)
+union all
+select 'job ' || id || ' does not know that others wait for it' from bullite.bullite_jobs as j
+where traits & 1 = 0 and exists (select 1 from bullite.bullite_links where upstream = j.id)
+union all
+select 'job ' || id || ' does not know that it waits for others' from bullite.bullite_jobs as j
+where traits & 2 = 0 and exists (select 1 from bullite.bullite_links where downstream = j.id)
 
 -- name: verify_queues
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist'

@@ -77,6 +77,9 @@ order by {first}, {second} limit :most
 
 -- template: take_oldest
 select id, traits from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
+    and (traits & 1 = 0 or not exists (
+        select 1 from bullite_links where upstream = bullite_jobs.id and state = 'pending'
+    ))
 order by {first}, {second} limit :most
 
 -- move: promote takes seq
@@ -114,6 +117,21 @@ lease_until = null, seq = (asked.value ->> 1) * (1 - 2 * lifo)
 attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
+-- move: await
+attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
+
+-- move: free takes seq
+seq = asked.value ->> 1, due_at = null, delay = 0
+
+-- move: free_delayed takes due_at
+due_at = asked.value ->> 1
+
+-- move: let_go takes seq
+seq = asked.value ->> 1, due_at = null, delay = 0
+
+-- move: let_go_delayed takes due_at
+due_at = asked.value ->> 1
+
 -- move: release
 attempts_started = attempts_started + ahead, ahead = 0, lease_until = null
 
@@ -148,6 +166,10 @@ where bullite_jobs.removed_from = 'waiting'
 removed_at = null, removed_from = null
 where bullite_jobs.removed_from = 'delayed'
 
+-- move: restore_blocked
+removed_at = null, removed_from = null
+where bullite_jobs.removed_from = 'waiting-children'
+
 -- move: restore_completed
 removed_at = null, removed_from = null
 where bullite_jobs.removed_from = 'completed'
@@ -176,7 +198,7 @@ select by_name, paused,
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
         select min(expires_at) from bullite_jobs
         where queue = :queue and expires_at is not null
-            and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+            and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
     )
 from bullite_queues join bullite_workers on bullite_workers.id = :worker
 where bullite_queues.id = :queue
@@ -357,7 +379,7 @@ where id in (select value from json_each(:jobs)) and queue = :queue
 -- name: where_they_are (folded)
 select json_group_array(json_array(
     id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
-    ahead, traits
+    ahead, traits, delay
 )) from bullite_jobs where id in (select value from json_each(:jobs))
 
 -- name: write_progress
@@ -394,7 +416,7 @@ delete from bullite_logs where job in (select value from json_each(:jobs))
 select json_group_array(json_array(id, state, priority, custom_id, opts, traits)) from (
     select id, state, priority, custom_id, opts, traits
     from bullite_jobs join bullite_payloads on job = id
-    where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed')
+    where queue = :queue and expires_at <= :now and (state = 'waiting' or state = 'delayed' or state = 'waiting-children')
         and attempts_started = 0
     order by expires_at limit :most
 )
@@ -402,7 +424,7 @@ select json_group_array(json_array(id, state, priority, custom_id, opts, traits)
 -- name: expired_queues (folded)
 select json_group_array(json_array(id)) from bullite_queues where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and expires_at <= :now
-        and (state = 'waiting' or state = 'delayed') and attempts_started = 0
+        and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
 )
 
 -- editing -----------------------------------------------------------------------------------------
@@ -557,6 +579,166 @@ where queue = :queue and (
 order by total desc limit 1
 
 -- links -------------------------------------------------------------------------------------------
+
+-- name: insert_links (many)
+insert into bullite_links (
+    downstream, upstream, kind, policy, state, key, value
+) values (?, ?, ?, ?, ?, ?, ?)
+
+-- Who waits for these jobs.
+-- name: links_from (folded)
+select json_group_array(json_array(upstream, downstream, kind, policy, key)) from bullite_links
+where upstream in (select value from json_each(:jobs)) and state = 'pending'
+
+-- name: tied_to (folded)
+select json_group_array(json_array(downstream, kind)) from bullite_links
+where upstream in (select value from json_each(:jobs))
+
+-- name: with_children_elsewhere (folded)
+select json_group_array(json_array(asked.value))
+from json_each(:jobs) as asked join bullite_jobs as down on down.id = asked.value
+where exists (
+    select 1 from bullite_links join bullite_jobs as up on up.id = upstream
+    where downstream = down.id and kind = 'child' and bullite_links.state = 'pending'
+        and up.queue <> down.queue
+)
+
+-- name: settle_links
+update bullite_links set state = asked.value ->> 2, value = asked.value ->> 3
+from json_each(:links) as asked
+where downstream = asked.value ->> 0 and upstream = asked.value ->> 1
+
+-- name: delete_links
+delete from bullite_links where (downstream, upstream) in (
+    select value ->> 0, value ->> 1 from json_each(:links)
+)
+
+-- name: delete_links_to
+delete from bullite_links where downstream in (select value from json_each(:jobs))
+
+-- Jobs that were removed have a link each to be brought back by; when they are deleted it goes, too.
+-- name: delete_links_of_removed
+delete from bullite_links
+where upstream in (select value from json_each(:jobs)) and state = 'removed'
+
+-- Which of these jobs wait for somebody still.
+-- name: still_waiting (folded)
+select json_group_array(json_array(asked.value)) from json_each(:jobs) as asked where exists (
+    select 1 from bullite_links where downstream = asked.value and state = 'pending'
+)
+
+-- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
+-- pending; whether one failed so that they need not wait for the others.
+-- name: blockers (folded)
+select json_group_array(json_array(asked.value,
+    (select key from bullite_links where downstream = asked.value and kind = 'child'
+        and state = 'failed' and policy = 'fail' limit 1),
+    exists (select 1 from bullite_links
+        where downstream = asked.value and kind = 'child' and state = 'pending'),
+    exists (select 1 from bullite_links
+        where downstream = asked.value and state = 'ignored' and policy = 'continue')
+)) from json_each(:jobs) as asked
+
+-- The parents that these jobs have, but for those that are gone.
+-- name: parents_of (folded)
+select json_group_array(json_array(upstream, downstream, bullite_links.key, bullite_links.state))
+from bullite_links join bullite_jobs on bullite_jobs.id = downstream
+where upstream in (select value from json_each(:jobs)) and kind = 'child'
+    and bullite_links.state <> 'removed' and bullite_jobs.state <> 'removed'
+
+-- Children, their children and so on, each with the one it belongs to and where it is.
+-- name: descendants (folded)
+with recursive tree (job, parent, link) as (
+    select upstream, downstream, state from bullite_links
+    where downstream in (select value from json_each(:jobs)) and kind = 'child'
+    union
+    select upstream, downstream, bullite_links.state
+    from tree join bullite_links on downstream = tree.job and kind = 'child'
+)
+select json_group_array(json_array(tree.job, tree.parent, tree.link, bullite_jobs.state))
+from tree join bullite_jobs on bullite_jobs.id = tree.job
+
+-- What these jobs wait for, and what that waits for, and so on.
+-- name: awaited_by (folded)
+with recursive chain (downstream, upstream) as (
+    select downstream, upstream from bullite_links
+    where downstream in (select value from json_each(:jobs)) and state = 'pending'
+    union
+    select bullite_links.downstream, bullite_links.upstream
+    from chain join bullite_links on bullite_links.downstream = chain.upstream and state = 'pending'
+)
+select json_group_array(json_array(downstream, upstream)) from chain
+
+-- Jobs run again that somebody waited for, who has not ended yet and so waits again.
+-- name: await_again
+update bullite_links set state = 'pending', value = null
+where upstream in (select value from json_each(:jobs)) and kind = 'child'
+    and state in ('processed', 'ignored', 'failed') and exists (
+        select 1 from bullite_jobs where id = downstream
+            and state in ('waiting', 'delayed', 'active', 'waiting-children')
+    )
+
+-- Links that the removal of jobs put aside, and that hold again now that they are back.
+-- name: restore_links
+update bullite_links set state = 'pending'
+where upstream in (select value from json_each(:jobs)) and state = 'removed' and exists (
+    select 1 from bullite_jobs
+    where id = downstream and (state = 'waiting-children' or removed_from = 'waiting-children')
+)
+
+-- Parents run again although children failed them.
+-- name: forgive
+update bullite_links set policy = 'ignore'
+where downstream in (select value from json_each(:jobs)) and state = 'failed'
+
+-- name: add_traits
+update bullite_jobs set traits = traits | :traits where id in (select value from json_each(:jobs))
+
+-- name: defer_failures
+update bullite_jobs set deferred_failure = coalesce(deferred_failure, asked.value)
+from json_each(:reasons) as asked where bullite_jobs.id = cast(asked.key as integer)
+
+-- name: opts_of (folded)
+select json_group_array(json_array(job, opts)) from bullite_payloads
+where job in (select value from json_each(:jobs))
+
+-- name: set_opts
+update bullite_payloads set opts = :opts where job = :job
+
+-- name: links_page
+select upstream, key, value from bullite_links
+where downstream = :job and kind = :kind and state = :state and upstream > :after
+order by upstream limit :most
+
+-- name: pending_links
+select key from bullite_links where downstream = :job and state = 'pending'
+order by upstream limit :most
+
+-- name: link_with_key
+select upstream from bullite_links where downstream = :job and state = 'pending' and key = :key
+
+-- name: link_counts
+select state, count(*) from bullite_links where downstream = :job and kind = 'child' group by state
+
+-- Children of a job, with the queues they are in now.
+-- name: children_page
+select bullite_links.upstream, bullite_queues.name
+from bullite_links
+    join bullite_jobs on bullite_jobs.id = upstream and bullite_jobs.state <> 'removed'
+    join bullite_queues on bullite_queues.id = queue
+where downstream = :job and kind = 'child' and bullite_links.state = :state
+order by upstream limit :most offset :skip
+
+-- Jobs that wait for others which will not complete by themselves.
+-- name: stuck
+select bullite_links.downstream, bullite_links.key, up.state, failed_reason
+from bullite_jobs as down
+    join bullite_links on downstream = down.id and bullite_links.state = 'pending'
+    left join bullite_jobs as up on up.id = upstream
+    left join bullite_results on bullite_results.job = upstream
+where down.queue = :queue and down.state = 'waiting-children' and (:job is null or down.id = :job)
+    and (up.id is null or up.state = 'failed' or up.state = 'removed')
+order by down.created_at, down.id, upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
@@ -832,6 +1014,24 @@ where state = 'removed' and (removed_at is null or removed_from is null)
 union all
 select 'job ' || id || ' is ' || state || ' and yet held ahead' from bullite_jobs
 where state <> 'active' and ahead <> 0
+
+-- name: verify_links
+select 'job ' || id || ' waits for others and for none' from bullite_jobs
+where state = 'waiting-children'
+    and not exists (select 1 from bullite_links where downstream = id and bullite_links.state = 'pending')
+union all
+select 'job ' || downstream || ' waits for job ' || upstream || ', which is completed'
+from bullite_links join bullite_jobs on id = upstream
+where bullite_links.state = 'pending' and bullite_jobs.state = 'completed'
+union all
+select 'link of job ' || downstream || ', which does not exist' from bullite_links
+where not exists (select 1 from bullite_jobs where id = downstream)
+union all
+select 'job ' || id || ' does not know that others wait for it' from bullite_jobs
+where traits & 1 = 0 and exists (select 1 from bullite_links where upstream = id)
+union all
+select 'job ' || id || ' does not know that it waits for others' from bullite_jobs
+where traits & 2 = 0 and exists (select 1 from bullite_links where downstream = id)
 
 -- name: verify_queues
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist' from bullite_jobs

@@ -1,0 +1,457 @@
+"""Adding jobs that wait for others, or that others wait for: all of them, or none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+from ..codec import decode
+from ..engine.plan import Request
+from ..errors import (
+    BulliteError,
+    DependencyCycle,
+    DependencyNotFound,
+    ParentNotFound,
+    ParentTaken,
+)
+from ..eventlog import DUPLICATED
+from ..states import State
+from ..traits import DOWNSTREAM, UPSTREAM
+from . import linking
+from .adding import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, add, due_of, insert, terms_of
+from .linking import CHILD, DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
+from .moving import Place, as_json, take_numbers, where_they_are
+from .transaction import Operation, Transaction
+
+_ENDED = (State.COMPLETED, State.FAILED)
+
+
+class Ref(NamedTuple):
+    """A job, by the name of its queue and its id."""
+
+    queue: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """One text for both, that no other pair has: where the queue ends is the first colon."""
+        return f"{self.queue.replace('%', '%25').replace(':', '%3A')}:{self.id}"
+
+
+class Node(NamedTuple):
+    """A job to be added, and whom it waits for or lets wait."""
+
+    queue: int
+    queue_name: str
+    job: NewJob
+    parent: int | Ref | None = None
+    """The place of another node, or a job that exists."""
+    policy: str = "wait"
+    """What its failure means for its parent."""
+    depends_on: tuple[Ref, ...] = ()
+    on_failure: str = "wait"
+    """What the failure of those means for it."""
+
+
+class Planted(NamedTuple):
+    """A new job that is tied to others, as it was stored."""
+
+    job: NewJob
+    state: State
+    due_at: int | None
+
+
+class Grown(NamedTuple):
+    """Where the jobs of the nodes ended up, in their order."""
+
+    ids: Sequence[int]
+    created_at: int
+    existing: frozenset[int]
+    planted: Mapping[int, Planted]
+    """Those that are new and tied to others."""
+
+
+class _Edge(NamedTuple):
+    downstream: int
+    upstream: int
+    kind: str
+    policy: str
+    key: str
+
+
+class _Refused(Exception):
+    """Nothing is to be added, and why."""
+
+    def __init__(self, error: BulliteError) -> None:
+        self.error = error
+
+
+@dataclass(slots=True)
+class Grow(Request):
+    """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
+
+    nodes: Sequence[Node]
+    versions: Mapping[int, int]
+    """Of the settings of each queue, that the jobs' options were resolved under."""
+    barrier = True
+
+
+def grow(
+    tx: Transaction, requests: Sequence[Grow]
+) -> Operation[list[Grown | OutOfDate | BulliteError]]:
+    answers: list[Grown | OutOfDate | BulliteError] = []
+    for request in requests:
+        try:
+            answers.append((yield from _grow_one(tx, request)))
+        except _Refused as refused:
+            answers.append(refused.error)
+    return answers
+
+
+def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
+    terms: dict[int, tuple[bool, int]] = {}
+    for queue, version in request.versions.items():
+        terms[queue] = yield from terms_of(queue)
+        if terms[queue][1] != version:
+            return OutOfDate()
+    ground = yield from _survey(request.nodes)
+    ids = yield from _number(request.nodes, ground)
+    edges = _edges(request.nodes, ids, ground)
+    edges = yield from _without_those_there(edges, ground)
+    yield from _check_circles(edges, ground)
+    new = {id: node for id, node in zip(ids, request.nodes, strict=True) if id not in ground.places}
+    tied = {job for edge in edges for job in edge[:2]}
+    to_tie = {id: node for id, node in new.items() if id in tied}
+    planted = yield from _plant(tx, to_tie, edges, terms)
+    loose = {id: node for id, node in new.items() if id not in tied}
+    added = yield from _add_loose(tx, loose, terms)
+    _tell_duplicates(tx, request.nodes, ids, ground)
+    numbers = {id: number for id, number, _ in added}
+    existing = {number for _, number, exists in added if exists} | ground.places.keys()
+    final = [numbers.get(id, id) for id in ids]
+    return Grown(final, tx.now, frozenset(existing), planted)
+
+
+# --- what is there already -----------------------------------------------------------------------
+
+
+class _Ground(NamedTuple):
+    """The jobs that exist and are meant by nodes or named by them."""
+
+    numbers: dict[Ref, int]
+    places: dict[int, Place]
+
+
+def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
+    queues = {node.queue_name: node.queue for node in nodes}
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for ref in _named(nodes):
+        wanted[ref.queue].add(ref.id)
+    found: dict[Ref, int] = {}
+    for name, ids in wanted.items():
+        if name not in queues:
+            known = yield "queue_named", {"name": name}
+            if not known.rows:
+                continue
+            queues[name] = known.rows[0][0]
+        params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
+        found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
+        found |= {Ref(name, id): int(id) for id in ids if id.isdecimal() and len(id) < 19}
+    places = yield from where_they_are(sorted(set(found.values())))
+    there = {
+        ref: job
+        for ref, job in found.items()
+        if job in places
+        and places[job].state != State.REMOVED
+        and queues[ref.queue] in (places[job].queue, places[job].original_queue)
+    }
+    return _Ground(there, {job: places[job] for job in there.values()})
+
+
+def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
+    """All that may exist already."""
+    for node in nodes:
+        if node.job.custom_id:
+            yield Ref(node.queue_name, node.job.custom_id)
+        if isinstance(node.parent, Ref):
+            yield node.parent
+        yield from node.depends_on
+
+
+def _number(nodes: Sequence[Node], ground: _Ground) -> Operation[list[int]]:
+    """The number of each node's job: one that exists, that of its like, or a new one."""
+    fresh = iter((yield from take_numbers(len(nodes))))
+    ids: list[int] = []
+    for node in nodes:
+        ref = Ref(node.queue_name, node.job.custom_id) if node.job.custom_id else None
+        id = ground.numbers.get(ref) if ref else None
+        if id is None:
+            id = next(fresh)
+            if ref:
+                ground.numbers[ref] = id
+        ids.append(id)
+    return ids
+
+
+def _edges(nodes: Sequence[Node], ids: Sequence[int], ground: _Ground) -> list[_Edge]:
+    edges: dict[tuple[int, int], _Edge] = {}
+    for node, id in zip(nodes, ids, strict=True):
+        key = Ref(node.queue_name, node.job.custom_id or str(id)).key
+        parent = node.parent
+        if isinstance(parent, Ref):
+            if parent not in ground.numbers:
+                raise _Refused(ParentNotFound(f"the parent {parent.key} does not exist"))
+            _check_can_wait(parent, ground)
+            above: int | None = ground.numbers[parent]
+        else:
+            above = None if parent is None else ids[parent]
+        if above is not None:
+            edges[above, id] = _Edge(above, id, CHILD, node.policy, key)
+        for ref in node.depends_on:
+            if ref not in ground.numbers:
+                raise _Refused(
+                    DependencyNotFound(f"depends_on names {ref.key}, which does not exist")
+                )
+            upstream = ground.numbers[ref]
+            edge = _Edge(id, upstream, DEPENDENCY, node.on_failure, ref.key)
+            edges.setdefault((id, upstream), edge)
+    return list(edges.values())
+
+
+def _check_can_wait(parent: Ref, ground: _Ground) -> None:
+    place = ground.places.get(ground.numbers[parent])
+    if place is not None and place.state in _ENDED:
+        raise _Refused(
+            ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody")
+        )
+
+
+def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[_Edge]]:
+    """A job that exists may be given a parent, if it has none; it may have this one already."""
+    known = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    parents: dict[int, set[int]] = defaultdict(set)
+    if known:
+        result = yield "parents_of", {"jobs": as_json(known)}
+        for child, parent, *_ in result.rows:
+            parents[child].add(parent)
+    kept: list[_Edge] = []
+    for edge in edges:
+        below = ground.places.get(edge.downstream)
+        if below is not None and below.state in _ENDED:
+            continue  # what was waited for here is over
+        if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
+            continue
+        if edge.kind == CHILD and parents[edge.upstream]:
+            raise _Refused(ParentTaken(f"job {edge.key} has another parent, which it keeps"))
+        if edge.kind == CHILD:
+            parents[edge.upstream].add(edge.downstream)
+        kept.append(edge)
+    return kept
+
+
+def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
+    graph: dict[int, set[int]] = defaultdict(set)
+    for edge in edges:
+        graph[edge.downstream].add(edge.upstream)
+    sources = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    if sources and any(edge.downstream in ground.places for edge in edges):
+        for downstream, upstream in (yield "awaited_by", {"jobs": as_json(sources)}).rows:
+            graph[downstream].add(upstream)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " -> ".join(str(job) for job in error.args[1])
+        raise _Refused(
+            DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
+        ) from None
+
+
+# --- what is new ---------------------------------------------------------------------------------
+
+
+class _Prospects:
+    """What its ties mean for each job that waits, and the rows of the links."""
+
+    def __init__(self, edges: Sequence[_Edge], ended: Mapping[int, _Ended]) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.doomed: dict[int, str] = {}
+        waiting: set[int] = set()
+        let_go: set[int] = set()
+        for edge in edges:
+            state, value = _state_of(edge, ended.get(edge.upstream))
+            if state == FAILED:
+                self.doomed.setdefault(edge.downstream, f"{edge.kind} {edge.key} failed")
+            elif state == PENDING:
+                waiting.add(edge.downstream)
+            elif edge.policy == "continue" and state == IGNORED:
+                let_go.add(edge.downstream)
+            if state is not None:
+                self.rows.append((*edge[:4], state, edge.key, value))
+        self.blocked = waiting - let_go - self.doomed.keys()
+
+
+class _Ended(NamedTuple):
+    """How a job that is waited for ended before anybody waited."""
+
+    state: str
+    value: str | None
+    reason: str | None
+
+
+def _state_of(edge: _Edge, ended: _Ended | None) -> tuple[str | None, str | None]:
+    """What a new link is in, with what came of the job; None if nothing is to be kept."""
+    if ended is None or (ended.state == State.FAILED and edge.policy == "wait"):
+        return PENDING, None
+    if ended.state == State.COMPLETED:
+        return PROCESSED, ended.value or "null"
+    if edge.policy == "remove":
+        return None, None
+    return FAILED if edge.policy == "fail" else IGNORED, ended.reason
+
+
+def _plant(
+    tx: Transaction,
+    new: Mapping[int, Node],
+    edges: Sequence[_Edge],
+    terms: Mapping[int, tuple[bool, int]],
+) -> Operation[dict[int, Planted]]:
+    """Insert jobs that are tied to others, and the links."""
+    if not edges:
+        return {}
+    ended = yield from _those_ended({edge.upstream for edge in edges} - new.keys())
+    prospects = _Prospects(edges, ended)
+    parents = {edge.upstream: edge.downstream for edge in edges if edge.kind == CHILD}
+    refs = yield from _refs(set(parents.values()), new)
+    traits = _traits(edges)
+    jobs: dict[int, dict[int, NewJob]] = defaultdict(dict)
+    for id, node in new.items():
+        parent = refs.get(parents.get(id, 0))
+        jobs[node.queue][id] = _tied(node.job, traits[id], parent)
+    has_children = set(parents.values())
+    blocked = {
+        id: _due_when_free(tx, node.job, id in has_children)
+        for id, node in new.items()
+        if id in prospects.blocked
+    }
+    yield from insert(tx, jobs, terms, blocked)
+    yield "insert_links", prospects.rows
+    old = traits.keys() - new.keys()
+    yield from _tie(old, traits)
+    yield from _adopt({child: refs[parents[child]] for child in old & parents.keys()})
+    if prospects.doomed:
+        places = yield from where_they_are(sorted(prospects.doomed))
+        yield from linking.doom(tx, list(places.values()), prospects.doomed)
+    return {
+        id: _planted(tx, job, id in blocked, blocked.get(id))
+        for some in jobs.values()
+        for id, job in some.items()
+    }
+
+
+def _planted(tx: Transaction, job: NewJob, is_blocked: bool, due_at: int | None) -> Planted:
+    if is_blocked:
+        return Planted(job, State.WAITING_CHILDREN, due_at)
+    due_at = due_of(tx, job)
+    return Planted(job, State.WAITING if due_at is None else State.DELAYED, due_at)
+
+
+def _those_ended(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
+    asked = sorted(jobs)
+    if not asked:
+        return {}
+    found = yield "finished_among", {"jobs": as_json(asked)}
+    return {job: _Ended(*ended) for job, *ended in found.rows}
+
+
+def _traits(edges: Sequence[_Edge]) -> dict[int, int]:
+    traits: dict[int, int] = defaultdict(int)
+    for edge in edges:
+        traits[edge.downstream] |= DOWNSTREAM
+        traits[edge.upstream] |= UPSTREAM
+    return traits
+
+
+def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, Ref]]:
+    """What parents are called."""
+    refs: dict[int, Ref] = {}
+    old: list[int] = []
+    for job in jobs:
+        if job in new:
+            refs[job] = Ref(new[job].queue_name, new[job].job.custom_id or str(job))
+        else:
+            old.append(job)
+    if old:
+        names = {row[0]: row[1] for row in (yield "queue_names", {}).rows}
+        places = yield from where_they_are(old)
+        refs |= {job: Ref(names[p.queue], str(p.public_id)) for job, p in places.items()}
+    return refs
+
+
+def _tied(job: NewJob, traits: int, parent: Ref | None) -> NewJob:
+    extras = job.extras or NO_EXTRAS
+    return job._replace(
+        opts=_with_parent(job.opts, parent) if parent else job.opts,
+        extras=extras._replace(traits=extras.traits | traits),
+    )
+
+
+def _with_parent(opts: str | None, parent: Ref) -> str:
+    options: dict[str, Any] = {} if opts is None else decode(opts)
+    return as_json({**options, "parent": {"id": parent.id, "queue": parent.queue}})
+
+
+def _due_when_free(tx: Transaction, job: NewJob, has_children: bool) -> int | None:
+    """When a job that waits for others is due, if that is known already.
+
+    The delay of a parent counts from the end of its last child.
+    """
+    extras = job.extras or NO_EXTRAS
+    return extras.run_at if has_children else due_of(tx, job)
+
+
+def _tie(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
+    """Let jobs that exist know what they are tied to from now on."""
+    by_traits: dict[int, list[int]] = defaultdict(list)
+    for job in jobs:
+        by_traits[traits[job]].append(job)
+    for some, members in by_traits.items():
+        yield "add_traits", {"jobs": as_json(sorted(members)), "traits": some}
+
+
+def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
+    """Let jobs that exist know their new parent."""
+    if parents:
+        found = yield "opts_of", {"jobs": as_json(sorted(parents))}
+        for job, opts in found.rows:
+            yield "set_opts", {"job": job, "opts": _with_parent(opts, parents[job])}
+
+
+def _add_loose(
+    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, tuple[bool, int]]
+) -> Operation[list[tuple[int, int, bool]]]:
+    """Add jobs that are tied to nobody.
+
+    Of each the number set apart for it, the one it got, and whether it was there already.
+    """
+    answers: list[tuple[int, int, bool]] = []
+    for queue in {node.queue for node in nodes.values()}:
+        here = {id: node.job for id, node in nodes.items() if node.queue == queue}
+        request = AddJobs(queue, list(here.values()), terms[queue][1])
+        [added] = yield from add(tx, [request])
+        assert isinstance(added, Added)
+        answers += [
+            (id, number, number in added.existing)
+            for id, number in zip(here, added.ids, strict=True)
+        ]
+    return answers
+
+
+def _tell_duplicates(
+    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: _Ground
+) -> None:
+    for node, id in zip(nodes, ids, strict=True):
+        if id in ground.places:
+            tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])
