@@ -82,6 +82,43 @@ MUTANTS = (
             "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
         ],
     ),
+    # --- steps and locks ---
+    Mutant(
+        "only the holder of a job records its steps",
+        "operations/stepping.py",
+        "answers.append(_refusal(tx, r.job, place, r.token))",
+        "answers.append(_refusal(tx, r.job, place, None))",
+        ["test_stepping.py"],
+    ),
+    Mutant(
+        "an event wakes only the run that waits for it",
+        SQL,
+        "and ended_at is null\n    and run = attempts_started\n\n-- name: insert_signal",
+        "and ended_at is null\n\n-- name: insert_signal",
+        ["test_stepping.py::test_an_event_does_not_cut_a_back_off_short"],
+    ),
+    Mutant(
+        "an event is taken once",
+        "operations/stepping.py",
+        '    yield "delete_signal", {**this, "number": number}\n',
+        "",
+        ["test_stepping.py"],
+    ),
+    Mutant(
+        "a lock is taken only when its lease has ended",
+        SQL,
+        "where bullite_locks.lease_until < :lease_now or bullite_locks.boot",
+        "where true or bullite_locks.boot",
+        ["test_locking.py"],
+    ),
+    Mutant(
+        "a late holder cannot let go of a lock",
+        SQL,
+        "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce "
+        "and lease_until >= :lease_now",
+        "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce",
+        ["test_locking.py"],
+    ),
     # --- fetching ahead ---
     Mutant(
         "a job fetched ahead does not count as started",

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
         DelayedError,
         DependencyCycle,
         DependencyNotFound,
+        EventTimedOut,
         IllegalMove,
+        JobDelayedError,
         JobFailed,
         JobIdTaken,
         JobLocked,
         JobNotFound,
+        JobSuspended,
         JobTimedOut,
         JobWaitingChildrenError,
+        LockNotAcquired,
         LostLock,
         ParentNotFound,
         ParentTaken,
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from .flow import FlowJob, FlowProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
+    from .locks import NamedLock
     from .options import (
         Backoff,
         BackoffRule,
@@ -61,6 +66,7 @@ if TYPE_CHECKING:
     from .schedules import JobScheduler, JobTemplate
     from .settings import QueueSettings
     from .signals import Signal
+    from .steps import Step
     from .store import Store
     from .ties import ParentRef
     from .verifying import Verification, verify
@@ -74,14 +80,18 @@ _HOMES = {
         "ChildFailed",
         "ControlError",
         "DelayedError",
+        "EventTimedOut",
         "DependencyCycle",
         "DependencyNotFound",
         "IllegalMove",
+        "JobDelayedError",
         "JobFailed",
         "JobIdTaken",
         "JobLocked",
         "JobNotFound",
+        "JobSuspended",
         "JobTimedOut",
+        "LockNotAcquired",
         "JobWaitingChildrenError",
         "LostLock",
         "ParentNotFound",
@@ -102,6 +112,7 @@ _HOMES = {
     "flow": ("FlowJob", "FlowProducer"),
     "getters": ("WorkerInfo",),
     "job": ("Attempt", "Job"),
+    "locks": ("NamedLock",),
     "options": (
         "Backoff",
         "BackoffRule",
@@ -120,6 +131,7 @@ _HOMES = {
     "schedules": ("JobScheduler", "JobTemplate"),
     "settings": ("QueueSettings",),
     "signals": ("Signal",),
+    "steps": ("Step",),
     "store": ("Store",),
     "ties": ("ParentRef",),
     "verifying": ("Verification", "verify"),
@@ -141,23 +153,28 @@ __all__ = [
     "DependencyNotFound",
     "Duration",
     "EventEmitter",
+    "EventTimedOut",
     "FlowJob",
     "FlowNode",
     "FlowProducer",
     "IllegalMove",
     "Job",
+    "JobDelayedError",
     "JobFailed",
     "JobIdTaken",
     "JobLocked",
     "JobNotFound",
     "JobOptions",
     "JobScheduler",
+    "JobSuspended",
     "JobTemplate",
     "JobTimedOut",
     "JobWaitingChildrenError",
     "KeepJobs",
+    "LockNotAcquired",
     "LostLock",
     "Moment",
+    "NamedLock",
     "ParentNotFound",
     "ParentRef",
     "ParentTaken",
@@ -177,6 +194,7 @@ __all__ = [
     "SchedulerOwnsJob",
     "SchedulerSlotsTaken",
     "Signal",
+    "Step",
     "Store",
     "StoreError",
     "UnrecoverableError",

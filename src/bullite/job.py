@@ -61,6 +61,7 @@ from .states import (
     State,
     shown_state,
 )
+from .steps import Run, Stepping
 from .store import Store
 from .traits import DOWNSTREAM
 
@@ -127,7 +128,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(Family):
+class Job(Family, Stepping):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -138,7 +139,7 @@ class Job(Family):
 
     __slots__ = (
         *("_data", "_facts", "_fate", "_holder", "_label", "_options", "_queue", "_signal"),
-        *("ahead", "moving", "token_number"),
+        *("ahead", "moving", "run", "token_number"),
     )
 
     def __init__(
@@ -158,6 +159,9 @@ class Job(Family):
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
         self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
+
+    run: Run
+    """What its run knows of its steps, once that has come to one."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
@@ -789,6 +793,12 @@ class Job(Family):
                 stacks=encode_plain(stacks).decode(),
             )
 
+    def acquire_traits(self, traits: int) -> None:
+        """Its own run tied something to it: a verdict on it is to know that."""
+        if self.traits & traits != traits:
+            facts = self._facts
+            self._facts = [*facts[:_TRAITS], self.traits | traits, *facts[_TRAITS + 1 :]]
+
     def _now(self, state: State | None, **more: Any) -> None:
         self._fate = self._fate._replace(state=(state or State.REMOVED).value, **more)
 
@@ -849,6 +859,10 @@ class Job(Family):
     @property
     def _store(self) -> Store:
         return self._queue.store
+
+    @property
+    def _queue_key(self) -> int:
+        return self._queue.key
 
 
 def _finished_state(word: str) -> State:

@@ -687,6 +687,14 @@ class Queue(Keys, Schedules):
         job = await self._existing(job_id)
         return await job.append_log(message, level, None, keep_logs)
 
+    async def send_event(self, job_id: str, name: str, payload: Any = None) -> bool:
+        """Send a job an event; whether it was waiting for it. If not, it is kept until it does.
+
+        JobNotFound if there is no such job, IllegalMove if it is finished.
+        """
+        job = await self._existing(job_id)
+        return await job.send_event(name, payload)
+
 
 def _is_tied(job: Any) -> bool:
     options = job.get("opts") if isinstance(job, Mapping) else None

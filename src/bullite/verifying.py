@@ -19,6 +19,7 @@ CHECKS = (
     "verify_deduplication",
     "verify_schedulers",
     "verify_numbers",
+    "verify_steps",
     "verify_file",
 )
 

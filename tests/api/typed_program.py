@@ -25,23 +25,28 @@ from bullite import (
     DependencyNotFound,
     Duration,
     EventEmitter,
+    EventTimedOut,
     FlowJob,
     FlowNode,
     FlowProducer,
     IllegalMove,
     Job,
+    JobDelayedError,
     JobFailed,
     JobIdTaken,
     JobLocked,
     JobNotFound,
     JobOptions,
     JobScheduler,
+    JobSuspended,
     JobTemplate,
     JobTimedOut,
     JobWaitingChildrenError,
     KeepJobs,
+    LockNotAcquired,
     LostLock,
     Moment,
+    NamedLock,
     ParentNotFound,
     ParentRef,
     ParentTaken,
@@ -61,6 +66,7 @@ from bullite import (
     SchedulerOwnsJob,
     SchedulerSlotsTaken,
     Signal,
+    Step,
     Store,
     StoreError,
     UnrecoverableError,
@@ -474,6 +480,60 @@ async def heed_signals() -> None:
     assert called == ["stop"]
 
 
+async def work_in_steps(store: Store) -> None:
+    async def charge(amount: int) -> dict[str, int]:
+        return {"charged": amount}
+
+    async def process(job: Job) -> str:
+        receipt: dict[str, int] = await job.step("charge", charge, 5)
+        count: int = await job.step("count", len, receipt)
+        await job.sleep(SOON, name="rest")
+        await job.sleep("1ms")
+        try:
+            await job.wait_event("never", timeout=1)
+        except EventTimedOut:
+            return f"{count} {await job.wait_event('word')}"
+        except JobSuspended:
+            raise
+        raise JobDelayedError
+
+    queue = Queue("in-steps", store)
+    async with Worker(queue, process):
+        job = await queue.add("order")
+        await queue.send_event(job.id, "word", "done")
+        assert await job.result(timeout=PATIENCE) == "1 done"
+    steps: list[Step] = await job.get_steps()
+    first = steps[0]
+    assert (first.kind, first.name, first.number) == ("step", "charge", 1)
+    assert first.value == {"charged": 5}
+    assert first.ended_at == first.started_at
+    assert first.until is None
+    with refused(IllegalMove):
+        await job.send_event("word")
+
+
+async def hold_locks(store: Store) -> None:
+    lock: NamedLock = store.lock("typed", ttl=1_000, wait="1s")
+    token: int = await lock.acquire()
+    assert lock.held
+    assert lock.token == token
+    assert lock.name == "typed"
+    await lock.extend("2s")
+    with refused(LockNotAcquired):
+        await store.lock("typed", wait=0).acquire()
+    await lock.release()
+    with refused(LostLock):
+        await lock.release()
+    async with store.lock("typed"):
+        pass
+
+    def in_thread() -> None:
+        with store.lock("typed"):
+            pass
+
+    await asyncio.to_thread(in_thread)
+
+
 async def keep_house(store: Store) -> None:
     async with Scheduler(store) as service:
         await service.start()
@@ -618,6 +678,8 @@ async def main(location: str) -> None:
         await listen(store)
         await heed_signals()
         await keep_house(store)
+        await work_in_steps(store)
+        await hold_locks(store)
         await grow(store)
         checked: Verification = await asyncio.to_thread(verify, store)
         assert checked.ok, checked.problems

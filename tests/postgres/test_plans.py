@@ -76,6 +76,17 @@ BY_INDEX = {
     "trim_logs": "bullite_logs_pkey (job, number)",
     "logs": "bullite_logs_pkey (job, number)",
     "delete_logs": "bullite_logs_pkey (job)",
+    "steps": "bullite_steps_pkey (job)",
+    "known_pause": "bullite_steps_pkey (job, kind, name, number)",
+    "is_waiting_for": "bullite_steps_pkey (job, kind, name)",
+    "mark_stepped": "bullite_jobs_pkey (id)",
+    "begin_pause": "bullite_jobs_pkey (id)",
+    "delete_steps": "bullite_steps_pkey (job)",
+    "next_signal": "bullite_signals_pkey (job, name)",
+    "delete_signal": "bullite_signals_pkey (job, name, number)",
+    "delete_signals": "bullite_signals_pkey (job)",
+    "release_lock": "bullite_locks_pkey (name)",
+    "lock_holder": "bullite_locks_pkey (name)",
     "links_from": "bullite_links_upstream (upstream)",
     "tied_to": "bullite_links_upstream (upstream)",
     "parents_of": "bullite_links_upstream (upstream)",
@@ -99,6 +110,7 @@ READS_EVERYTHING = {
     "verify_queues": "looks for mistakes everywhere",
     "verify_payloads": "looks for mistakes everywhere",
     "verify_custom_ids": "looks for mistakes everywhere",
+    "verify_steps": "looks for mistakes everywhere",
     "verify_links": "looks for mistakes everywhere",
     "verify_deduplication": "looks for mistakes everywhere",
 }
@@ -124,6 +136,7 @@ SORTS = {
     "free_keys": "at most as many as end together",
     "lock_delayed": "at most as many as are replaced together",
     "counts_per_priority": "when people look",
+    "steps": "at most as many as one job has",
     "link_counts": "when people look",
     "pending_links": "when people look",
     "children_page": "when people look",
@@ -131,7 +144,10 @@ SORTS = {
     "verify_counts": "looks for mistakes everywhere",
 }
 
-SMALL_TABLES = ("bullite_queues", "bullite_workers", "bullite_processes", "bullite_numbers")
+SMALL_TABLES = (
+    *("bullite_queues", "bullite_workers", "bullite_processes", "bullite_numbers"),
+    "bullite_locks",
+)
 
 
 class Plans:

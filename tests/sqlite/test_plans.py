@@ -74,6 +74,7 @@ BY_NUMBER = [
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
     *("existing_among", "move_to_queue", "set_priority", "set_lease", "job"),
     *("lock_delayed", "keyed_jobs"),
+    *("mark_stepped", "begin_pause", "is_waiting_for"),
 ]
 
 BELOW_A_JOB = {
@@ -87,6 +88,13 @@ BELOW_A_JOB = {
     "logs": "bullite_logs",
     "log_range": "bullite_logs",
     "delete_logs": "bullite_logs",
+    "steps": "bullite_steps",
+    "known_pause": "bullite_steps",
+    "is_waiting_for": "bullite_steps",
+    "delete_steps": "bullite_steps",
+    "next_signal": "bullite_signals",
+    "delete_signal": "bullite_signals",
+    "delete_signals": "bullite_signals",
 }
 
 VERIFY = [name for name in STATEMENTS if name.startswith("verify_")]
@@ -104,6 +112,7 @@ SORT_A_FEW = {
     "schedulers_of_jobs": "at most as many as one claim takes",
     "schedulers_up": "at most as many as a queue has, when people look",
     "schedulers_down": "at most as many as a queue has, when people look",
+    "steps": "at most as many as one job has",
 }
 
 SORT_ALL_THAT_WAIT = [

@@ -314,6 +314,13 @@ class PostgresDriver:
 
     # --- living and dying ------------------------------------------------------------------------
 
+    def show_life(self) -> None:
+        """Nothing: a process is seen by what it wrote."""
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        """From afar that cannot be told: leases decide."""
+        return False
+
     def dead(self, workers: Sequence[Worker]) -> list[Worker]:
         """Those whose process has left, or has said nothing for far longer than any lease.
 

@@ -1045,7 +1045,110 @@ delete from bullite.bullite_deduplication where queue = :queue
 
 -- steps -------------------------------------------------------------------------------------------
 
+-- name: steps
+select kind, name, number, value, due_at, at, ended_at from bullite.bullite_steps
+where job = :job order by place
+
+-- name: insert_steps (many)
+insert into bullite.bullite_steps (job, kind, name, number, place, value, at, ended_at)
+select * from unnest(
+    :bigint[], :text[], :text[], :bigint[], :bigint[], :text[], :bigint[], :bigint[]
+)
+on conflict (job, kind, name, number) do nothing
+
+-- name: mark_stepped
+update bullite.bullite_jobs set traits = traits | :trait::integer
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: known_pause
+select value, due_at, ended_at from bullite.bullite_steps
+where job = :job and kind = :kind and name = :name and number = :number
+
+-- A job that waits is put off already: by the number of its run it is known that it does.
+-- name: begin_pause
+insert into bullite.bullite_steps (job, kind, name, number, place, due_at, run, at)
+select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
+from bullite.bullite_jobs where id between :job and :job
+on conflict (job, kind, name, number) do update set run = excluded.run
+
+-- name: end_pause
+insert into bullite.bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
+values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
+on conflict (job, kind, name, number) do update set
+    value = excluded.value, ended_at = excluded.ended_at
+
+-- name: is_waiting_for
+select 1 from bullite.bullite_steps as s
+    join bullite.bullite_jobs as j on j.id between :job and :job
+where s.job = :job and s.kind = 'event' and s.name = :name and s.ended_at is null
+    and s.run = j.attempts_started
+
+-- name: insert_signal
+insert into bullite.bullite_signals (job, name, number, payload, at)
+values (:job, :name, :number, :payload, :now)
+
+-- name: next_signal
+select number, payload from bullite.bullite_signals
+where job = :job and name = :name order by number limit 1
+
+-- name: delete_signal
+delete from bullite.bullite_signals where job = :job and name = :name and number = :number
+
+-- name: delete_steps
+delete from bullite.bullite_steps
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: delete_signals
+delete from bullite.bullite_signals
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
 -- locks -------------------------------------------------------------------------------------------
+
+-- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- name: take_lock
+insert into bullite.bullite_locks as l (name, token, nonce, boot, ttl, lease_until)
+values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
+on conflict (name) do update set
+    token = excluded.token, nonce = excluded.nonce, boot = excluded.boot, ttl = excluded.ttl,
+    lease_until = excluded.lease_until
+where l.lease_until < :lease_now or l.boot <> excluded.boot or l.token = :instead_of
+returning token
+
+-- name: renew_locks
+update bullite.bullite_locks set lease_until = :lease_now + ttl
+where name = any (array(select value ->> 0 from json_array_elements(:locks::json)))
+    and token = any (array(select (value ->> 1)::bigint from json_array_elements(:locks::json)))
+    and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: extend_lock
+update bullite.bullite_locks set ttl = :ttl, lease_until = :lease_now + :ttl
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: release_lock
+delete from bullite.bullite_locks
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- A holder that has left needs no lease to be known to be gone.
+-- name: lock_holder
+select token, nonce, boot, lease_until, not exists (
+    select 1 from bullite.bullite_processes as p where p.nonce = l.nonce
+)
+from bullite.bullite_locks as l where name = :name
+
+-- name: lock_holders
+select nonce from bullite.bullite_locks
+
+-- name: lapsed_locks
+select count(*) from bullite.bullite_locks where lease_until < :lease_now or boot <> :boot
+
+-- name: delete_lapsed_locks
+delete from bullite.bullite_locks where name = any (array(
+    select name from bullite.bullite_locks where lease_until < :lease_now or boot <> :boot
+    for update skip locked
+))
 
 -- sweeping ----------------------------------------------------------------------------------------
 
@@ -1281,6 +1384,26 @@ where not exists (select 1 from bullite.bullite_queues where id = s.queue)
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs
 having max(id) > (select last_value from bullite.bullite_numbers)
+
+-- name: verify_steps
+select 'step of job ' || job || ', which does not exist' from bullite.bullite_steps as s
+where not exists (select 1 from bullite.bullite_jobs where id = s.job)
+union all
+select 'event for job ' || job || ', which does not exist' from bullite.bullite_signals as s
+where not exists (select 1 from bullite.bullite_jobs where id = s.job)
+union all
+select 'job ' || id || ' has steps and does not know of it' from bullite.bullite_jobs as j
+where traits & 16 = 0 and (
+    exists (select 1 from bullite.bullite_steps where job = j.id)
+    or exists (select 1 from bullite.bullite_signals where job = j.id)
+)
+union all
+select 'job ' || j.id || ' waits for an event that was sent to it' from bullite.bullite_jobs as j
+    join bullite.bullite_steps as s on s.job between j.id and j.id
+where state = 'delayed' and s.ended_at is null and s.run = attempts_started and s.kind = 'event'
+    and exists (
+        select 1 from bullite.bullite_signals as e where e.job = j.id and e.name = s.name
+    )
 
 -- name: verify_file
 select 'the index ' || indexrelid::regclass || ' is broken: REINDEX it'

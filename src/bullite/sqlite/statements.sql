@@ -864,7 +864,98 @@ delete from bullite_deduplication where queue = :queue
 
 -- steps -------------------------------------------------------------------------------------------
 
+-- name: steps
+select kind, name, number, value, due_at, at, ended_at from bullite_steps
+where job = :job order by place
+
+-- name: insert_steps (many)
+insert into bullite_steps (
+    job, kind, name, number, place, value, at, ended_at
+) values (?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (job, kind, name, number) do nothing
+
+-- name: mark_stepped
+update bullite_jobs set traits = traits | :trait where id in (select value from json_each(:jobs))
+
+-- name: known_pause
+select value, due_at, ended_at from bullite_steps
+where job = :job and kind = :kind and name = :name and number = :number
+
+-- A job that waits is put off already: by the number of its run it is known that it does.
+-- name: begin_pause
+insert into bullite_steps (job, kind, name, number, place, due_at, run, at)
+select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
+from bullite_jobs where id = :job
+on conflict (job, kind, name, number) do update set run = excluded.run
+
+-- name: end_pause
+insert into bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
+values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
+on conflict (job, kind, name, number) do update set
+    value = excluded.value, ended_at = excluded.ended_at
+
+-- name: is_waiting_for
+select 1 from bullite_steps join bullite_jobs on bullite_jobs.id = bullite_steps.job
+where job = :job and kind = 'event' and bullite_steps.name = :name and ended_at is null
+    and run = attempts_started
+
+-- name: insert_signal
+insert into bullite_signals (job, name, number, payload, at)
+values (:job, :name, :number, :payload, :now)
+
+-- name: next_signal
+select number, payload from bullite_signals
+where job = :job and name = :name order by number limit 1
+
+-- name: delete_signal
+delete from bullite_signals where job = :job and name = :name and number = :number
+
+-- name: delete_steps
+delete from bullite_steps where job in (select value from json_each(:jobs))
+
+-- name: delete_signals
+delete from bullite_signals where job in (select value from json_each(:jobs))
+
 -- locks -------------------------------------------------------------------------------------------
+
+-- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- name: take_lock
+insert into bullite_locks (name, token, nonce, boot, ttl, lease_until)
+values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
+on conflict (name) do update set
+    token = excluded.token, nonce = excluded.nonce, boot = excluded.boot, ttl = excluded.ttl,
+    lease_until = excluded.lease_until
+where bullite_locks.lease_until < :lease_now or bullite_locks.boot <> excluded.boot
+    or bullite_locks.token = :instead_of
+returning token
+
+-- name: renew_locks
+update bullite_locks set lease_until = :lease_now + ttl
+where name in (select value ->> 0 from json_each(:locks))
+    and token in (select value ->> 1 from json_each(:locks)) and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: extend_lock
+update bullite_locks set ttl = :ttl, lease_until = :lease_now + :ttl
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: release_lock
+delete from bullite_locks
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: lock_holder
+select token, nonce, boot, lease_until, 0 from bullite_locks where name = :name
+
+-- name: lock_holders (folded)
+select json_group_array(json_array(nonce)) from bullite_locks
+
+-- name: lapsed_locks
+select count(*) from bullite_locks where lease_until < :lease_now or boot <> :boot
+
+-- name: delete_lapsed_locks
+delete from bullite_locks where lease_until < :lease_now or boot <> :boot
 
 -- sweeping ----------------------------------------------------------------------------------------
 
@@ -1108,6 +1199,27 @@ where not exists (select 1 from bullite_queues where id = s.queue)
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
 having max(id) > (select last from bullite_sequence)
+
+-- name: verify_steps
+select 'step of job ' || job || ', which does not exist' from bullite_steps
+where not exists (select 1 from bullite_jobs where id = bullite_steps.job)
+union all
+select 'event for job ' || job || ', which does not exist' from bullite_signals
+where not exists (select 1 from bullite_jobs where id = bullite_signals.job)
+union all
+select 'job ' || id || ' has steps and does not know of it' from bullite_jobs
+where traits & 16 = 0 and (
+    exists (select 1 from bullite_steps where job = bullite_jobs.id)
+    or exists (select 1 from bullite_signals where job = bullite_jobs.id)
+)
+union all
+select 'job ' || bullite_jobs.id || ' waits for an event that was sent to it' from bullite_jobs
+    join bullite_steps on bullite_steps.job = bullite_jobs.id
+where state = 'delayed' and ended_at is null and run = attempts_started and kind = 'event'
+    and exists (
+        select 1 from bullite_signals
+        where bullite_signals.job = bullite_jobs.id and bullite_signals.name = bullite_steps.name
+    )
 
 -- name: verify_file
 select 'the file: ' || integrity_check from pragma_integrity_check where integrity_check <> 'ok'
