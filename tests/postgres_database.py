@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
-    *("workers", "worker_names", "events", "processes"),
+    *("workers", "worker_names", "events", "processes", "limits"),
 )
 _NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         JobNotFound,
         JobTimedOut,
         LostLock,
+        QueueFull,
         QueueHasActiveJobs,
         QueueOptionMismatch,
         RateLimitError,
@@ -31,7 +32,16 @@ if TYPE_CHECKING:
     from .events import QueueEvents, QueueEventsProducer
     from .getters import WorkerInfo
     from .job import Attempt, Job
-    from .options import Backoff, BackoffRule, Duration, JobOptions, KeepJobs, Moment, Priority
+    from .options import (
+        Backoff,
+        BackoffRule,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        Priority,
+        RateLimit,
+    )
     from .processors import Processor
     from .queue import BulkJob, Queue
     from .scheduler import Scheduler
@@ -55,6 +65,7 @@ _HOMES = {
         "JobNotFound",
         "JobTimedOut",
         "LostLock",
+        "QueueFull",
         "QueueHasActiveJobs",
         "QueueOptionMismatch",
         "RateLimitError",
@@ -73,6 +84,7 @@ _HOMES = {
         "KeepJobs",
         "Moment",
         "Priority",
+        "RateLimit",
     ),
     "processors": ("Processor",),
     "queue": ("BulkJob", "Queue"),
@@ -111,9 +123,11 @@ __all__ = [
     "Queue",
     "QueueEvents",
     "QueueEventsProducer",
+    "QueueFull",
     "QueueHasActiveJobs",
     "QueueOptionMismatch",
     "QueueSettings",
+    "RateLimit",
     "RateLimitError",
     "Scheduler",
     "Signal",

@@ -153,7 +153,7 @@ class Job:
         """The number that proves this run holds the job; 0 outside a processor."""
         self.ahead = ahead
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
-        self.moving: Pending[None] | None = None
+        self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
 
     def __repr__(self) -> str:
@@ -235,6 +235,12 @@ class Job:
         """Ms that one run may take."""
         timeout: int | None = self.stored_options.get("timeout")
         return timeout
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key whose rate limit it counts for."""
+        key: str | None = self.stored_options.get("limit_key")
+        return key
 
     @property
     def stored_options(self) -> Mapping[str, Any]:
@@ -668,10 +674,10 @@ class Job:
         )
         return self._settle(verdict)
 
-    def move_to_waiting(self, token: str | None = None) -> Pending[None]:
+    def move_to_waiting(self, token: str | None = None) -> Pending[int]:
         """End this run: the job goes back to the front. In a processor, raise WaitingError next.
 
-        Costs no attempt.
+        Costs no attempt. Ms for which a rate limit of the queue lets nothing begin.
         """
         held = self._held_with(token)
         verdict = Verdict(
@@ -780,11 +786,12 @@ class Job:
             return verdict
         return verdict._replace(keep=keep_of(check_keep(option, given)))
 
-    def _settle(self, verdict: Verdict) -> Pending[None]:
-        def answered(answer: Settled) -> None:
+    def _settle(self, verdict: Verdict) -> Pending[Any]:
+        def answered(answer: Settled) -> int | None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
             self.settled(verdict, answer.at)
+            return answer.ttl if verdict.move is RELEASE else None
 
         self.moving = self._ask(Settle(self._queue.key, (verdict,)), answered)
         return self.moving

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from . import backoff as backoffs
 from .codec import encode_plain
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
+from .traits import LIMITED
 
 HIGHEST_PRIORITY = 2_097_151
 LONGEST_NAME = 255
@@ -77,6 +78,13 @@ class BackoffRule(TypedDict, total=False):
 Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
+class RateLimit(TypedDict):
+    """So many in a time."""
+
+    max: int
+    duration: Duration
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -97,6 +105,7 @@ class JobOptions(TypedDict, total=False):
     stack_trace_limit: int
     size_limit: int
     tags: Sequence[str]
+    limit_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,8 @@ class CheckedOptions:
     size_limit: int = LARGEST_DATA
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
+    traits: int = 0
+    """What else belongs to the job: see traits.py."""
 
 
 PLAIN = CheckedOptions()
@@ -132,6 +143,7 @@ _STORED = (
     "stack_trace_limit",
     "size_limit",
     "tags",
+    "limit_key",
 )
 
 
@@ -159,6 +171,7 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         expires=checked.get("expires"),
         size_limit=checked.get("size_limit", LARGEST_DATA),
         stored=encode_plain(stored).decode() if stored else None,
+        traits=LIMITED if "limit_key" in stored else 0,
     )
 
 
@@ -330,6 +343,23 @@ def check_name(what: str, value: Any) -> str:
     return value
 
 
+def check_limit_key(value: Any) -> str:
+    return check_name("limit_key", value)
+
+
+def check_rate(option: str, value: Any) -> tuple[int, int]:
+    """So many in so many ms."""
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(
+            f'{option} must be a mapping such as {{"max": 10, "duration": "1s"}}, not {value!r}'
+        )
+    if value.keys() != {"max", "duration"}:
+        wrong = sorted(map(str, value.keys() ^ {"max", "duration"}))
+        raise InvalidOption(f"{option} must have max and duration and nothing else: {wrong[0]!r}")
+    most = check_int(f"{option} max", value["max"], 1, MOST_ATTEMPTS)
+    return most, check_duration(f"{option} duration", value["duration"], least=1)
+
+
 def check_job_id(value: Any) -> str | None:
     if value is None:
         return None
@@ -416,4 +446,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
     "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
     "tags": check_tags,
+    "limit_key": lambda value: None if value is None else check_limit_key(value),
 }

@@ -22,8 +22,9 @@ from .errors import (
     QueueHasActiveJobs,
 )
 from .feed import Feed, follow
-from .getters import Getters, shown_name
+from .getters import shown_name
 from .job import Fate, Job
+from .limits import Limited
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
@@ -36,6 +37,7 @@ from .options import (
     JobOptions,
     KeepJobs,
     Moment,
+    RateLimit,
     check_bool,
     check_duration,
     check_int,
@@ -90,9 +92,12 @@ class _StoredSettings(TypedDict, total=False):
     keep_failed: Duration | KeepJobs | None
     trash_age: Duration
     max_events: int
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate: RateLimit | None
 
 
-class Queue(Getters):
+class Queue(Limited):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -293,8 +298,8 @@ class Queue(Getters):
             text,
             options.stored,
             None
-            if options.timestamp is options.run_at is options.expires is None
-            else Extras(options.timestamp, options.run_at, options.expires),
+            if options.timestamp is options.run_at is options.expires is None and not options.traits
+            else Extras(options.timestamp, options.run_at, options.expires, options.traits),
         )
 
     def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:

@@ -16,6 +16,7 @@ CHECKS = (
     "verify_queues",
     "verify_custom_ids",
     "verify_numbers",
+    "verify_limits",
     "verify_file",
 )
 

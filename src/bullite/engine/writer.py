@@ -23,6 +23,8 @@ from ..operations import (
     editing,
     expiring,
     governing,
+    keying,
+    limiting,
     moving,
     opening,
     settling,
@@ -93,6 +95,10 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     claiming.Claim: claiming.claim,
     claiming.Promote: claiming.promote,
     expiring.Expire: expiring.expire,
+    limiting.SetConcurrency: limiting.set_concurrency,
+    limiting.SetRate: limiting.set_rate,
+    limiting.UseUpWindow: limiting.use_up_window,
+    keying.SetKeyLimit: keying.set_key_limit,
     sweeping.Sweep: sweeping.sweep,
 }
 

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from ..engine.contract import Step
 from ..engine.plan import Request
+from ..errors import QueueFull
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_DELAYED, State
+from .admitting import Door, open_door
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
 
@@ -65,45 +67,70 @@ class OutOfDate(NamedTuple):
 
 @dataclass(slots=True)
 class AddJobs(Request):
-    """Add jobs to one queue, all or none. Answers an Added, or an OutOfDate."""
+    """Add jobs to one queue, all or none. Answers an Added, an OutOfDate, or a QueueFull."""
 
     queue: int
     jobs: Sequence[NewJob]
     version: int = 1
     """Of the settings that the jobs' options were resolved under."""
+    always: bool = False
+    """Whatever the queue's quotas: something that was let in before brings them about."""
 
 
-def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | OutOfDate]]:
-    answers: list[Added | OutOfDate] = []
+Answer = Added | OutOfDate | QueueFull
+
+
+def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]:
+    answers: list[Answer] = []
     new: dict[int, dict[int, NewJob]] = {}
     taken: dict[int, dict[str, int]] = {}
-    terms: dict[int, tuple[bool, int]] = {}
+    terms: dict[int, Terms] = {}
+    doors: dict[int, Door] = {}
     numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
     used = 0
+    # In a fixed order: there may be locks behind the terms.
+    for queue in sorted({request.queue for request in requests}):
+        terms[queue] = yield from _terms(queue)
+        new[queue], taken[queue] = {}, {}
+        if terms[queue].has_quotas:
+            doors[queue] = yield from open_door(tx, queue)
     for request in requests:
         queue = request.queue
-        if queue not in terms:
-            terms[queue] = yield from _terms(queue)
-            new[queue], taken[queue] = {}, {}
-        if terms[queue][1] != request.version:
+        if terms[queue].version != request.version:
             answers.append(OutOfDate())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
+        fresh = {} if queue in doors else new[queue]
+        names = taken[queue]
+        duplicates: list[Event] = []
         if any([job.custom_id for job in request.jobs]):  # noqa: C419 - a list is faster
-            added = yield from _number_by_custom_id(tx, request, ids, new[queue], taken[queue])
+            names = names.copy() if queue in doors else names
+            added = yield from _number_by_custom_id(tx, request, ids, fresh, names, duplicates)
         else:
-            new[queue].update(zip(ids, request.jobs, strict=True))
+            fresh.update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
+        if queue in doors and not request.always:
+            refusal = doors[queue].admit(fresh.values())
+            if refusal is not None:
+                answers.append(refusal)
+                continue
+        if queue in doors:
+            new[queue] |= fresh
+            taken[queue] = names
+        if duplicates:
+            tx.log(queue, DUPLICATED, duplicates)
         answers.append(added)
     yield from _insert(tx, new, terms)
+    for queue, door in doors.items():
+        yield from door.close(queue)
     return answers
 
 
 def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
     """Add jobs from inside another operation, under whatever settings the queue has."""
-    _, version = yield from _terms(queue)
-    [added] = yield from add(tx, [AddJobs(queue, jobs, version)])
+    terms = yield from _terms(queue)
+    [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
     assert isinstance(added, Added)
     return added
 
@@ -114,18 +141,28 @@ _NONE: frozenset[int] = frozenset()
 def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
     """What `add` will ask first."""
     count = sum(len(request.jobs) for request in requests)
-    return [("take_numbers", {"count": count}), ("terms", {"queue": requests[0].queue})]
+    first = min(request.queue for request in requests)
+    return [("take_numbers", {"count": count}), ("terms", {"queue": first})]
 
 
-def _terms(queue: int) -> Operation[tuple[bool, int]]:
-    """Whether the queue's jobs stand in the lanes of their names, and its settings' version."""
+class Terms(NamedTuple):
+    """What a producer must know of a queue."""
+
+    by_name: int
+    """Whether its jobs stand in the lanes of their names."""
+    version: int
+    """Of its settings."""
+    by_key: int
+    has_quotas: int
+
+
+def _terms(queue: int) -> Operation[Terms]:
     result = yield "terms", {"queue": queue}
-    by_name, version = result.rows[0]
-    return bool(by_name), version
+    return Terms(*result.rows[0])
 
 
 def _insert(
-    tx: Transaction, new: dict[int, dict[int, NewJob]], terms: dict[int, tuple[bool, int]]
+    tx: Transaction, new: dict[int, dict[int, NewJob]], terms: dict[int, Terms]
 ) -> Operation[None]:
     rows: list[Row] = []
     payloads: list[Row] = []
@@ -135,7 +172,7 @@ def _insert(
             for id, job in jobs.items()
             if (job.delay or job.extras) and (due := _due(tx, job)) is not None
         }
-        rows += _job_rows(tx, queue, jobs, due, by_name=terms[queue][0])
+        rows += _job_rows(tx, queue, jobs, due, by_name=bool(terms[queue].by_name))
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
         _enter_in_books(tx, queue, jobs, due)
     if rows:
@@ -159,17 +196,18 @@ def _number_by_custom_id(
     numbers: Sequence[int],
     new: dict[int, NewJob],
     taken: dict[str, int],
+    duplicates: list[Event],
 ) -> Operation[Added]:
     """Number the jobs whose custom id is free, put them with the `new`, and find the others.
 
-    `taken` holds the custom ids that earlier requests of the batch met or took.
+    `taken` holds the custom ids that earlier requests of the batch met or took; `duplicates` gets
+    what is to be told of the others.
     """
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
     taken.update({row[0]: row[1] for row in result.rows})
     ids: list[int] = []
     existing: set[int] = set()
-    duplicates: list[Event] = []
     for id, job in zip(numbers, request.jobs, strict=True):
         found = taken.get(job.custom_id) if job.custom_id else None
         if found is None:
@@ -180,8 +218,6 @@ def _number_by_custom_id(
             existing.add(found)
             duplicates.append(job.custom_id or found)
         ids.append(id if found is None else found)
-    if duplicates:
-        tx.log(request.queue, DUPLICATED, duplicates)
     return Added(ids, tx.now, frozenset(existing))
 
 

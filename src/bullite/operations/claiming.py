@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from ..engine.contract import Step
 from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
 from .expiring import MOST_EXPIRED, expire_due
+from .keying import next_allowed
+from .limiting import LONGEST_REST, NO_LIMITS, Limiter, Limits, count_taken, room
 from .moving import ANY_NAME, as_json, back_in_line, swap_all
 from .transaction import Operation, Transaction
 
@@ -38,6 +41,9 @@ class Claim(Request):
     lock_duration: int
     token: int
     """Made by the claiming process, never used before."""
+    limiter: Limiter | None = None
+    longest_rest: int = LONGEST_REST
+    """Ms after which the worker wants to look again, while a limit lets nothing begin."""
     durable = False
 
 
@@ -74,11 +80,14 @@ class Claimed(NamedTuple):
     drained: bool
     """There was nothing more that this worker could take."""
     next_due: int | None
-    """When drained: the time at which the next delayed job of the queue is due."""
+    """When drained: the time at which the next delayed job of the queue is due, or a limit allows
+    more."""
     paused: bool = False
     """The queue hands out nothing: what was fetched ahead must not begin either."""
     unknown: bool = False
     """The worker is not on the register any more: others gave up on it."""
+    limited: bool = False
+    """Limits hold for the queue or the worker: nothing must be fetched ahead."""
 
 
 class _Gates(NamedTuple):
@@ -88,6 +97,7 @@ class _Gates(NamedTuple):
     paused: int
     next_due: int | None
     next_expiry: int | None
+    limits: Limits = NO_LIMITS
     unknown: bool = False
 
 
@@ -104,6 +114,10 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     gates = yield from _gates(request)
+    limited = gates.limits.hold(request.limiter, tx.now)
+    if limited:
+        yield "lock_claims", {"queue": request.queue}
+        gates = yield from _gates(request)  # as those left it who were before us
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
@@ -112,29 +126,73 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
     shut = gates.paused or expired >= MOST_EXPIRED
-    lanes = () if shut else (yield from _lanes(request, gates))
-    rows = (yield from _next_in_line(request, lanes)) if lanes else ()
+    slots = min(request.want, request.begin) if limited else request.want
+    if shut:
+        found = _Found((), bool(gates.paused))
+    elif limited:
+        found = yield from _find_allowed(tx, request, gates, slots)
+    else:
+        lanes = yield from _lanes(request, gates)
+        next_rows = (yield from _next_in_line(request, lanes, slots)) if lanes else ()
+        found = _Found(next_rows, bool(lanes))
+    rows = found.rows
     if rows:
         yield from _hold(tx, request, rows)
-    looked_everywhere = bool(lanes) or bool(gates.paused)
-    drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
-    next_due = gates.next_due if drained else None
+    drained = found.everywhere and len(rows) < slots and promoted < MOST_PROMOTED
+    next_due = _sooner(gates.next_due, found.again) if drained else None
     begun = min(request.begin, len(rows))
-    paused = bool(gates.paused)
-    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused, gates.unknown)
+    paused, unknown = bool(gates.paused), gates.unknown
+    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused, unknown, limited)
 
 
-def foreseen(request: Claim) -> list[Step]:
-    """What `claim` will ask first, from a queue that is like most."""
+class _Found(NamedTuple):
+    """What a claim takes."""
+
+    rows: Sequence[Any]
+    everywhere: bool
+    """Whether it could look at all there is."""
+    again: int | None = None
+    """When a limit allows more."""
+
+
+def _find_allowed(tx: Transaction, request: Claim, gates: _Gates, slots: int) -> Operation[_Found]:
+    """The next in line that may begin under the limits of queue, worker and keys, counted."""
+    queue, limits, limiter = request.queue, gates.limits, request.limiter
+    allowed = yield from room(tx, queue, limits, limiter, slots)
+    lanes = (yield from _lanes(request, gates)) if allowed else ()
+    rows: Sequence[Any] = ()
+    everywhere, again = not allowed or bool(lanes), None
+    if lanes and limits.by_key:
+        look = partial(_next_in_line, request, lanes)
+        rows, everywhere, again = yield from next_allowed(tx, queue, lanes, allowed, look)
+    elif lanes:
+        rows = yield from _next_in_line(request, lanes, allowed)
+    window_ends = yield from count_taken(tx, queue, limits, limiter, len(rows))
+    again = _sooner(again, window_ends)
+    if again is not None:
+        again = min(again, tx.now + request.longest_rest)
+    return _Found(rows, everywhere, again)
+
+
+def _sooner(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+def foreseen(request: Claim, limited: bool = False) -> list[Step]:
+    """What `claim` will ask first, from a queue that is like most; from a limited one only what it
+    asks before it has waited for others, from whom nothing must be locked away."""
     steps: list[Step] = [("gates", {"queue": request.queue, "worker": request.worker})]
-    if request.names is None:
+    if request.names is None and not limited:
         steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.want}))
     return steps
 
 
 def _gates(request: Claim) -> Operation[_Gates]:
     result = yield "gates", {"queue": request.queue, "worker": request.worker}
-    return _Gates(*result.rows[0]) if result.rows else _SHUT
+    if not result.rows:
+        return _SHUT
+    by_name, paused, next_due, next_expiry, *limits = result.rows[0]
+    return _Gates(by_name, paused, next_due, next_expiry, Limits(*limits))
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
@@ -173,16 +231,16 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
         tx.log(request.queue, CLAIM.name, [row[2] or row[0] for row in rows[: len(begun)]])
 
 
-def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[Any]]:
+def _next_in_line(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
     if len(lanes) == 1:
-        lane = {"queue": request.queue, "lane": lanes[0], "want": request.want}
+        lane = {"queue": request.queue, "lane": lanes[0], "want": want}
         result = yield "ready", lane
         return result.rows
     heads: list[list[list[int]]] = []
     for name in lanes:
-        result = yield "heads", {"queue": request.queue, "lane": name, "want": request.want}
+        result = yield "heads", {"queue": request.queue, "lane": name, "want": want}
         heads.append([list(row) for row in result.rows])
-    chosen = [row[2] for row in islice(merge(*heads), request.want)]
+    chosen = [row[2] for row in islice(merge(*heads), want)]
     if not chosen:
         return []
     result = yield "ready_among", {"jobs": as_json(chosen)}

@@ -27,6 +27,7 @@ from ..states import (
 )
 from .burying import bury
 from .claiming import promote_due
+from .limiting import read_limits
 from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
 from .retaining import retain
 from .transaction import Event, Operation, Transaction
@@ -49,6 +50,8 @@ class Settled(NamedTuple):
     lost: Sequence[int]
     """The jobs that were not held any more: their verdicts were refused and changed nothing."""
     at: int
+    ttl: int = 0
+    """Of jobs that were released: ms for which a rate limit lets none of their queue begin."""
 
 
 _NOBODY: tuple[int, ...] = ()
@@ -56,15 +59,22 @@ _NOBODY: tuple[int, ...] = ()
 
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
     lost: set[tuple[int, int]] = set()
+    ttls: dict[int, int] = {}
     for (queue, move), verdicts in _group_by_queue_and_move(requests).items():
         if tx.careful or any([verdict.again for verdict in verdicts]):  # noqa: C419 - faster
             verdicts = yield from _those_held(tx, verdicts, lost)
         for traits, alike in _group_by_traits(verdicts).items():
             yield from _settle_group(tx, queue, move, traits, alike)
-    if not lost:
+        if move is RELEASE:
+            ttls[queue] = (yield from read_limits(queue)).ttl(tx.now, None)
+    if not lost and not ttls:
         return [Settled(_NOBODY, tx.now)] * len(requests)
     return [
-        Settled([v.job for v in request.verdicts if (v.job, v.token) in lost], tx.now)
+        Settled(
+            [v.job for v in request.verdicts if (v.job, v.token) in lost],
+            tx.now,
+            ttls.get(request.queue, 0),
+        )
         for request in requests
     ]
 
