@@ -25,6 +25,7 @@ from bullite.operations.adding import Added, AddJobs, Extras, NewJob
 from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
+from bullite.operations.limiting import LONGEST_REST, Limiter
 from bullite.operations.moving import MoveByHand
 from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Settle
@@ -33,6 +34,7 @@ from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.traits import LIMITED
 from bullite.verifying import CHECKS
 from tests.databases import Database
 
@@ -76,7 +78,10 @@ def new_job(
     timestamp: int | None = None,
     run_at: int | None = None,
     expires: int | None = None,
+    limit_key: str | None = None,
 ) -> NewJob:
+    if limit_key is not None:
+        opts = json.dumps({"limit_key": limit_key})
     return NewJob(
         name=name,
         custom_id=custom_id,
@@ -87,7 +92,7 @@ def new_job(
         attempts=attempts,
         data=data,
         opts=opts,
-        extras=Extras(timestamp, run_at, expires),
+        extras=Extras(timestamp, run_at, expires, 0 if limit_key is None else LIMITED),
     )
 
 
@@ -266,6 +271,8 @@ class Process:
         stalled_backoff: bool = False,
         habits: Habits = Habits(),  # noqa: B008 - it is frozen
         by_hand: bool = False,
+        limiter: Limiter | None = None,
+        longest_rest: int = LONGEST_REST,
     ) -> Worker:
         """A new worker, registered."""
         registration = Register(
@@ -280,6 +287,8 @@ class Process:
             address=None,
             renews=renews,
             stalled_backoff=stalled_backoff,
+            limiter=limiter,
+            longest_rest=longest_rest,
         )
         worker = Worker(self, registration, habits, by_hand)
         self.engine.turn()

@@ -133,8 +133,7 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         found = yield from _find_allowed(tx, request, gates, slots)
     else:
         lanes = yield from _lanes(request, gates)
-        next_rows = (yield from _next_in_line(request, lanes, slots)) if lanes else ()
-        found = _Found(next_rows, bool(lanes))
+        found = _Found((yield from _next_in_line(request, lanes, slots)), bool(lanes))
     rows = found.rows
     if rows:
         yield from _hold(tx, request, rows)
@@ -159,14 +158,15 @@ def _find_allowed(tx: Transaction, request: Claim, gates: _Gates, slots: int) ->
     """The next in line that may begin under the limits of queue, worker and keys, counted."""
     queue, limits, limiter = request.queue, gates.limits, request.limiter
     allowed = yield from room(tx, queue, limits, limiter, slots)
-    lanes = (yield from _lanes(request, gates)) if allowed else ()
     rows: Sequence[Any] = ()
-    everywhere, again = not allowed or bool(lanes), None
-    if lanes and limits.by_key:
-        look = partial(_next_in_line, request, lanes)
-        rows, everywhere, again = yield from next_allowed(tx, queue, lanes, allowed, look)
-    elif lanes:
-        rows = yield from _next_in_line(request, lanes, allowed)
+    everywhere, again = True, None
+    if allowed and limits.by_key:
+        lanes, look = partial(_lanes, request, gates), partial(_next_in_line, request)
+        rows, everywhere, again = yield from next_allowed(tx, queue, allowed, lanes, look)
+    elif allowed:
+        lanes_now = yield from _lanes(request, gates)
+        rows = yield from _next_in_line(request, lanes_now, allowed)
+        everywhere = bool(lanes_now)
     window_ends = yield from count_taken(tx, queue, limits, limiter, len(rows))
     again = _sooner(again, window_ends)
     if again is not None:

@@ -34,8 +34,11 @@ EVERY_KEY = ""
 ASIDE = "\x1f"
 """Opens the lanes of jobs that stand aside; no name and no key has such a character."""
 
-Look = Callable[[int], Operation[Sequence[Any]]]
-"""The next so many in line, with JobRow's fields."""
+Lanes = Callable[[], Operation[Sequence[str]]]
+"""The lanes that a claim takes from; none while they are being sorted."""
+
+Look = Callable[[Sequence[str], int], Operation[Sequence[Any]]]
+"""The next so many in these lanes, with JobRow's fields."""
 
 _OPTS, _TRAITS = 10, 13
 
@@ -82,7 +85,7 @@ class Allowed(NamedTuple):
 
 
 def next_allowed(
-    tx: Transaction, queue: int, lanes: Sequence[str], room: int, look: Look
+    tx: Transaction, queue: int, room: int, find_lanes: Lanes, look: Look
 ) -> Operation[Allowed]:
     """The next in line whose keys allow it, counted in their windows."""
     rows: Sequence[Any] = ()
@@ -91,16 +94,19 @@ def next_allowed(
     brought: set[str] = set()
     looks = 0
     while everywhere:
-        rows = yield from look(room)
+        lanes = yield from find_lanes()  # those who came back may have made one
+        rows = yield from look(lanes, room)
         windows = yield from read_windows(queue, {key for row in rows if (key := _key_of(row))})
         rows, used_up = _sift(rows, windows, tx.now)
-        # Of a key that has some aside again, those come first: they were there before.
+        # Of a key that has some aside, those come first: they may have been there before.
         behind = {key for row in rows if (key := _key_of(row)) and _has_some_aside(windows[key])}
-        for key in behind - brought:
+        behind -= brought
+        for key in behind:
             yield from _bring_back(tx, queue, windows[key])
-        if behind <= brought:
-            if not used_up:
-                break
+        if not behind and not used_up:
+            everywhere = bool(lanes)
+            break
+        if not behind:
             taken = {row[0] for row in rows}
             yield from _put_aside(tx, queue, lanes, {key: windows[key] for key in used_up}, taken)
         brought |= behind
