@@ -38,7 +38,7 @@ BY_INDEX = {
     "bring_back": "bullite_jobs_waiting (queue, lane)",
     "set_aside": "bullite_jobs_pkey (id)",
     "keys_due": "bullite_limits_aside (queue, back_at)",
-    "next_back": "bullite_limits_aside (queue, back_at)",
+    "next_back": "bullite_limits_aside (queue)",
     "key_windows": "bullite_limits_pkey (queue, key)",
     "key_limit": "bullite_limits_pkey (queue, key)",
     "forget_idle_keys": "bullite_limits_idle (queue, until)",

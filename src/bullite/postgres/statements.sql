@@ -725,16 +725,20 @@ where id = :queue
 update bullite.bullite_queues set rate_until = :until, rate_used = :used where id = :queue
 
 -- name: key_windows
-select key, max, duration, until, used, back_at from bullite.bullite_limits
-where queue = :queue
-    and key = any (array(select '' union all select json_array_elements_text(:keys::json)))
+select l.key, max, duration, until, used, back_at
+from (select '' as key union all select json_array_elements_text(:keys::json)) as asked
+    join bullite.bullite_limits as l
+    on l.queue = :queue and l.key between asked.key and asked.key
 
 -- name: keys_due
 select key, max, duration, until, used, back_at from bullite.bullite_limits
 where queue = :queue and back_at is not null and back_at <= :now order by back_at limit :most
 
 -- name: next_back
-select min(back_at) from bullite.bullite_limits where queue = :queue and back_at is not null
+select (
+    select back_at from bullite.bullite_limits where queue = :queue and back_at is not null
+    order by back_at limit 1
+)
 
 -- name: keyed
 select id, opts::json ->> 'limit_key'
