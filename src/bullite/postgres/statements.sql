@@ -725,10 +725,12 @@ where id = :queue
 update bullite.bullite_queues set rate_until = :until, rate_used = :used where id = :queue
 
 -- name: key_windows
-select l.key, max, duration, until, used, back_at
-from (select '' as key union all select json_array_elements_text(:keys::json)) as asked
-    join bullite.bullite_limits as l
-    on l.queue = :queue and l.key between asked.key and asked.key
+select found.*
+from (select '' as key union all select json_array_elements_text(:keys::json)) as asked,
+    lateral (
+        select l.key, max, duration, until, used, back_at from bullite.bullite_limits as l
+        where l.queue = :queue and l.key = asked.key limit 1
+    ) as found
 
 -- name: keys_due
 select key, max, duration, until, used, back_at from bullite.bullite_limits
