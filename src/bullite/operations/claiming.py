@@ -88,6 +88,8 @@ class Claimed(NamedTuple):
     """The worker is not on the register any more: others gave up on it."""
     limited: bool = False
     """Limits hold for the queue or the worker: nothing must be fetched ahead."""
+    held_back: bool = False
+    """There may be more that this worker could take, if it were not for a limit."""
 
 
 class _Gates(NamedTuple):
@@ -140,8 +142,18 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     drained = found.everywhere and len(rows) < slots and promoted < MOST_PROMOTED
     next_due = _sooner(gates.next_due, found.again) if drained else None
     begun = min(request.begin, len(rows))
-    paused, unknown = bool(gates.paused), gates.unknown
-    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused, unknown, limited)
+    return Claimed(
+        rows,
+        begun,
+        request.token,
+        tx.now,
+        drained,
+        next_due,
+        bool(gates.paused),
+        gates.unknown,
+        limited,
+        found.held_back,
+    )
 
 
 class _Found(NamedTuple):
@@ -152,6 +164,7 @@ class _Found(NamedTuple):
     """Whether it could look at all there is."""
     again: int | None = None
     """When a limit allows more."""
+    held_back: bool = False
 
 
 def _find_allowed(tx: Transaction, request: Claim, gates: _Gates, slots: int) -> Operation[_Found]:
@@ -167,11 +180,12 @@ def _find_allowed(tx: Transaction, request: Claim, gates: _Gates, slots: int) ->
         lanes_now = yield from _lanes(request, gates)
         rows = yield from _next_in_line(request, lanes_now, allowed)
         everywhere = bool(lanes_now)
+    held_back = again is not None or len(rows) == allowed < slots
     window_ends = yield from count_taken(tx, queue, limits, limiter, len(rows))
     again = _sooner(again, window_ends)
     if again is not None:
         again = min(again, tx.now + request.longest_rest)
-    return _Found(rows, everywhere, again)
+    return _Found(rows, everywhere, again, held_back)
 
 
 def _sooner(one: int | None, other: int | None) -> int | None:
