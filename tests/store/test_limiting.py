@@ -547,7 +547,7 @@ def test_a_queue_without_limits_runs_the_statements_it_always_did(store: Store) 
     worker = store.worker()
     asked = statements_of(store, lambda: worker.claim(2))
     assert asked[:2] == ["gates", "ready"]
-    assert not {"lock_claims", "count_active", "key_windows", "set_window"} & set(asked)
+    assert not {"take_turn", "count_active", "key_windows", "set_window"} & set(asked)
 
 
 def statements_of(store: Store, act) -> list[str]:

@@ -88,6 +88,7 @@ class Door:
 
 def open_door(tx: Transaction, queue: int) -> Operation[Door]:
     """The door of a queue; nobody else lets jobs in until this transaction has ended."""
+    yield from tx.take_turn(queue)
     found = yield "quotas", {"queue": queue}
     stored = yield "counts", {"queue": queue}
     counts: Mapping[str, int] = dict(zip(COUNTED, stored.rows[0], strict=True))

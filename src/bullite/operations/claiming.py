@@ -117,9 +117,10 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     gates = yield from _gates(request)
     limited = gates.limits.hold(request.limiter, tx.now)
+    slots = allowed = request.want
     if limited:
-        yield "lock_claims", {"queue": request.queue}
-        gates = yield from _gates(request)  # as those left it who were before us
+        slots = min(request.want, request.begin)
+        gates, allowed = yield from _take_turn(tx, request, gates, slots)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
@@ -128,11 +129,10 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
     shut = gates.paused or expired >= MOST_EXPIRED
-    slots = min(request.want, request.begin) if limited else request.want
     if shut:
         found = _Found((), bool(gates.paused))
     elif limited:
-        found = yield from _find_allowed(tx, request, gates, slots)
+        found = yield from _find_allowed(tx, request, gates, slots, allowed)
     else:
         lanes = yield from _lanes(request, gates)
         found = _Found((yield from _next_in_line(request, lanes, slots)), bool(lanes))
@@ -167,10 +167,24 @@ class _Found(NamedTuple):
     held_back: bool = False
 
 
-def _find_allowed(tx: Transaction, request: Claim, gates: _Gates, slots: int) -> Operation[_Found]:
+def _take_turn(
+    tx: Transaction, request: Claim, gates: _Gates, slots: int
+) -> Operation[tuple[_Gates, int]]:
+    """The gates, and how many of so many jobs may begin: as they are when nobody else counts."""
+    queue, limiter = request.queue, request.limiter
+    allowed = yield from room(tx, queue, gates.limits, limiter, slots)
+    if not allowed:
+        return gates, 0  # whoever lets more begin wakes us, or the clock does
+    yield from tx.take_turn(queue)
+    gates = yield from _gates(request)
+    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))
+
+
+def _find_allowed(
+    tx: Transaction, request: Claim, gates: _Gates, slots: int, allowed: int
+) -> Operation[_Found]:
     """The next in line that may begin under the limits of queue, worker and keys, counted."""
     queue, limits, limiter = request.queue, gates.limits, request.limiter
-    allowed = yield from room(tx, queue, limits, limiter, slots)
     rows: Sequence[Any] = ()
     everywhere, again = True, None
     if allowed and limits.by_key:

@@ -99,6 +99,15 @@ class Transaction:
         """Say that a job of `queue` will be due at `due`."""
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
 
+    def take_turn(self, queue: int) -> Operation[None]:
+        """Wait until nobody else counts what limits `queue`, and keep others waiting.
+
+        That may take a while: then it is later than it was.
+        """
+        turn = yield "take_turn", {"queue": queue}
+        if turn.rows and turn.rows[0][0] is not None:
+            self.now = max(self.now, turn.rows[0][0])
+
     def close_books(self) -> Operation[None]:
         """Write the counts and the events, a statement or two whatever the batch.
 

@@ -705,9 +705,13 @@ order by id desc limit 1
 
 -- limits ------------------------------------------------------------------------------------------
 
--- Whoever claims from the queue under its limits has ended, and whoever will waits; producers do not.
--- name: lock_claims
-select id from bullite.bullite_queues where id = :queue for no key update
+-- Whoever took a turn at the limits of the queue has ended, and whoever will waits; who only looks at
+-- its gates or terms does not. The time when that is so: it may have taken long.
+-- name: take_turn
+with turn as materialized (
+    select id from bullite.bullite_queues where id = :queue for no key update
+)
+select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
 
 -- name: count_active
 select count(*) from bullite.bullite_jobs where queue = :queue and state = 'active'
@@ -816,10 +820,10 @@ delete from bullite.bullite_limits where queue = :queue and key = any (array(
 -- name: forget_limits
 delete from bullite.bullite_limits where queue = :queue
 
--- What the quotas of a queue let in. Whoever adds to it under them has ended, and whoever will waits.
+-- What the quotas of a queue let in.
 -- name: quotas
 select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
-from bullite.bullite_queues where id = :queue for no key update
+from bullite.bullite_queues where id = :queue
 
 -- name: count_adds
 update bullite.bullite_queues set adds_until = :until, adds_used = :used where id = :queue

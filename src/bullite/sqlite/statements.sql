@@ -582,9 +582,10 @@ order by total desc limit 1
 
 -- limits ------------------------------------------------------------------------------------------
 
--- Whoever claims from the queue under its limits has ended, and whoever will waits: here always so.
--- name: lock_claims
-select id from bullite_queues where id = :queue
+-- Whoever took a turn at the limits of the queue has ended, and whoever will waits: here always so, and
+-- before the transaction was told the time.
+-- name: take_turn
+select null from bullite_queues where id = :queue
 
 -- name: count_active
 select count(*) from bullite_jobs where queue = :queue and state = 'active'
@@ -682,8 +683,7 @@ delete from bullite_limits where (queue, key) in (
 -- name: forget_limits
 delete from bullite_limits where queue = :queue
 
--- What the quotas of a queue let in. Whoever adds to it under them has ended, and whoever will waits:
--- here always so.
+-- What the quotas of a queue let in.
 -- name: quotas
 select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
 from bullite_queues where id = :queue
