@@ -415,6 +415,21 @@ def test_a_queue_that_is_as_new_has_no_limits_by_key(store: Store) -> None:
     assert store.database.rows("limits") == []
 
 
+def test_those_aside_come_before_later_ones_also_when_others_that_came_back_are_removed(
+    store: Store,
+) -> None:
+    limit(store, "a", 1)
+    worker = store.worker()
+    _, two, three = add(store, *"aaa", priority=5)
+    everything(worker)
+    store.clock.advance(1_000)
+    add(store, None)
+    worker.claim(1)
+    store.move(REMOVE, two)
+    add(store, "a", priority=5)
+    assert everything(worker) == [three]
+
+
 def test_when_those_that_came_back_are_removed_the_next_come_a_window_later(store: Store) -> None:
     limit(store, "a", 1)
     worker = store.worker()

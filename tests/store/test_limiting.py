@@ -249,6 +249,7 @@ def test_no_more_begin_in_a_window_than_the_limiter_allows(store: Store) -> None
     assert worker.claim(9) == []
     store.clock.advance(1)
     assert ids(worker.claim(9)) == jobs[2:4]
+    assert worker.claim(9) == []
 
 
 def test_a_window_begins_with_the_first_job_that_is_taken(store: Store) -> None:
