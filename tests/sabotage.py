@@ -1109,8 +1109,8 @@ MUTANTS = (
     Mutant(
         "nothing is fetched ahead under a limit",
         "operations/claiming.py",
-        "slots = min(request.want, request.begin)",
-        "slots = request.want",
+        "slots = allowed = min(request.want, request.begin)",
+        "slots = allowed = request.want",
         ["test_limiting.py::test_nothing_is_fetched_ahead_under_a_limit"],
     ),
     Mutant(

@@ -443,6 +443,38 @@ def test_when_those_that_came_back_are_removed_the_next_come_a_window_later(stor
     assert everything(worker) == [three]
 
 
+# --- verify --------------------------------------------------------------------------------------
+
+
+def test_a_job_that_nothing_brings_back_is_found(store: Store) -> None:
+    limit(store, "a", 1, 60_000)
+    _, job = add(store, "a", "a")
+    everything(store.worker())
+    store.database.write("update bullite_limits set back_at = null")
+    assert store.problems() == [
+        f"job {job} stands aside for its key, and nothing tells when it may come back"
+    ]
+    store.database.write("update bullite_limits set back_at = 1 where key = 'a'")
+
+
+def test_a_job_that_stands_aside_and_does_not_wait_is_found(store: Store) -> None:
+    limit(store, "a", 1, 60_000)
+    _, job = add(store, "a", "a")
+    everything(store.worker())
+    store.move(REMOVE, job)
+    store.database.write(f"update bullite_jobs set lane = '\x1fa\x1f' where id = {job}")
+    assert store.problems() == [f"job {job} is removed and yet stands aside for its key"]
+    store.database.write(f"update bullite_jobs set lane = '' where id = {job}")
+
+
+def test_a_limit_that_no_claim_would_see_is_found(store: Store) -> None:
+    limit(store, "a", 1)
+    store.database.write("update bullite_queues set by_key = 0")
+    [problem] = store.problems()
+    assert "has a limit for key a" in problem
+    store.database.write("update bullite_queues set by_key = 1")
+
+
 # --- beside other writers ------------------------------------------------------------------------
 
 

@@ -67,6 +67,9 @@ class Appetite:
     left: bool = False
     """It was taken off the register, perhaps before it was on it."""
 
+    def __post_init__(self) -> None:
+        self.limited = self.registration.limiter is not None
+
     @property
     def queue(self) -> int:
         return self.registration.queue

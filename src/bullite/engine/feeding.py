@@ -252,9 +252,8 @@ class Feeding:
                 appetite.unload()
             if claimed.unknown:
                 self._register_anew(appetite)
-        for appetite in self._appetites:
-            if appetite.queue in tx.limited:
-                appetite.unload()
+        for queue in tx.limited:
+            self._unload_all(queue)
         if len(self._appetites) > 1 and served:
             # Whoever was served first is served last next time.
             self._appetites.append(self._appetites.pop(0))
@@ -263,6 +262,11 @@ class Feeding:
             for a, claimed in served
             if claimed.rows or claimed.drained
         ]
+
+    def _unload_all(self, queue: int) -> None:
+        for appetite in self._appetites:
+            if appetite.queue == queue:
+                appetite.unload()
 
     def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""

@@ -119,7 +119,8 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     limited = gates.limits.hold(request.limiter, tx.now)
     slots = allowed = request.want
     if limited:
-        slots = min(request.want, request.begin)
+        slots = allowed = min(request.want, request.begin)
+    if limited and not gates.paused:
         gates, allowed = yield from _take_turn(tx, request, gates, slots)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
