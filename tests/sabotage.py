@@ -1211,6 +1211,64 @@ MUTANTS = (
         "_rhythm(before) == 0",
         ["test_schedulers.py::test_an_upsert_with_the_same_interval_keeps_the_next_time"],
     ),
+    # --- limits ---
+    Mutant(
+        "a claim under a limit waits for its turn",
+        PG,
+        "select id from bullite.bullite_queues where id = :queue for no key update\n)",
+        "select id from bullite.bullite_queues where id = :queue\n)",
+        ["postgres/test_turns.py"],
+    ),
+    Mutant(
+        "under a limit, what may begin is looked at again when its turn has come",
+        "operations/claiming.py",
+        "    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))",
+        "    return gates, allowed",
+        ["postgres/test_turns.py"],
+    ),
+    Mutant(
+        "a slot under a limit that becomes free wakes somebody",
+        "operations/transaction.py",
+        "if shares_slots and freed > 0:",
+        "if False:",
+        ["test_limiting.py"],
+    ),
+    Mutant(
+        "a window of a limit begins anew when it has ended",
+        "operations/limiting.py",
+        "if until <= tx.now:",
+        "if not until:",
+        ["test_limiting.py"],
+    ),
+    Mutant(
+        "nothing is fetched ahead under a limit",
+        "operations/claiming.py",
+        "slots = allowed = min(request.want, request.begin)",
+        "slots = allowed = request.want",
+        ["test_limiting.py::test_nothing_is_fetched_ahead_under_a_limit"],
+    ),
+    Mutant(
+        "jobs that stand aside for a limit come before later ones of their key",
+        "operations/keying.py",
+        "            yield from _bring_back(tx, queue, windows[key])\n        if not behind and",
+        "            pass\n        if not behind and",
+        ["test_keying.py"],
+    ),
+    Mutant(
+        "a removed job does not stay aside for a limit",
+        SQL,
+        "removed_at = :now, removed_from = state,\nlane = case when substr(lane, 1, 1) = char(31)\n"
+        "    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end\n",
+        "removed_at = :now, removed_from = state\n",
+        ["test_keying.py::test_one_that_is_removed_and_restored_waits_in_line"],
+    ),
+    Mutant(
+        "jobs that a limit refused do not take their ids",
+        "operations/adding.py",
+        "names = names.copy() if queue in doors else names",
+        "names = names",
+        ["test_admitting.py::test_a_custom_id_of_jobs_that_were_refused_is_free"],
+    ),
 )
 
 

@@ -93,6 +93,10 @@ class QueueHasActiveJobs(BulliteError):
     """The queue cannot be obliterated while jobs of it run, unless by force."""
 
 
+class QueueFull(BulliteError):
+    """A quota of the queue lets no more in; nothing was added."""
+
+
 class EventsAlreadyRunning(BulliteError, RuntimeError):
     """`run` was called on queue events that are being read already."""
 

@@ -244,6 +244,12 @@ class Job(Family, Stepping):
         return timeout
 
     @property
+    def limit_key(self) -> str | None:
+        """The key whose rate limit it counts for."""
+        key: str | None = self.stored_options.get("limit_key")
+        return key
+
+    @property
     def stored_options(self) -> Mapping[str, Any]:
         """The options that no column holds, such as `backoff`."""
         text = self._facts[_OPTS]
@@ -683,10 +689,10 @@ class Job(Family, Stepping):
         )
         return self._settle(verdict)
 
-    def move_to_waiting(self, token: str | None = None) -> Pending[None]:
+    def move_to_waiting(self, token: str | None = None) -> Pending[int]:
         """End this run: the job goes back to the front. In a processor, raise WaitingError next.
 
-        Costs no attempt.
+        Costs no attempt. Ms for which a rate limit of the queue lets nothing begin.
         """
         held = self._held_with(token)
         verdict = Verdict(
@@ -826,14 +832,15 @@ class Job(Family, Stepping):
             return verdict
         return verdict._replace(keep=keep_of(check_keep(option, given)))
 
-    def _settle(self, verdict: Verdict) -> Pending[None]:
-        def answered(answer: Settled) -> None:
+    def _settle(self, verdict: Verdict) -> Pending[Any]:
+        def answered(answer: Settled) -> int | None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
             if self.pk in answer.spoilt:
                 self.moving = None
                 raise answer.spoilt[self.pk]
             self.settled(verdict, answer.at)
+            return answer.ttl if verdict.move is RELEASE else None
 
         by_hand = verdict._replace(by_hand=True)
         self.moving = self._ask(Settle(self._queue.key, (by_hand,)), answered)

@@ -26,6 +26,7 @@ from .feed import Feed, follow
 from .getters import shown_name
 from .job import Fate, Job
 from .keys import Keys
+from .limits import Limited
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
@@ -40,6 +41,7 @@ from .options import (
     JobOptions,
     KeepJobs,
     Moment,
+    RateLimit,
     check_bool,
     check_duration,
     check_int,
@@ -99,9 +101,12 @@ class _StoredSettings(TypedDict, total=False):
     keep_failed: Duration | KeepJobs | None
     trash_age: Duration
     max_events: int
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate: RateLimit | None
 
 
-class Queue(Keys, Schedules):
+class Queue(Keys, Schedules, Limited):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -707,7 +712,7 @@ def _extras_of(options: CheckedOptions) -> Extras | None:
         options.timestamp,
         options.run_at,
         options.expires,
-        traits=DEDUPLICATED if options.deduplication else 0,
+        traits=options.traits | (DEDUPLICATED if options.deduplication else 0),
         deduplication=options.deduplication,
     )
     return None if extras == NO_EXTRAS else extras

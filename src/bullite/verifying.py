@@ -20,6 +20,7 @@ CHECKS = (
     "verify_schedulers",
     "verify_numbers",
     "verify_steps",
+    "verify_limits",
     "verify_file",
 )
 

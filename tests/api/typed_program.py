@@ -56,9 +56,11 @@ from bullite import (
     Queue,
     QueueEvents,
     QueueEventsProducer,
+    QueueFull,
     QueueHasActiveJobs,
     QueueOptionMismatch,
     QueueSettings,
+    RateLimit,
     RateLimitError,
     Repeat,
     Scheduler,
@@ -418,6 +420,9 @@ async def govern(queue: Queue) -> None:
         "keep_failed": {"count": 10},
         "trash_age": "1h",
         "max_events": 1000,
+        "max_waiting": 1_000,
+        "max_payload_bytes": 10_000,
+        "max_rate": {"max": 1_000, "duration": "1s"},
     }
     stored: dict[str, Any] = await queue.configure(**settings)
     assert stored["dead_letter"] == "typed-dead"
@@ -431,6 +436,38 @@ async def govern(queue: Queue) -> None:
     await queue.empty()
     assert len(await queue.clean(0, limit=10, state="completed")) == 4
     assert await queue.trim_events(0) > 0
+
+
+async def limit(store: Store) -> None:
+    rate: RateLimit = {"max": 1, "duration": "1m"}
+    async with Queue("limited", store, max_waiting=3, max_rate=None) as queue:
+        await queue.set_global_concurrency(5)
+        concurrency: int | None = await queue.get_global_concurrency()
+        assert concurrency == 5
+        assert not await queue.is_maxed()
+        assert await queue.remove_global_concurrency()
+        await queue.set_global_rate_limit(100, timedelta(seconds=1))
+        found: RateLimit | None = await queue.get_global_rate_limit()
+        assert found == {"max": 100, "duration": 1_000}
+        assert await queue.remove_global_rate_limit()
+        await queue.set_rate_limit("ada", 1, "1m")
+        await queue.set_rate_limit(None, 9, 1_000)
+        assert await queue.get_rate_limit("ada") == {"max": 1, "duration": 60_000}
+        assert await queue.remove_rate_limit(None)
+        job = await queue.add("a", limit_key="ada")
+        assert job.limit_key == "ada"
+        await queue.add_bulk([{"name": "a"}, {"name": "a"}])
+        with refused(QueueFull):
+            await queue.add("a")
+        worker = Worker(queue, limiter=rate, maximum_rate_limit_delay="10s")
+        await worker.rate_limit(60_000)
+        ttl: int = await queue.get_rate_limit_ttl(max_jobs=1)
+        assert 0 < ttl <= 60_000
+        assert await queue.get_rate_limit_ttl(key="ada") == 0
+        assert await queue.remove_rate_limit_key()
+        await queue.rate_limit("1s")
+        await worker.close()
+        await queue.obliterate()
 
 
 # --- listening -----------------------------------------------------------------------------------
@@ -674,6 +711,7 @@ async def main(location: str) -> None:
         await try_again(queue)
         await govern(queue)
         await schedule(store)
+        await limit(store)
         await work_by_hand(store)
         await listen(store)
         await heed_signals()

@@ -146,11 +146,22 @@ class PostgresDriver:
         try:
             if self._inside is None:
                 return self._run_alone(statement, params)
-            return self._answered_already(statement, params) or self._run_inside(statement, params)
+            answer = self._answered_already(statement, params) or self._run_inside(
+                statement, params
+            )
+            return self._at_our_time(answer) if statement == "take_turn" else answer
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
             raise StatementRefused(str(error)) from error
+
+    def _at_our_time(self, answer: Result) -> Result:
+        """The time that the server told, unless another clock is used."""
+        if self._server_clock is None:
+            return Result([(self.clock.now(),)], 1)
+        if answer.rows:
+            self._server_clock.set(answer.rows[0][0])
+        return answer
 
     def _answered_already(self, statement: str, params: Params) -> Result | None:
         """The answer to what was foreseen; nothing is, once something else is asked."""

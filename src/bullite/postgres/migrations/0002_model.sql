@@ -117,3 +117,41 @@ create table bullite.bullite_locks (
     ttl bigint not null,
     lease_until bigint not null
 ) with (fillfactor = 50);
+
+-- How many jobs of a queue may run, begin in a time, wait, and be added in a time.
+
+-- Null is no limit. A window runs until rate_until, and so many jobs have begun in it; one that was
+-- used up by hand counts 2^53.
+alter table bullite.bullite_queues add column concurrency bigint;
+alter table bullite.bullite_queues add column rate_max bigint;
+alter table bullite.bullite_queues add column rate_duration bigint;
+alter table bullite.bullite_queues add column rate_until bigint not null default 0;
+alter table bullite.bullite_queues add column rate_used bigint not null default 0;
+-- Whether anything is in bullite_limits: a claim has to look at the keys of its jobs.
+alter table bullite.bullite_queues add column by_key integer not null default 0;
+-- Quotas; and the window in which so many jobs were added.
+alter table bullite.bullite_queues add column max_waiting bigint;
+alter table bullite.bullite_queues add column max_payload_bytes bigint;
+alter table bullite.bullite_queues add column max_rate_count bigint;
+alter table bullite.bullite_queues add column max_rate_duration bigint;
+alter table bullite.bullite_queues add column adds_until bigint not null default 0;
+alter table bullite.bullite_queues add column adds_used bigint not null default 0;
+
+-- The limits of keys, and their running windows. Key '' holds for every key that has no limit of its
+-- own; a key without one has a row only while its window runs, or while jobs of it stand aside.
+create table bullite.bullite_limits (
+    queue bigint not null,
+    key text collate "C" not null,
+    max bigint,
+    duration bigint,
+    until bigint not null default 0,
+    used bigint not null default 0,
+    -- When those that stand aside, in the lanes chr(31) || key || chr(31) || lane, may come back.
+    back_at bigint,
+    primary key (queue, key)
+) with (fillfactor = 50);
+
+create index bullite_limits_aside on bullite.bullite_limits (queue, back_at)
+    where back_at is not null;
+create index bullite_limits_idle on bullite.bullite_limits (queue, until)
+    where max is null and back_at is null;
