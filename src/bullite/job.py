@@ -63,7 +63,6 @@ from .states import (
 )
 from .steps import Run, Stepping
 from .store import Store
-from .traits import DOWNSTREAM
 
 if TYPE_CHECKING:
     from .getters import Getters
@@ -754,10 +753,6 @@ class Job(Family, Stepping):
         """It was just added, tied to others."""
         self._fate = fate
 
-    def has_children(self) -> None:
-        """It was given a child."""
-        self._set_traits(self.traits | DOWNSTREAM)
-
     def has_no_parent(self) -> None:
         """It belongs to nobody any more."""
         options = {name: v for name, v in self.stored_options.items() if name != "parent"}
@@ -771,9 +766,6 @@ class Job(Family, Stepping):
 
     def _moves(self, moving: Pending[Any] | None) -> None:
         self.moving = moving
-
-    def _set_traits(self, traits: int) -> None:
-        self._facts = [*self._facts[:_TRAITS], traits, *self._facts[_TRAITS + 1 :]]
 
     def in_queue(self, queue: Getters) -> Job:
         """The same job where it has gone."""
@@ -800,7 +792,7 @@ class Job(Family, Stepping):
             )
 
     def acquire_traits(self, traits: int) -> None:
-        """Its own run tied something to it: a verdict on it is to know that."""
+        """Something was tied to it here: a verdict on it is to know that."""
         if self.traits & traits != traits:
             facts = self._facts
             self._facts = [*facts[:_TRAITS], self.traits | traits, *facts[_TRAITS + 1 :]]

@@ -67,7 +67,7 @@ from .states import (
     State,
 )
 from .store import Store
-from .traits import DEDUPLICATED
+from .traits import DEDUPLICATED, DOWNSTREAM
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -220,7 +220,7 @@ class Queue(Keys, Schedules, Limited):
         jobs = await plant(seedlings)
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
-                parent.has_children()
+                parent.acquire_traits(DOWNSTREAM)
         return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
 
     async def add_bulk(

@@ -104,6 +104,9 @@ def _group_by_queue_and_move(
 
 
 def _group_by_traits(verdicts: list[Verdict]) -> dict[int, list[Verdict]]:
+    kinds = {verdict.traits for verdict in verdicts}
+    if len(kinds) == 1:
+        return {kinds.pop(): verdicts}
     groups: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         groups[verdict.traits].append(verdict)
