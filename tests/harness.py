@@ -29,6 +29,7 @@ from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
 from bullite.operations.growing import Grow, Grown, Node
+from bullite.operations.limiting import LONGEST_REST, Limiter
 from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Settle
 from bullite.operations.sweeping import Sweep
@@ -36,7 +37,7 @@ from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
-from bullite.traits import DEDUPLICATED
+from bullite.traits import DEDUPLICATED, LIMITED
 from bullite.verifying import CHECKS
 from tests.databases import Database
 
@@ -81,9 +82,12 @@ def new_job(
     run_at: int | None = None,
     expires: int | None = None,
     deduplication: Rule | None = None,
+    limit_key: str | None = None,
 ) -> NewJob:
     if deduplication is not None:
         opts = json.dumps({"deduplication": deduplication._asdict()})
+    if limit_key is not None:
+        opts = json.dumps({"limit_key": limit_key})
     return NewJob(
         name=name,
         custom_id=custom_id,
@@ -98,7 +102,7 @@ def new_job(
             timestamp,
             run_at,
             expires,
-            traits=DEDUPLICATED if deduplication else 0,
+            traits=(DEDUPLICATED if deduplication else 0) | (LIMITED if limit_key else 0),
             deduplication=deduplication,
         ),
     )
@@ -294,6 +298,8 @@ class Process:
         stalled_backoff: bool = False,
         habits: Habits = Habits(),  # noqa: B008 - it is frozen
         by_hand: bool = False,
+        limiter: Limiter | None = None,
+        longest_rest: int = LONGEST_REST,
     ) -> Worker:
         """A new worker, registered."""
         registration = Register(
@@ -308,6 +314,8 @@ class Process:
             address=None,
             renews=renews,
             stalled_backoff=stalled_backoff,
+            limiter=limiter,
+            longest_rest=longest_rest,
         )
         worker = Worker(self, registration, habits, by_hand)
         self.engine.turn()

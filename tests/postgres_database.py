@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
     *("workers", "worker_names", "events", "processes"),
-    *("links", "deduplication", "schedulers"),
+    *("links", "deduplication", "schedulers", "steps", "signals", "locks", "limits"),
 )
 _NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "schedulers_id_seq")
 

@@ -82,6 +82,43 @@ MUTANTS = (
             "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
         ],
     ),
+    # --- steps and locks ---
+    Mutant(
+        "only the holder of a job records its steps",
+        "operations/stepping.py",
+        "answers.append(_refusal(tx, r.job, place, r.token))",
+        "answers.append(_refusal(tx, r.job, place, None))",
+        ["test_stepping.py"],
+    ),
+    Mutant(
+        "an event wakes only the run that waits for it",
+        SQL,
+        "and ended_at is null\n    and run = attempts_started\n\n-- name: insert_signal",
+        "and ended_at is null\n\n-- name: insert_signal",
+        ["test_stepping.py::test_an_event_does_not_cut_a_back_off_short"],
+    ),
+    Mutant(
+        "an event is taken once",
+        "operations/stepping.py",
+        '    yield "delete_signal", {**this, "number": number}\n',
+        "",
+        ["test_stepping.py"],
+    ),
+    Mutant(
+        "a lock is taken only when its lease has ended",
+        SQL,
+        "where bullite_locks.lease_until < :lease_now or bullite_locks.boot",
+        "where true or bullite_locks.boot",
+        ["test_locking.py"],
+    ),
+    Mutant(
+        "a late holder cannot let go of a lock",
+        SQL,
+        "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce "
+        "and lease_until >= :lease_now",
+        "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce",
+        ["test_locking.py"],
+    ),
     # --- fetching ahead ---
     Mutant(
         "a job fetched ahead does not count as started",
@@ -1255,6 +1292,64 @@ MUTANTS = (
         "_rhythm(before) == _rhythm(recurrence) and is_started",
         "_rhythm(before) == 0",
         ["test_schedulers.py::test_an_upsert_with_the_same_interval_keeps_the_next_time"],
+    ),
+    # --- limits ---
+    Mutant(
+        "a claim under a limit waits for its turn",
+        PG,
+        "select id from bullite.bullite_queues where id = :queue for no key update\n)",
+        "select id from bullite.bullite_queues where id = :queue\n)",
+        ["postgres/test_turns.py"],
+    ),
+    Mutant(
+        "under a limit, what may begin is looked at again when its turn has come",
+        "operations/claiming.py",
+        "    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))",
+        "    return gates, allowed",
+        ["postgres/test_turns.py"],
+    ),
+    Mutant(
+        "a slot under a limit that becomes free wakes somebody",
+        "operations/transaction.py",
+        "if shares_slots and freed > 0:",
+        "if False:",
+        ["test_limiting.py"],
+    ),
+    Mutant(
+        "a window of a limit begins anew when it has ended",
+        "operations/limiting.py",
+        "if until <= tx.now:",
+        "if not until:",
+        ["test_limiting.py"],
+    ),
+    Mutant(
+        "nothing is fetched ahead under a limit",
+        "operations/claiming.py",
+        "slots = allowed = min(request.want, request.begin)",
+        "slots = allowed = request.want",
+        ["test_limiting.py::test_nothing_is_fetched_ahead_under_a_limit"],
+    ),
+    Mutant(
+        "jobs that stand aside for a limit come before later ones of their key",
+        "operations/keying.py",
+        "            yield from _bring_back(tx, queue, windows[key])\n        if not behind and",
+        "            pass\n        if not behind and",
+        ["test_keying.py"],
+    ),
+    Mutant(
+        "a removed job does not stay aside for a limit",
+        SQL,
+        "removed_at = :now, removed_from = state,\nlane = case when substr(lane, 1, 1) = char(31)\n"
+        "    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end\n",
+        "removed_at = :now, removed_from = state\n",
+        ["test_keying.py::test_one_that_is_removed_and_restored_waits_in_line"],
+    ),
+    Mutant(
+        "jobs that a limit refused do not take their ids",
+        "operations/adding.py",
+        "names = names.copy() if queue in doors else names",
+        "names = names",
+        ["test_admitting.py::test_a_custom_id_of_jobs_that_were_refused_is_free"],
     ),
 )
 

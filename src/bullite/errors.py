@@ -42,7 +42,7 @@ class JobNotFound(BulliteError, LookupError):
 
 
 class LostLock(BulliteError):
-    """The job is no longer held by the caller: its write was refused and changed nothing."""
+    """The job, or the named lock, is no longer held by the caller: nothing was changed."""
 
 
 class IllegalMove(BulliteError):
@@ -93,6 +93,10 @@ class QueueHasActiveJobs(BulliteError):
     """The queue cannot be obliterated while jobs of it run, unless by force."""
 
 
+class QueueFull(BulliteError):
+    """A quota of the queue lets no more in; nothing was added."""
+
+
 class EventsAlreadyRunning(BulliteError, RuntimeError):
     """`run` was called on queue events that are being read already."""
 
@@ -124,6 +128,10 @@ class DelayedError(ControlError):
     """Raised by a processor after `job.move_to_delayed(...)`: the job runs again later."""
 
 
+JobDelayedError = DelayedError
+"""The same, as the document on steps calls it."""
+
+
 class WaitingChildrenError(ControlError):
     """Raised by a processor after `job.move_to_waiting_children()` told that it has to wait."""
 
@@ -138,6 +146,24 @@ class WaitingError(ControlError):
 
 class RateLimitError(ControlError):
     """Raised by a processor: the job goes back to the front of its line until the limit allows."""
+
+
+class JobSuspended(BaseException):
+    """Ends a run whose job sleeps or waits for an event; no failure, costs no attempt. Let it pass.
+
+    It is no Exception, so that a processor's own `except Exception` does not stop it.
+    """
+
+
+class EventTimedOut(BulliteError, TimeoutError):
+    """Raised by `job.wait_event`: the event did not come in time."""
+
+
+# --- named locks ---------------------------------------------------------------------------------
+
+
+class LockNotAcquired(BulliteError, TimeoutError):
+    """Somebody else held the lock for as long as the caller would wait."""
 
 
 # --- the store -----------------------------------------------------------------------------------

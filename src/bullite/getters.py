@@ -238,16 +238,17 @@ class Getters(QueueBase):
     async def _read_list(self, what: str, name: str, params: Mapping[str, Any]) -> Sequence[Any]:
         if name not in (State.WAITING, PRIORITIZED):
             return await loop.read(self.store, f"{what}:{name}", params)
-        if not await self._is_by_name():
+        if not await self._has_lanes():
             rows = await loop.read(self.store, f"{what}:{name}", params)
             # If jobs were sorted into lanes meanwhile, some are missing.
-            if not await self._is_by_name():
+            if not await self._has_lanes():
                 return rows
         return await loop.read(self.store, f"{what}:{name}-by-name", params)
 
-    async def _is_by_name(self) -> bool:
+    async def _has_lanes(self) -> bool:
+        """Whether jobs wait in several lanes: by their names, or aside because of their keys."""
         rows = await loop.read(self.store, "terms", {"queue": self.key})
-        return bool(rows and rows[0][0])
+        return bool(rows and (rows[0][0] or rows[0][2]))
 
     async def is_paused(self) -> bool:
         """Whether the queue hands out no jobs."""

@@ -61,8 +61,8 @@ from .states import (
     State,
     shown_state,
 )
+from .steps import Run, Stepping
 from .store import Store
-from .traits import DOWNSTREAM
 
 if TYPE_CHECKING:
     from .getters import Getters
@@ -127,7 +127,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(Family):
+class Job(Family, Stepping):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -138,7 +138,7 @@ class Job(Family):
 
     __slots__ = (
         *("_data", "_facts", "_fate", "_holder", "_label", "_options", "_queue", "_signal"),
-        *("ahead", "moving", "token_number"),
+        *("ahead", "moving", "run", "token_number"),
     )
 
     def __init__(
@@ -158,6 +158,9 @@ class Job(Family):
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
         self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
+
+    run: Run
+    """What its run knows of its steps, once that has come to one."""
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
@@ -238,6 +241,12 @@ class Job(Family):
         """Ms that one run may take."""
         timeout: int | None = self.stored_options.get("timeout")
         return timeout
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key whose rate limit it counts for."""
+        key: str | None = self.stored_options.get("limit_key")
+        return key
 
     @property
     def stored_options(self) -> Mapping[str, Any]:
@@ -679,10 +688,10 @@ class Job(Family):
         )
         return self._settle(verdict)
 
-    def move_to_waiting(self, token: str | None = None) -> Pending[None]:
+    def move_to_waiting(self, token: str | None = None) -> Pending[int]:
         """End this run: the job goes back to the front. In a processor, raise WaitingError next.
 
-        Costs no attempt.
+        Costs no attempt. Ms for which a rate limit of the queue lets nothing begin.
         """
         held = self._held_with(token)
         verdict = Verdict(
@@ -744,10 +753,6 @@ class Job(Family):
         """It was just added, tied to others."""
         self._fate = fate
 
-    def has_children(self) -> None:
-        """It was given a child."""
-        self._set_traits(self.traits | DOWNSTREAM)
-
     def has_no_parent(self) -> None:
         """It belongs to nobody any more."""
         options = {name: v for name, v in self.stored_options.items() if name != "parent"}
@@ -761,9 +766,6 @@ class Job(Family):
 
     def _moves(self, moving: Pending[Any] | None) -> None:
         self.moving = moving
-
-    def _set_traits(self, traits: int) -> None:
-        self._facts = [*self._facts[:_TRAITS], traits, *self._facts[_TRAITS + 1 :]]
 
     def in_queue(self, queue: Getters) -> Job:
         """The same job where it has gone."""
@@ -788,6 +790,12 @@ class Job(Family):
                 outcome=verdict.outcome,
                 stacks=encode_plain(stacks).decode(),
             )
+
+    def acquire_traits(self, traits: int) -> None:
+        """Something was tied to it here: a verdict on it is to know that."""
+        if self.traits & traits != traits:
+            facts = self._facts
+            self._facts = [*facts[:_TRAITS], self.traits | traits, *facts[_TRAITS + 1 :]]
 
     def _now(self, state: State | None, **more: Any) -> None:
         self._fate = self._fate._replace(state=(state or State.REMOVED).value, **more)
@@ -816,14 +824,15 @@ class Job(Family):
             return verdict
         return verdict._replace(keep=keep_of(check_keep(option, given)))
 
-    def _settle(self, verdict: Verdict) -> Pending[None]:
-        def answered(answer: Settled) -> None:
+    def _settle(self, verdict: Verdict) -> Pending[Any]:
+        def answered(answer: Settled) -> int | None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
             if self.pk in answer.spoilt:
                 self.moving = None
                 raise answer.spoilt[self.pk]
             self.settled(verdict, answer.at)
+            return answer.ttl if verdict.move is RELEASE else None
 
         by_hand = verdict._replace(by_hand=True)
         self.moving = self._ask(Settle(self._queue.key, (by_hand,)), answered)
@@ -849,6 +858,10 @@ class Job(Family):
     @property
     def _store(self) -> Store:
         return self._queue.store
+
+    @property
+    def _queue_key(self) -> int:
+        return self._queue.key
 
 
 def _finished_state(word: str) -> State:

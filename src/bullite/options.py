@@ -17,6 +17,7 @@ from .deduplication import Rule
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 from .names import LONGEST_NAME as LONGEST_NAME
 from .names import check_name as check_name
+from .traits import LIMITED
 
 HIGHEST_PRIORITY = 2_097_151
 MOST_ATTEMPTS = 2**31 - 1
@@ -108,6 +109,13 @@ class Repeat(TypedDict, total=False):
     key: str
 
 
+class RateLimit(TypedDict):
+    """So many in a time."""
+
+    max: int
+    duration: Duration
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -141,6 +149,7 @@ class JobOptions(TypedDict, total=False):
     deduplication: Deduplication
 
     repeat: Repeat | None
+    limit_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,8 @@ class CheckedOptions:
     deduplication: Rule | None = None
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
+    traits: int = 0
+    """What else belongs to the job: see traits.py."""
 
 
 PLAIN = CheckedOptions()
@@ -184,6 +195,7 @@ _STORED = (
     "on_dependency_failure",
     *ties.POLICIES,
     "deduplication",
+    "limit_key",
 )
 
 
@@ -219,6 +231,7 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         policy=ties.policy_of(checked),
         deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
         stored=encode_plain(stored).decode() if stored else None,
+        traits=LIMITED if "limit_key" in stored else 0,
     )
 
 
@@ -424,6 +437,23 @@ def _text_duration(option: str, text: str) -> int:
     return round(min(milliseconds, 2.0**62))
 
 
+def check_limit_key(value: Any) -> str:
+    return check_name("limit_key", value)
+
+
+def check_rate(option: str, value: Any) -> tuple[int, int]:
+    """So many in so many ms."""
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(
+            f'{option} must be a mapping such as {{"max": 10, "duration": "1s"}}, not {value!r}'
+        )
+    if value.keys() != {"max", "duration"}:
+        wrong = sorted(map(str, value.keys() ^ {"max", "duration"}))
+        raise InvalidOption(f"{option} must have max and duration and nothing else: {wrong[0]!r}")
+    most = check_int(f"{option} max", value["max"], 1, MOST_ATTEMPTS)
+    return most, check_duration(f"{option} duration", value["duration"], least=1)
+
+
 def check_job_id(value: Any) -> str | None:
     if value is None:
         return None
@@ -519,4 +549,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     **{name: partial(check_bool, name) for name in ties.POLICIES},
     "deduplication": check_deduplication,
     "repeat": refuse_repeat,
+    "limit_key": lambda value: None if value is None else check_limit_key(value),
 }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
+from .engine.contract import Params
+from .engine.mail import DIRECT
 from .loop import Resolver, mailbox
 from .store import Store
 
 T = TypeVar("T")
+Plan = Generator[Awaitable[Any], Any, T]
+"""Something to do that yields what it waits for, and is the same for coroutines and threads."""
 
 
 class Pending(Generic[T]):
@@ -34,6 +38,38 @@ class Pending(Generic[T]):
         else:
             self._future = loop.create_future()
             store.open().submit(request, Resolver(self._future), mailbox())
+
+    @classmethod
+    def reading(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
+        """The rows of a read."""
+        pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
+        pending._read, pending._meaning = _same, None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pending._future = concurrent.futures.Future()
+            store.reading.read(statement, params, _resolver(pending._future), DIRECT)
+        else:
+            pending._future = loop.create_future()
+            store.reading.read(statement, params, Resolver(pending._future), mailbox())
+        return pending
+
+    @classmethod
+    def by(cls, plan: Plan[T], then: Callable[[], object] | None = None) -> Pending[T]:
+        """What a plan comes to, and `then` when it has.
+
+        In a thread it is carried out at once, and what it raises is raised at once.
+        """
+        if is_in_loop():
+            pending = cls.of(_awaited(plan))
+            if then is not None:
+                pending._future.add_done_callback(lambda _: then())
+            return pending
+        pending = cls.__new__(cls)
+        pending._read, pending._meaning = _same, None
+        pending._future = concurrent.futures.Future()
+        pending._future.set_result(_carried_out(plan))
+        return pending
 
     @classmethod
     def of(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
@@ -76,6 +112,48 @@ class Pending(Generic[T]):
         if problem is not None:
             raise problem
         return value  # type: ignore[return-value]
+
+
+def is_in_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    return asyncio._get_running_loop() is not None
+
+
+async def _awaited(plan: Plan[T]) -> T:
+    try:
+        wanted = next(plan)
+        while True:
+            try:
+                answer = await wanted
+            except BaseException as error:
+                wanted = plan.throw(error)
+            else:
+                wanted = plan.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _carried_out(plan: Plan[T]) -> T:
+    try:
+        wanted = next(plan)
+        while True:
+            try:
+                answer = wanted.result() if isinstance(wanted, Pending) else _run(wanted)
+            except BaseException as error:
+                wanted = plan.throw(error)
+            else:
+                wanted = plan.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _run(wanted: Awaitable[Any]) -> Any:
+    async def await_it() -> Any:
+        return await wanted
+
+    return asyncio.run(await_it())
 
 
 def _same(answer: Any) -> Any:

@@ -98,7 +98,7 @@ class Pool:
             return
         if claimed.rows:
             self._take(claimed)
-        if claimed.drained:
+        if claimed.drained and not claimed.held_back:
             self._owner.found_nothing()
 
     def _take(self, claimed: Claimed) -> None:

@@ -26,6 +26,7 @@ from .feed import Feed, follow
 from .getters import shown_name
 from .job import Fate, Job
 from .keys import Keys
+from .limits import Limited
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
@@ -41,6 +42,7 @@ from .options import (
     JobOptions,
     KeepJobs,
     Moment,
+    RateLimit,
     check_bool,
     check_duration,
     check_int,
@@ -67,7 +69,7 @@ from .states import (
 )
 from .store import Store
 from .ties import POLICIES
-from .traits import DEDUPLICATED
+from .traits import DEDUPLICATED, DOWNSTREAM
 
 MOST_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
@@ -101,9 +103,12 @@ class _StoredSettings(TypedDict, total=False):
     keep_failed: Duration | KeepJobs | None
     trash_age: Duration
     max_events: int
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate: RateLimit | None
 
 
-class Queue(Keys, Schedules):
+class Queue(Keys, Schedules, Limited):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -216,7 +221,7 @@ class Queue(Keys, Schedules):
         seedlings, jobs = await plant(Garden(roots, find, self, "job"))
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
-                parent.has_children()
+                parent.acquire_traits(DOWNSTREAM)
         return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
 
     async def add_bulk(
@@ -692,6 +697,14 @@ class Queue(Keys, Schedules):
         job = await self._existing(job_id)
         return await job.append_log(message, level, None, keep_logs)
 
+    async def send_event(self, job_id: str, name: str, payload: Any = None) -> bool:
+        """Send a job an event; whether it was waiting for it. If not, it is kept until it does.
+
+        JobNotFound if there is no such job, IllegalMove if it is finished.
+        """
+        job = await self._existing(job_id)
+        return await job.send_event(name, payload)
+
 
 def _is_tied(job: Any) -> bool:
     options = job.get("opts") if isinstance(job, Mapping) else None
@@ -704,7 +717,7 @@ def _extras_of(options: CheckedOptions) -> Extras | None:
         options.timestamp,
         options.run_at,
         options.expires,
-        traits=DEDUPLICATED if options.deduplication else 0,
+        traits=options.traits | (DEDUPLICATED if options.deduplication else 0),
         deduplication=options.deduplication,
     )
     return None if extras == NO_EXTRAS else extras

@@ -16,7 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
-from .errors import ControlError, DelayedError, JobTimedOut, LostLock, WaitingChildrenError
+from .errors import (
+    ControlError,
+    DelayedError,
+    JobSuspended,
+    JobTimedOut,
+    LostLock,
+    WaitingChildrenError,
+)
 from .job import Job, Wait
 from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned
 from .processors import ANY, Handler
@@ -204,17 +211,42 @@ class Rule:
         if problem is not None and not isinstance(problem, LostLock):
             return Raised(problem)
         error: Exception | None = problem
-        if isinstance(result, Raised) and not isinstance(result.error, ControlError | LostLock):
+        if isinstance(result, Raised) and not (
+            isinstance(result.error, LostLock) or is_control(result.error)
+        ):
             error = result.error if isinstance(result.error, Exception) else problem
         if error is not None:
             self._master.strayed(job, error)
         return None
 
 
+def is_suspension(error: BaseException) -> bool:
+    """Whether a run ended because its job sleeps or waits; several tasks of it may say so."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(JobSuspended)[1] is None
+    return isinstance(error, JobSuspended)
+
+
+def is_control(error: BaseException) -> bool:
+    """Whether an error says what is to become of the job; one from elsewhere does by its name."""
+    return (
+        isinstance(error, ControlError)
+        or is_suspension(error)
+        or not _CONTROLS.isdisjoint(_names_of(error))
+    )
+
+
+_CONTROLS = {kind.__name__ for kind in ControlError.__subclasses__()}
+
+
+def _names_of(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
 def meaning_of_control(error: BaseException) -> Result:
     """What a control error means when the job was not moved."""
     for kind, before in _MOVES_BEFORE.items():
-        if isinstance(error, kind):
+        if kind.__name__ in _names_of(error):
             advice = f"{kind.__name__} was raised without {before} before it"
             return Raised(RuntimeError(f"{advice}: {error}" if str(error) else advice))
     return Interrupted()
@@ -364,10 +396,12 @@ class LoopRunner(Rule):
                 except GeneratorExit:
                     raise  # the loop is gone already, and this consumer is thrown away
                 except BaseException as error:
-                    self._end(job, _meaning_of(error))
-                    if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
-                        raise  # this consumer, or the whole loop, is told to end
-                    continue
+                    if not is_suspension(error):
+                        self._end(job, _meaning_of(error))
+                        if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
+                            raise  # this consumer, or the whole loop, is told to end
+                        continue
+                    result = Raised(error)
                 if result is None and job.moving is None:
                     running.discard(job)
                     returned(job, value)
@@ -396,7 +430,7 @@ class LoopRunner(Rule):
                 problem = error
         if job.moving is not None:
             concluded = self._after_moving(job, result, problem)
-        elif isinstance(result, Raised) and isinstance(result.error, ControlError):
+        elif isinstance(result, Raised) and is_control(result.error):
             concluded = meaning_of_control(result.error)
         elif isinstance(result, Raised):
             concluded = await self._ask_strategy(job, result.error)
@@ -579,7 +613,7 @@ class ThreadRunner(Rule):
         if job.moving is not None:
             return self._after_moving(job, result, problem)
         if isinstance(result, Raised):
-            if isinstance(result.error, ControlError):
+            if is_control(result.error):
                 return meaning_of_control(result.error)
             return self._ask_strategy(job, result.error)
         return result

@@ -10,15 +10,18 @@ from .errors import InvalidOption, InvalidOptionType
 from .operations.governing import as_text
 from .options import (
     MOST_ATTEMPTS,
+    MOST_BYTES,
     Duration,
     JobOptions,
     KeepJobs,
     Priority,
+    RateLimit,
     check_age,
     check_duration,
     check_int,
     check_name,
     check_options,
+    check_rate,
 )
 from .queuebase import check_order
 
@@ -33,6 +36,9 @@ class QueueSettings(TypedDict, total=False):
     keep_failed: Duration | KeepJobs | None
     trash_age: Duration
     max_events: int
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate: RateLimit | None
 
 
 def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
@@ -54,6 +60,11 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
                 changes[name] = check_duration(name, value)
             case "max_events":
                 changes[name] = check_int(name, value, 0, MOST_ATTEMPTS)
+            case "max_waiting" | "max_payload_bytes":
+                changes[name] = _check_quota(name, value)
+            case "max_rate":
+                most, duration = (None, None) if value is None else check_rate(name, value)
+                changes |= {"max_rate_count": most, "max_rate_duration": duration}
             case _:
                 known = ", ".join(sorted(QueueSettings.__annotations__))
                 raise InvalidOption(f"unknown setting {name!r}; the settings are: {known}")
@@ -111,6 +122,12 @@ def _check_dead_letter(value: Any, queue: str) -> str | None:
     if name == queue:
         raise InvalidOption(f"dead_letter must be another queue than {queue!r} itself")
     return name
+
+
+def _check_quota(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    return check_int(name, value, 0, MOST_BYTES if name == "max_payload_bytes" else MOST_ATTEMPTS)
 
 
 def _check_retention(name: str, value: Any) -> dict[str, int | None]:

@@ -11,12 +11,18 @@ import os
 import random
 import threading
 from collections.abc import Hashable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .clock import Clock
 from .engine.reading import ReadingThread
 from .engine.writer import Engine
 from .errors import StoreClosed
 from .locations import default_location, parse_location
+
+if TYPE_CHECKING:
+    from .locks import NamedLock
+    from .options import Duration
 
 EXIT_TIMEOUT = 30.0
 """Seconds an exiting interpreter waits for what was accepted to be written."""
@@ -60,6 +66,18 @@ class Store:
                 self._shared = _share(self)
                 self._pid = os.getpid()
             return self._shared
+
+    def lock(self, name: str, ttl: Duration = 30_000, *, wait: Duration | None = None) -> NamedLock:
+        """A lock that one holder has at a time, over all processes that use this database.
+
+        Not held yet: `async with store.lock(...)`, or `with` in a thread. It is renewed while it is
+        held, freed `ttl` after its process was last heard of, and on SQLite as soon as it is gone.
+        `wait` is how long to wait for it: for ever, unless given.
+        """
+        # Waiting for it takes an event loop, which nothing down here may need.
+        locks = import_module(".locks", __package__)
+        lock: NamedLock = locks.NamedLock(self, name, ttl, wait)
+        return lock
 
     def close(self) -> None:
         """Let go; the last handle to let go has everything written and the file closed."""

@@ -19,6 +19,8 @@ CHECKS = (
     "verify_deduplication",
     "verify_schedulers",
     "verify_numbers",
+    "verify_steps",
+    "verify_limits",
     "verify_file",
 )
 

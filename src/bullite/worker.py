@@ -24,17 +24,20 @@ from .errors import (
 )
 from .hands import Hands
 from .job import Job, Wait
+from .operations.limiting import Limiter
 from .operations.settling import Settled
 from .operations.tending import Register
 from .operations.transaction import Logged
 from .options import (
     Duration,
     KeepJobs,
+    RateLimit,
     check_bool,
     check_duration,
     check_int,
     check_keep,
     check_name,
+    check_rate,
 )
 from .outcome import Raised, Returned, Rules
 from .pool import Pool
@@ -107,6 +110,8 @@ class Worker(EventEmitter):
         remove_on_fail: bool | int | KeepJobs | None = None,
         retry_strategies: Mapping[str, RetryStrategy] | None = None,
         backoff_strategy: BackoffStrategy | None = None,
+        limiter: RateLimit | None = None,
+        maximum_rate_limit_delay: Duration = 30_000,
     ) -> None:
         super().__init__()
         self._owns_queue = isinstance(queue, str)
@@ -145,6 +150,10 @@ class Worker(EventEmitter):
         self.rules = Rules(
             _check_retention("remove_on_complete", remove_on_complete),
             _check_retention("remove_on_fail", remove_on_fail),
+        )
+        self._limiter = None if limiter is None else Limiter(*check_rate("limiter", limiter))
+        self._longest_rest = check_duration(
+            "maximum_rate_limit_delay", maximum_rate_limit_delay, least=1
         )
         self._strategies = Strategies(retry_strategies, backoff_strategy)
         self._autorun = check_bool("autorun", autorun)
@@ -332,7 +341,13 @@ class Worker(EventEmitter):
             stalled_backoff=self._stalled_backoff,
             number=self._ordinal,
             concurrency=concurrency,
+            limiter=self._limiter,
+            longest_rest=self._longest_rest,
         )
+
+    async def rate_limit(self, duration: Duration) -> None:
+        """Let nothing of the queue begin for `duration`, as `queue.rate_limit`."""
+        await self.queue.rate_limit(duration)
 
     # --- by hand ---------------------------------------------------------------------------------
 

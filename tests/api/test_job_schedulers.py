@@ -98,6 +98,16 @@ async def test_an_unknown_scheduler_is_none(queue: Queue) -> None:
     assert await queue.get_job_scheduler("nobody") is None
 
 
+async def test_its_jobs_count_for_the_limit_of_their_key(queue: Queue) -> None:
+    await queue.set_rate_limit("tenant", 1, "1h")
+    for id in ("a", "b"):
+        await queue.upsert_job_scheduler(id, every="1h", template={"opts": {"limit_key": "tenant"}})
+    async with Worker(queue, nothing, concurrency=5):
+        await until(lambda: queue.get_completed_count())
+        await asyncio.sleep(0.1)
+        assert await queue.get_completed_count() == 1
+
+
 async def test_options_of_the_queue_hold_for_its_jobs(location: str) -> None:
     own = {"remove_on_complete": True, "delay": 5_000}
     async with Queue("work", location, default_job_options=own) as queue:  # type: ignore[arg-type]

@@ -25,23 +25,28 @@ from bullite import (
     DependencyNotFound,
     Duration,
     EventEmitter,
+    EventTimedOut,
     FlowJob,
     FlowNode,
     FlowProducer,
     IllegalMove,
     Job,
+    JobDelayedError,
     JobFailed,
     JobIdTaken,
     JobLocked,
     JobNotFound,
     JobOptions,
     JobScheduler,
+    JobSuspended,
     JobTemplate,
     JobTimedOut,
     JobWaitingChildrenError,
     KeepJobs,
+    LockNotAcquired,
     LostLock,
     Moment,
+    NamedLock,
     ParentNotFound,
     ParentRef,
     ParentTaken,
@@ -51,9 +56,11 @@ from bullite import (
     Queue,
     QueueEvents,
     QueueEventsProducer,
+    QueueFull,
     QueueHasActiveJobs,
     QueueOptionMismatch,
     QueueSettings,
+    RateLimit,
     RateLimitError,
     Repeat,
     Scheduler,
@@ -61,6 +68,7 @@ from bullite import (
     SchedulerOwnsJob,
     SchedulerSlotsTaken,
     Signal,
+    Step,
     Store,
     StoreError,
     UnrecoverableError,
@@ -412,6 +420,9 @@ async def govern(queue: Queue) -> None:
         "keep_failed": {"count": 10},
         "trash_age": "1h",
         "max_events": 1000,
+        "max_waiting": 1_000,
+        "max_payload_bytes": 10_000,
+        "max_rate": {"max": 1_000, "duration": "1s"},
     }
     stored: dict[str, Any] = await queue.configure(**settings)
     assert stored["dead_letter"] == "typed-dead"
@@ -425,6 +436,38 @@ async def govern(queue: Queue) -> None:
     await queue.empty()
     assert len(await queue.clean(0, limit=10, state="completed")) == 4
     assert await queue.trim_events(0) > 0
+
+
+async def limit(store: Store) -> None:
+    rate: RateLimit = {"max": 1, "duration": "1m"}
+    async with Queue("limited", store, max_waiting=3, max_rate=None) as queue:
+        await queue.set_global_concurrency(5)
+        concurrency: int | None = await queue.get_global_concurrency()
+        assert concurrency == 5
+        assert not await queue.is_maxed()
+        assert await queue.remove_global_concurrency()
+        await queue.set_global_rate_limit(100, timedelta(seconds=1))
+        found: RateLimit | None = await queue.get_global_rate_limit()
+        assert found == {"max": 100, "duration": 1_000}
+        assert await queue.remove_global_rate_limit()
+        await queue.set_rate_limit("ada", 1, "1m")
+        await queue.set_rate_limit(None, 9, 1_000)
+        assert await queue.get_rate_limit("ada") == {"max": 1, "duration": 60_000}
+        assert await queue.remove_rate_limit(None)
+        job = await queue.add("a", limit_key="ada")
+        assert job.limit_key == "ada"
+        await queue.add_bulk([{"name": "a"}, {"name": "a"}])
+        with refused(QueueFull):
+            await queue.add("a")
+        worker = Worker(queue, limiter=rate, maximum_rate_limit_delay="10s")
+        await worker.rate_limit(60_000)
+        ttl: int = await queue.get_rate_limit_ttl(max_jobs=1)
+        assert 0 < ttl <= 60_000
+        assert await queue.get_rate_limit_ttl(key="ada") == 0
+        assert await queue.remove_rate_limit_key()
+        await queue.rate_limit("1s")
+        await worker.close()
+        await queue.obliterate()
 
 
 # --- listening -----------------------------------------------------------------------------------
@@ -472,6 +515,60 @@ async def heed_signals() -> None:
     assert await waiting == signal.reason == "enough"
     assert signal.wait_in_thread(timeout=1)
     assert called == ["stop"]
+
+
+async def work_in_steps(store: Store) -> None:
+    async def charge(amount: int) -> dict[str, int]:
+        return {"charged": amount}
+
+    async def process(job: Job) -> str:
+        receipt: dict[str, int] = await job.step("charge", charge, 5)
+        count: int = await job.step("count", len, receipt)
+        await job.sleep(SOON, name="rest")
+        await job.sleep("1ms")
+        try:
+            await job.wait_event("never", timeout=1)
+        except EventTimedOut:
+            return f"{count} {await job.wait_event('word')}"
+        except JobSuspended:
+            raise
+        raise JobDelayedError
+
+    queue = Queue("in-steps", store)
+    async with Worker(queue, process):
+        job = await queue.add("order")
+        await queue.send_event(job.id, "word", "done")
+        assert await job.result(timeout=PATIENCE) == "1 done"
+    steps: list[Step] = await job.get_steps()
+    first = steps[0]
+    assert (first.kind, first.name, first.number) == ("step", "charge", 1)
+    assert first.value == {"charged": 5}
+    assert first.ended_at == first.started_at
+    assert first.until is None
+    with refused(IllegalMove):
+        await job.send_event("word")
+
+
+async def hold_locks(store: Store) -> None:
+    lock: NamedLock = store.lock("typed", ttl=1_000, wait="1s")
+    token: int = await lock.acquire()
+    assert lock.held
+    assert lock.token == token
+    assert lock.name == "typed"
+    await lock.extend("2s")
+    with refused(LockNotAcquired):
+        await store.lock("typed", wait=0).acquire()
+    await lock.release()
+    with refused(LostLock):
+        await lock.release()
+    async with store.lock("typed"):
+        pass
+
+    def in_thread() -> None:
+        with store.lock("typed"):
+            pass
+
+    await asyncio.to_thread(in_thread)
 
 
 async def keep_house(store: Store) -> None:
@@ -614,10 +711,13 @@ async def main(location: str) -> None:
         await try_again(queue)
         await govern(queue)
         await schedule(store)
+        await limit(store)
         await work_by_hand(store)
         await listen(store)
         await heed_signals()
         await keep_house(store)
+        await work_in_steps(store)
+        await hold_locks(store)
         await grow(store)
         checked: Verification = await asyncio.to_thread(verify, store)
         assert checked.ok, checked.problems

@@ -60,6 +60,7 @@ AREAS = {
     "P": Area("Pausing", "1-2 4-7 9-11"),
     "Y": Area("Delayed jobs", "1-2 4-7 9"),
     "N": Area("Global concurrency", "1-2 4-7"),
+    "R": Area("Rate limits", "1-2 4-7 9-12 14-17 19-22"),
     "O": Area("Obliterating", "1-2"),
     "F": Area(
         "Flows",

@@ -138,7 +138,7 @@ async def test_W_070_the_reason_of_a_failed_try_is_stored_while_the_job_waits_fo
 
     async def work(job: Job) -> None:
         seen.append(job.attempts_made)
-        await queue.pause()  # so that the next try cannot begin meanwhile
+        await queue.rate_limit(5_000)  # so that the next try cannot begin meanwhile
         raise ValueError("error")
 
     async def hear(job: Job, error: Exception, prev: str) -> None:

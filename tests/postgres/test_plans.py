@@ -32,6 +32,16 @@ BY_INDEX = {
     "due_queues": "bullite_jobs_delayed (queue, due_at)",
     "held_by_worker": "bullite_jobs_active (queue, worker, lease_until)",
     "held_ahead": "bullite_jobs_active (queue)",
+    "count_active": "bullite_jobs_active (queue)",
+    "keyed": "bullite_jobs_waiting (queue, lane)",
+    "lanes_aside": "bullite_jobs_waiting (queue, lane)",
+    "bring_back": "bullite_jobs_waiting (queue, lane)",
+    "set_aside": "bullite_jobs_pkey (id)",
+    "keys_due": "bullite_limits_aside (queue, back_at)",
+    "next_back": "bullite_limits_aside (queue)",
+    "key_windows": "bullite_limits_pkey (queue, key)",
+    "key_limit": "bullite_limits_pkey (queue, key)",
+    "forget_idle_keys": "bullite_limits_idle (queue, until)",
     "workers_of_queue": "bullite_jobs_active (queue, worker)",
     "gates": "bullite_jobs_expiring (queue)",
     "expired": "bullite_jobs_expiring (queue, expires_at)",
@@ -76,6 +86,17 @@ BY_INDEX = {
     "trim_logs": "bullite_logs_pkey (job, number)",
     "logs": "bullite_logs_pkey (job, number)",
     "delete_logs": "bullite_logs_pkey (job)",
+    "steps": "bullite_steps_pkey (job)",
+    "known_pause": "bullite_steps_pkey (job, kind, name, number)",
+    "is_waiting_for": "bullite_steps_pkey (job, kind, name)",
+    "mark_stepped": "bullite_jobs_pkey (id)",
+    "begin_pause": "bullite_jobs_pkey (id)",
+    "delete_steps": "bullite_steps_pkey (job)",
+    "next_signal": "bullite_signals_pkey (job, name)",
+    "delete_signal": "bullite_signals_pkey (job, name, number)",
+    "delete_signals": "bullite_signals_pkey (job)",
+    "release_lock": "bullite_locks_pkey (name)",
+    "lock_holder": "bullite_locks_pkey (name)",
     "links_from": "bullite_links_upstream (upstream)",
     "tied_to": "bullite_links_upstream (upstream)",
     "parents_of": "bullite_links_upstream (upstream)",
@@ -103,6 +124,7 @@ READS_EVERYTHING = {
     "verify_queues": "looks for mistakes everywhere",
     "verify_payloads": "looks for mistakes everywhere",
     "verify_custom_ids": "looks for mistakes everywhere",
+    "verify_steps": "looks for mistakes everywhere",
     "verify_links": "looks for mistakes everywhere",
     "verify_deduplication": "looks for mistakes everywhere",
 }
@@ -128,13 +150,17 @@ SORTS = {
     "free_keys": "at most as many as end together",
     "lock_delayed": "at most as many as are replaced together",
     "counts_per_priority": "when people look",
+    "steps": "at most as many as one job has",
     "link_counts": "when people look",
     "pending_links": "when people look",
     "stuck": "when people look",
     "verify_counts": "looks for mistakes everywhere",
 }
 
-SMALL_TABLES = ("bullite_queues", "bullite_workers", "bullite_processes", "bullite_numbers")
+SMALL_TABLES = (
+    *("bullite_queues", "bullite_workers", "bullite_processes", "bullite_numbers"),
+    "bullite_locks",
+)
 
 
 class Plans:

@@ -103,7 +103,7 @@ def test_every_table_is_named_with_its_schema(name):
     assert unnamed == []
 
 
-@pytest.mark.parametrize("name", ["due", "ready", "ready_among", "expired", "old_removed"])
+@pytest.mark.parametrize("name", ["due", "ready", "ready_among", "expired", "old_removed", "keyed"])
 def test_what_is_looked_up_to_be_moved_is_locked_and_what_others_locked_is_passed_over(name):
     assert re.search(r"for update (of j )?skip locked$", words(OURS[name].text))
 

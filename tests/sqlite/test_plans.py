@@ -30,6 +30,13 @@ BY_INDEX = {
     "held_by_worker": "bullite_jobs_active (queue=? AND worker=? AND lease_until<?)",
     "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
     "held_ahead": "bullite_jobs_active (queue=?)",
+    "count_active": "bullite_jobs_active (queue=?)",
+    "keyed": "bullite_jobs_waiting (queue=? AND lane=?)",
+    "lanes_aside": "bullite_jobs_waiting (queue=? AND lane>? AND lane<?)",
+    "bring_back": "bullite_jobs_waiting (queue=? AND lane=?)",
+    "keys_due": "bullite_limits_aside (queue=? AND back_at<?)",
+    "next_back": "bullite_limits_aside (queue=? AND back_at>?)",
+    "forget_idle_keys": "bullite_limits_idle (queue=? AND until<?)",
     "workers_of_queue": "bullite_jobs_active (queue=? AND worker=?)",
     "gates": "bullite_jobs_expiring (queue=? AND expires_at>?)",
     "expired": "bullite_jobs_expiring (queue=? AND expires_at<?)",
@@ -72,8 +79,9 @@ BY_INDEX = {
 BY_NUMBER = [
     *MOVE_STATEMENTS,
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
-    *("existing_among", "move_to_queue", "set_priority", "set_lease", "job"),
+    *("existing_among", "move_to_queue", "set_priority", "set_lease", "job", "set_aside"),
     *("lock_delayed", "keyed_jobs"),
+    *("mark_stepped", "begin_pause", "is_waiting_for"),
 ]
 
 BELOW_A_JOB = {
@@ -87,6 +95,13 @@ BELOW_A_JOB = {
     "logs": "bullite_logs",
     "log_range": "bullite_logs",
     "delete_logs": "bullite_logs",
+    "steps": "bullite_steps",
+    "known_pause": "bullite_steps",
+    "is_waiting_for": "bullite_steps",
+    "delete_steps": "bullite_steps",
+    "next_signal": "bullite_signals",
+    "delete_signal": "bullite_signals",
+    "delete_signals": "bullite_signals",
 }
 
 VERIFY = [name for name in STATEMENTS if name.startswith("verify_")]
@@ -104,6 +119,7 @@ SORT_A_FEW = {
     "schedulers_of_jobs": "at most as many as one claim takes",
     "schedulers_up": "at most as many as a queue has, when people look",
     "schedulers_down": "at most as many as a queue has, when people look",
+    "steps": "at most as many as one job has",
 }
 
 SORT_ALL_THAT_WAIT = [

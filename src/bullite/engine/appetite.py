@@ -61,9 +61,14 @@ class Appetite:
     """There may be something to take: nobody has looked since it last changed."""
     told_hungry: bool = False
     """What other processes believe."""
+    limited: bool = False
+    """Limits hold for its queue, or for it: it holds no more than it runs."""
     starved: bool = False
     left: bool = False
     """It was taken off the register, perhaps before it was on it."""
+
+    def __post_init__(self) -> None:
+        self.limited = self.registration.limiter is not None
 
     @property
     def queue(self) -> int:
@@ -74,7 +79,8 @@ class Appetite:
         """How many jobs it would take now."""
         if self.starved or not self.worker:
             return 0
-        return max(0, self.concurrency + self.ahead - self.held)
+        ahead = 0 if self.limited else self.ahead
+        return max(0, self.concurrency + ahead - self.held)
 
     @property
     def is_hungry(self) -> bool:
@@ -92,6 +98,8 @@ class Appetite:
         """So many of its jobs have ended."""
         self.held -= jobs
         self.moved_at = lease_now
+        # Under a limit, that one has ended may be what others were waiting for.
+        self.stirred = self.stirred or self.limited
 
     def unload_in(self, lease_now: int) -> int | None:
         """Ms until it should give back what it fetched ahead; None if it holds nothing ahead."""
@@ -113,4 +121,6 @@ class Appetite:
             begin=max(0, self.concurrency - self.held),
             lock_duration=self.registration.lock_duration,
             token=token,
+            limiter=self.registration.limiter,
+            longest_rest=self.registration.longest_rest,
         )

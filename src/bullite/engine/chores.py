@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..operations.claiming import Promote
 from ..operations.expiring import Expire
+from ..operations.locking import SweepLocks
 from ..operations.scheduling import CatchUp, late
 from ..operations.sweeping import Sweep
 from ..operations.tending import MOST_RECOVERED, Recover, Renew
@@ -24,7 +25,7 @@ SWEEP_EVERY = 10_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
-Chore = CatchUp | Expire | Promote | Recover | Renew | Sweep
+Chore = CatchUp | Expire | Promote | Recover | Renew | Sweep | SweepLocks
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Chores:
             chores += self._late_schedulers()
         if lease_now >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
+            chores += self._lapsed_locks(lease_now)
             chores += self._sweeps()
         return chores
 
@@ -97,7 +99,15 @@ class Chores:
         # In one order in every process: each takes the locks of the queues one after the other.
         return (CatchUp(queue, key) for queue, key in sorted((row[0], row[1]) for row in rows))
 
+    def _lapsed_locks(self, lease_now: int) -> Iterator[SweepLocks]:
+        boot = self.driver.clock.boot
+        params = {"lease_now": lease_now, "boot": boot}
+        if self.driver.execute("lapsed_locks", params).rows[0][0]:
+            yield SweepLocks(boot)
+
     def _sweeps(self) -> Iterator[Sweep]:
-        self.driver.tidy(row[2] for row in self.driver.execute("workers", {}).rows)
+        workers = [row[2] for row in self.driver.execute("workers", {}).rows]
+        holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
+        self.driver.tidy(workers + holders)
         rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
         return (Sweep(row[0]) for row in rows)

@@ -143,6 +143,12 @@ class Driver(Protocol):
 
     # --- living and dying ---
 
+    def show_life(self) -> None:
+        """From now on others can see at once when this process is gone, where that can be seen."""
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        """Whether a process is certainly gone, as far as that can be told at once; any thread."""
+
     def dead(self, workers: Sequence[Worker]) -> list[Worker]:
         """Those of other processes' workers whose process is certainly gone."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from ..errors import StoreError
@@ -184,7 +185,7 @@ class Feeding:
         """What `serve` will ask first, if nothing else happens before."""
         for appetite in self._appetites:
             if appetite.stirred and appetite.is_hungry:
-                return foreseen(appetite.claim(0, MOST_CLAIMED))
+                return foreseen(appetite.claim(0, MOST_CLAIMED), appetite.limited)
         return []
 
     def serve(self, tx: Transaction, drive: Drive) -> Served:
@@ -196,7 +197,8 @@ class Feeding:
             for appetite in self._appetites:
                 appetite.told_hungry = False
                 appetite.stirred = True
-        for appetite in self._appetites:
+        # Queue after queue: claims under limits wait for each other.
+        for appetite in sorted(self._appetites, key=attrgetter("queue")):
             names = tx.ready.get(appetite.queue)
             if names and appetite.takes(names):
                 appetite.stirred = True
@@ -204,6 +206,7 @@ class Feeding:
                 self._last_token += 1
                 [claimed] = drive(claim(tx, [appetite.claim(self._last_token, MOST_CLAIMED)]))
                 served.append((appetite, claimed))
+                appetite.limited = claimed.limited
                 hungry = claimed.drained and appetite.want > len(claimed.rows)
                 if hungry != appetite.told_hungry:
                     self._driver.hungry(appetite.worker, hungry)
@@ -245,10 +248,12 @@ class Feeding:
                 self._to_look_into.add(appetite.queue)
             if claimed.next_due is not None:
                 self.expect(appetite.queue, claimed.next_due)
-            if claimed.paused:
+            if claimed.paused or (claimed.limited and appetite.held > appetite.concurrency):
                 appetite.unload()
             if claimed.unknown:
                 self._register_anew(appetite)
+        for queue in tx.limited:
+            self._unload_all(queue)
         if len(self._appetites) > 1 and served:
             # Whoever was served first is served last next time.
             self._appetites.append(self._appetites.pop(0))
@@ -257,6 +262,11 @@ class Feeding:
             for a, claimed in served
             if claimed.rows or claimed.drained
         ]
+
+    def _unload_all(self, queue: int) -> None:
+        for appetite in self._appetites:
+            if appetite.queue == queue:
+                appetite.unload()
 
     def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""

@@ -26,11 +26,15 @@ from ..operations import (
     families,
     governing,
     growing,
+    keying,
+    limiting,
+    locking,
     opening,
     planning,
     releasing,
     scheduling,
     settling,
+    stepping,
     sweeping,
     tending,
 )
@@ -41,6 +45,7 @@ from .chores import Chore, Chores
 from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, Undone
 from .feeding import Feeding
 from .inbox import Inbox
+from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Mailbox, Reply
 from .plan import group
 from .watching import Watched, Watchers
@@ -110,7 +115,19 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     planning.EnableScheduler: planning.enable_scheduler,
     planning.RunScheduler: planning.run_scheduler,
     scheduling.CatchUp: scheduling.catch_up,
+    limiting.SetConcurrency: limiting.set_concurrency,
+    limiting.SetRate: limiting.set_rate,
+    limiting.UseUpWindow: limiting.use_up_window,
+    keying.SetKeyLimit: keying.set_key_limit,
     sweeping.Sweep: sweeping.sweep,
+    stepping.RecordStep: stepping.record_steps,
+    stepping.Pause: stepping.pause,
+    stepping.SendEvent: stepping.send_events,
+    locking.TakeLock: locking.take_locks,
+    locking.RenewLocks: locking.renew_locks,
+    locking.ExtendLock: locking.extend_locks,
+    locking.ReleaseLock: locking.release_locks,
+    locking.SweepLocks: locking.sweep_locks,
 }
 
 
@@ -129,6 +146,7 @@ class Engine:
         self._chores = Chores(driver)
         self._feeding = Feeding(driver)
         self._watchers = Watchers(driver)
+        self.keeping = Keeping(driver, self.submit)
         self._check_at = self._look_at = 0
         self._poll_interval = POLL_INTERVAL
         self._caretakers = 0
@@ -217,6 +235,22 @@ class Engine:
         """Who watched with this reply waits no more."""
         self.submit(_Order(partial(self._unwatch, job, reply)), _accept)
 
+    def taking(self, grant: Grant, instead_of: int | None) -> _Order:
+        """To be submitted: take a named lock, if nobody else holds it."""
+        return _Order(partial(self.keeping.take, grant, instead_of))
+
+    def releasing(self, grant: Grant) -> _Order:
+        """To be submitted: let go of a named lock."""
+        return _Order(partial(self.keeping.release, grant))
+
+    def extending(self, grant: Grant, ttl: int) -> _Order:
+        """To be submitted: hold a named lock for `ttl` from now."""
+        return _Order(partial(self.keeping.extend, grant, ttl))
+
+    def abandon(self, grant: Grant) -> None:
+        """Nobody waits for a named lock any more that was asked for."""
+        self.submit(_Order(partial(self.keeping.abandon, grant)), _accept)
+
     def poke(self) -> None:
         """Make the engine look around now, as if somebody else had committed."""
         self.submit(_Order(self._look_around), _ignore)
@@ -269,6 +303,7 @@ class Engine:
     def _leave(self) -> None:
         self._stopping = True
         error = self._broken or StoreClosed("the store was closed")
+        self.keeping.forget_all()
         left = self._watchers.everyone()
         while self._inbox:
             left += self._inbox.take()
@@ -297,6 +332,8 @@ class Engine:
             times.append(self._check_at - lease_now)
         if (next_feeding := self._feeding.next_at()) is not None:
             times.append(next_feeding)
+        if (next_renewal := self.keeping.next_at()) is not None:
+            times.append(next_renewal - lease_now)
         return max(0, min(times)) / 1000 if times else None
 
     def _has_chores(self) -> bool:
@@ -335,6 +372,7 @@ class Engine:
         asks += self._registrations()
         if self._has_chores() and self.clock.lease_now() >= self._chores.next_at():
             asks += self._due_chores()
+        asks += self.keeping.due(self.clock.lease_now())
         self._feeding.stir_due()
         self._feeding.unload_the_stuck()
         if asks or self._feeding.wants_to_claim():

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from ..deduplication import Rule
 from ..engine.contract import Step
 from ..engine.plan import Request
+from ..errors import QueueFull
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_BLOCKED, ADD_DELAYED, State
+from .admitting import Door, open_door
 from .deduplicating import Keys, hold_keys
 from .moving import as_json, take_numbers
 from .transaction import Event, Operation, Transaction
@@ -72,52 +74,99 @@ class OutOfDate(NamedTuple):
 
 @dataclass(slots=True)
 class AddJobs(Request):
-    """Add jobs to one queue, all or none. Answers an Added, or an OutOfDate."""
+    """Add jobs to one queue, all or none. Answers an Added, an OutOfDate, or a QueueFull."""
 
     queue: int
     jobs: Sequence[NewJob]
     version: int = 1
     """Of the settings that the jobs' options were resolved under."""
+    always: bool = False
+    """Whatever the queue's quotas: something that was let in before brings them about."""
 
 
-def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Added | OutOfDate]]:
-    answers: list[Added | OutOfDate] = []
-    new: dict[int, dict[int, NewJob]] = {}
-    taken: dict[int, dict[str, int]] = {}
-    terms: dict[int, tuple[bool, int]] = {}
-    keys: Keys | None = None
+Answer = Added | OutOfDate | QueueFull
+
+
+def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]:
+    answers: list[Answer] = []
+    batch = _Batch()
     numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
     used = 0
-    for queue in dict.fromkeys([request.queue for request in requests]):
-        terms[queue] = yield from terms_of(queue)
-        new[queue], taken[queue] = {}, {}
+    # In a fixed order: there may be locks behind the terms.
+    for queue in sorted({request.queue for request in requests}):
+        yield from batch.open(tx, queue)
     for request in requests:
-        queue = request.queue
-        if terms[queue][1] != request.version:
+        if batch.terms[request.queue].version != request.version:
             answers.append(OutOfDate())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
-        if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
-            if keys is None:
-                keys = yield from _keys_wanted(requests, terms)
-            added = yield from _number_unless_there(
-                tx, request, ids, new[queue], taken[queue], keys
-            )
-        else:
-            new[queue].update(zip(ids, request.jobs, strict=True))
-            added = Added(ids, tx.now, _NONE)
-        answers.append(added)
-    yield from insert(tx, new, terms)
-    if keys is not None:
-        yield from keys.write(tx)
+        answers.append((yield from batch.number(tx, requests, request, ids)))
+    yield from insert(tx, batch.new, batch.terms)
+    yield from batch.close(tx)
     return answers
+
+
+class _Batch:
+    """Jobs that are added together: what is new, and what stands in the way of the next."""
+
+    def __init__(self) -> None:
+        self.new: dict[int, dict[int, NewJob]] = {}
+        self.terms: dict[int, Terms] = {}
+        self._taken: dict[int, dict[str, int]] = {}
+        self._doors: dict[int, Door] = {}
+        self._keys: Keys | None = None
+
+    def open(self, tx: Transaction, queue: int) -> Operation[None]:
+        self.terms[queue] = yield from terms_of(queue)
+        self.new[queue], self._taken[queue] = {}, {}
+        if self.terms[queue].has_quotas:
+            self._doors[queue] = yield from open_door(tx, queue)
+
+    def number(
+        self,
+        tx: Transaction,
+        requests: Sequence[AddJobs],
+        request: AddJobs,
+        ids: Sequence[int],
+    ) -> Operation[Added | QueueFull]:
+        """Put the jobs of a request with the new ones, or find out why not."""
+        queue = request.queue
+        door = None if request.always else self._doors.get(queue)
+        # Behind a door all is tried on copies: what is refused leaves no trace.
+        new = self.new[queue] if door is None else {}
+        taken, keys = self._taken[queue], self._keys
+        duplicates: list[Event] = []
+        if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
+            keys = keys or (yield from _keys_wanted(requests, self.terms))
+            self._keys = keys
+            if door is not None:
+                taken, keys = taken.copy(), keys.copy()
+            added = yield from _number_unless_there(tx, request, ids, new, taken, keys, duplicates)
+        else:
+            new.update(zip(ids, request.jobs, strict=True))
+            added = Added(ids, tx.now, _NONE)
+        if door is not None:
+            refusal = door.admit(new.values())
+            if refusal is not None:
+                return refusal
+            self.new[queue] |= new
+            self._taken[queue], self._keys = taken, keys
+        if duplicates:
+            tx.log(queue, DUPLICATED, duplicates)
+        return added
+
+    def close(self, tx: Transaction) -> Operation[None]:
+        if self._keys is not None:
+            yield from self._keys.write(tx)
+        for queue, door in self._doors.items():
+            yield from door.close(queue)
 
 
 def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
     """Add jobs from inside another operation, under whatever settings the queue has."""
-    _, version = yield from terms_of(queue)
-    [added] = yield from add(tx, [AddJobs(queue, jobs, version)])
+    terms = yield from terms_of(queue)
+    [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
     assert isinstance(added, Added)
     return added
 
@@ -128,20 +177,30 @@ _NONE: frozenset[int] = frozenset()
 def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
     """What `add` will ask first."""
     count = sum(len(request.jobs) for request in requests)
-    return [("take_numbers", {"count": count}), ("terms", {"queue": requests[0].queue})]
+    first = min(request.queue for request in requests)
+    return [("take_numbers", {"count": count}), ("terms", {"queue": first})]
 
 
-def terms_of(queue: int) -> Operation[tuple[bool, int]]:
-    """Whether the queue's jobs stand in the lanes of their names, and its settings' version."""
+class Terms(NamedTuple):
+    """What a producer must know of a queue."""
+
+    by_name: int
+    """Whether its jobs stand in the lanes of their names."""
+    version: int
+    """Of its settings."""
+    by_key: int
+    has_quotas: int
+
+
+def terms_of(queue: int) -> Operation[Terms]:
     result = yield "terms", {"queue": queue}
-    by_name, version = result.rows[0]
-    return bool(by_name), version
+    return Terms(*result.rows[0])
 
 
 def insert(
     tx: Transaction,
     new: Mapping[int, Mapping[int, NewJob]],
-    terms: Mapping[int, tuple[bool, int]],
+    terms: Mapping[int, Terms],
     blocked: Mapping[int, int | None] = {},
 ) -> Operation[None]:
     """Write new jobs, by queue and number, and enter them in the books.
@@ -157,7 +216,7 @@ def insert(
             if (job.delay or job.extras) and id not in blocked
             if (due := due_of(tx, job)) is not None
         }
-        rows += _job_rows(tx, queue, jobs, due, blocked, by_name=terms[queue][0])
+        rows += _job_rows(tx, queue, jobs, due, blocked, by_name=bool(terms[queue].by_name))
         payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
         _enter_in_books(tx, queue, jobs, due, blocked)
     if rows:
@@ -175,14 +234,12 @@ def due_of(tx: Transaction, job: NewJob) -> int | None:
     return (tx.now if extras.timestamp is None else extras.timestamp) + job.delay
 
 
-def _keys_wanted(
-    requests: Sequence[AddJobs], terms: dict[int, tuple[bool, int]]
-) -> Operation[Keys]:
+def _keys_wanted(requests: Sequence[AddJobs], terms: Mapping[int, Terms]) -> Operation[Keys]:
     """The deduplication keys that the jobs want, of all requests that will be carried out."""
     wanted = [
         (request.queue, job.extras.deduplication.id)
         for request in requests
-        if terms[request.queue][1] == request.version
+        if terms[request.queue].version == request.version
         for job in request.jobs
         if job.extras is not None and job.extras.deduplication is not None
     ]
@@ -196,10 +253,12 @@ def _number_unless_there(
     new: dict[int, NewJob],
     taken: dict[str, int],
     keys: Keys,
+    duplicates: list[Event],
 ) -> Operation[Added]:
     """Number the jobs whose custom id and key are free, put them with the `new`; find the others.
 
-    `taken` holds the custom ids that earlier requests of the batch met or took.
+    `taken` holds the custom ids that earlier requests of the batch met or took; `duplicates` gets
+    what is to be told of the others.
     """
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     if wanted:
@@ -208,7 +267,6 @@ def _number_unless_there(
     ids: list[int] = []
     existing: set[int] = set()
     behind_keys: dict[int, str | None] = {}
-    duplicates: list[Event] = []
     for id, job in zip(numbers, request.jobs, strict=True):
         found = taken.get(job.custom_id) if job.custom_id else None
         if found is not None:
@@ -227,8 +285,6 @@ def _number_unless_there(
         else:
             existing.add(found)
         ids.append(id if found is None else found)
-    if duplicates:
-        tx.log(request.queue, DUPLICATED, duplicates)
     return Added(ids, tx.now, frozenset(existing), behind_keys)
 
 

@@ -28,7 +28,7 @@ from ..states import (
     Move,
     State,
 )
-from ..traits import DEDUPLICATED, DOWNSTREAM, SCHEDULED, UPSTREAM
+from ..traits import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
 from . import linking
 from .moving import (
     Place,
@@ -261,6 +261,10 @@ def _move_from(
     jobs = [place.job for place in places]
     if move in (REVIVE, REVIVE_DELAYED):
         places = yield from _prepare_to_run_again(tx, source, places)
+        stepped = [place.job for place in places if place.traits & STEPPED]
+        if request.forget_attempts and stepped:
+            yield "delete_steps", {"jobs": as_json(stepped)}
+            yield "delete_signals", {"jobs": as_json(stepped)}
     if move in (DELETE, TEAR_AWAY):
         yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
     elif move in (PROMOTE, REVIVE):

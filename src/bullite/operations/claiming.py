@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from ..engine.plan import Request
 from ..states import CLAIM, PROMOTE, State
 from ..traits import SCHEDULED
 from .expiring import MOST_EXPIRED, expire_due
+from .keying import next_allowed
+from .limiting import LONGEST_REST, NO_LIMITS, Limiter, Limits, count_taken, room
 from .moving import ANY_NAME, as_json, back_in_line, swap_all
 from .scheduling import advance
 from .transaction import Operation, Transaction
@@ -40,6 +43,9 @@ class Claim(Request):
     lock_duration: int
     token: int
     """Made by the claiming process, never used before."""
+    limiter: Limiter | None = None
+    longest_rest: int = LONGEST_REST
+    """Ms after which the worker wants to look again, while a limit lets nothing begin."""
     durable = False
 
 
@@ -79,11 +85,16 @@ class Claimed(NamedTuple):
     drained: bool
     """There was nothing more that this worker could take."""
     next_due: int | None
-    """When drained: the time at which the next delayed job of the queue is due."""
+    """When drained: the time at which the next delayed job of the queue is due, or a limit allows
+    more."""
     paused: bool = False
     """The queue hands out nothing: what was fetched ahead must not begin either."""
     unknown: bool = False
     """The worker is not on the register any more: others gave up on it."""
+    limited: bool = False
+    """Limits hold for the queue or the worker: nothing must be fetched ahead."""
+    held_back: bool = False
+    """There may be more that this worker could take, if it were not for a limit."""
 
 
 class _Gates(NamedTuple):
@@ -93,6 +104,7 @@ class _Gates(NamedTuple):
     paused: int
     next_due: int | None
     next_expiry: int | None
+    limits: Limits = NO_LIMITS
     unknown: bool = False
 
 
@@ -109,6 +121,12 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     gates = yield from _gates(request)
+    limited = gates.limits.hold(request.limiter, tx.now)
+    slots = allowed = request.want
+    if limited:
+        slots = allowed = min(request.want, request.begin)
+    if limited and not gates.paused:
+        gates, allowed = yield from _take_turn(tx, request, gates, slots)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
@@ -117,34 +135,103 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
     shut = gates.paused or expired >= MOST_EXPIRED
-    lanes = () if shut else (yield from _lanes(request, gates))
-    rows = (yield from _next_in_line(request, lanes)) if lanes else ()
+    if shut:
+        found = _Found((), bool(gates.paused))
+    elif limited:
+        found = yield from _find_allowed(tx, request, gates, slots, allowed)
+    else:
+        lanes = yield from _lanes(request, gates)
+        found = _Found((yield from _next_in_line(request, lanes, slots)), bool(lanes))
+    rows = found.rows
     more = False
     if rows:
         yield from _hold(tx, request, rows)
         scheduled = [row[0] for row in rows if row[_TRAITS] & SCHEDULED]
         if scheduled:
             more = yield from advance(tx, request.queue, scheduled)
-    looked_everywhere = bool(lanes) or bool(gates.paused)
-    drained = looked_everywhere and len(rows) < request.want and promoted < MOST_PROMOTED
+    drained = found.everywhere and len(rows) < slots and promoted < MOST_PROMOTED
     drained = drained and not more
-    next_due = gates.next_due if drained else None
+    next_due = _sooner(gates.next_due, found.again) if drained else None
     begun = min(request.begin, len(rows))
-    paused = bool(gates.paused)
-    return Claimed(rows, begun, request.token, tx.now, drained, next_due, paused, gates.unknown)
+    return Claimed(
+        rows,
+        begun,
+        request.token,
+        tx.now,
+        drained,
+        next_due,
+        bool(gates.paused),
+        gates.unknown,
+        limited,
+        found.held_back,
+    )
 
 
-def foreseen(request: Claim) -> list[Step]:
-    """What `claim` will ask first, from a queue that is like most."""
+class _Found(NamedTuple):
+    """What a claim takes."""
+
+    rows: Sequence[Any]
+    everywhere: bool
+    """Whether it could look at all there is."""
+    again: int | None = None
+    """When a limit allows more."""
+    held_back: bool = False
+
+
+def _take_turn(
+    tx: Transaction, request: Claim, gates: _Gates, slots: int
+) -> Operation[tuple[_Gates, int]]:
+    """The gates, and how many of so many jobs may begin: as they are when nobody else counts."""
+    queue, limiter = request.queue, request.limiter
+    allowed = yield from room(tx, queue, gates.limits, limiter, slots)
+    if not allowed:
+        return gates, 0  # whoever lets more begin wakes us, or the clock does
+    yield from tx.take_turn(queue)
+    gates = yield from _gates(request)
+    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))
+
+
+def _find_allowed(
+    tx: Transaction, request: Claim, gates: _Gates, slots: int, allowed: int
+) -> Operation[_Found]:
+    """The next in line that may begin under the limits of queue, worker and keys, counted."""
+    queue, limits, limiter = request.queue, gates.limits, request.limiter
+    rows: Sequence[Any] = ()
+    everywhere, again = True, None
+    if allowed and limits.by_key:
+        lanes, look = partial(_lanes, request, gates), partial(_next_in_line, request)
+        rows, everywhere, again = yield from next_allowed(tx, queue, allowed, lanes, look)
+    elif allowed:
+        lanes_now = yield from _lanes(request, gates)
+        rows = yield from _next_in_line(request, lanes_now, allowed)
+        everywhere = bool(lanes_now)
+    held_back = again is not None or len(rows) == allowed < slots
+    window_ends = yield from count_taken(tx, queue, limits, limiter, len(rows))
+    again = _sooner(again, window_ends)
+    if again is not None:
+        again = min(again, tx.now + request.longest_rest)
+    return _Found(rows, everywhere, again, held_back)
+
+
+def _sooner(one: int | None, other: int | None) -> int | None:
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+def foreseen(request: Claim, limited: bool = False) -> list[Step]:
+    """What `claim` will ask first, from a queue that is like most; from a limited one only what it
+    asks before it has waited for others, from whom nothing must be locked away."""
     steps: list[Step] = [("gates", {"queue": request.queue, "worker": request.worker})]
-    if request.names is None:
+    if request.names is None and not limited:
         steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.want}))
     return steps
 
 
 def _gates(request: Claim) -> Operation[_Gates]:
     result = yield "gates", {"queue": request.queue, "worker": request.worker}
-    return _Gates(*result.rows[0]) if result.rows else _SHUT
+    if not result.rows:
+        return _SHUT
+    by_name, paused, next_due, next_expiry, *limits = result.rows[0]
+    return _Gates(by_name, paused, next_due, next_expiry, Limits(*limits))
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
@@ -183,16 +270,16 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
         tx.log(request.queue, CLAIM.name, [row[2] or row[0] for row in rows[: len(begun)]])
 
 
-def _next_in_line(request: Claim, lanes: Sequence[str]) -> Operation[Sequence[Any]]:
+def _next_in_line(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
     if len(lanes) == 1:
-        lane = {"queue": request.queue, "lane": lanes[0], "want": request.want}
+        lane = {"queue": request.queue, "lane": lanes[0], "want": want}
         result = yield "ready", lane
         return result.rows
     heads: list[list[list[int]]] = []
     for name in lanes:
-        result = yield "heads", {"queue": request.queue, "lane": name, "want": request.want}
+        result = yield "heads", {"queue": request.queue, "lane": name, "want": want}
         heads.append([list(row) for row in result.rows])
-    chosen = [row[2] for row in islice(merge(*heads), request.want)]
+    chosen = [row[2] for row in islice(merge(*heads), want)]
     if not chosen:
         return []
     result = yield "ready_among", {"jobs": as_json(chosen)}

@@ -51,6 +51,13 @@ class Keys:
         self._replaced: list[int] = []
         self._events: dict[int, list[Event]] = defaultdict(list)
 
+    def copy(self) -> Keys:
+        """The same keys, to try something on."""
+        other = Keys(dict(self._holders))
+        other._changed, other._replaced = set(self._changed), list(self._replaced)
+        other._events.update({queue: list(events) for queue, events in self._events.items()})
+        return other
+
     def place(
         self, now: int, queue: int, number: int, job: NewJob, rule: Rule, state: State
     ) -> Holder | None:

@@ -31,6 +31,13 @@ class Settings(NamedTuple):
     keep_failed_count: int | None
     trash_age: int
     max_events: int
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate_count: int | None
+    max_rate_duration: int | None
+    concurrency: int | None
+    rate_max: int | None
+    rate_duration: int | None
 
 
 AS_NEW: dict[str, Any] = {
@@ -42,6 +49,10 @@ AS_NEW: dict[str, Any] = {
     "keep_failed_count": None,
     "trash_age": 24 * 3600 * 1000,
     "max_events": 10_000,
+    "max_waiting": None,
+    "max_payload_bytes": None,
+    "max_rate_count": None,
+    "max_rate_duration": None,
 }
 """What a queue is made with."""
 
@@ -171,9 +182,19 @@ def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
         yield "configure", {**old._asdict(), **AS_NEW, "queue": request.queue}
         yield "set_paused", {"queue": request.queue, "paused": 0}
         yield "forget_keys", {"queue": request.queue}
+        yield from _forget_limits(request.queue)
         while (yield from _trim(request.queue, 0)) >= MOST_TRIMMED:
             pass
     return [None] * len(requests)
+
+
+def _forget_limits(queue: int) -> Operation[None]:
+    none = dict.fromkeys(("concurrency", "rate_max", "rate_duration"))
+    yield "set_limits", {**none, "queue": queue}
+    yield "set_window", {"queue": queue, "until": 0, "used": 0}
+    yield "count_adds", {"queue": queue, "until": 0, "used": 0}
+    yield "forget_limits", {"queue": queue}
+    yield "set_by_key", {"queue": queue}
 
 
 def as_text(options: Mapping[str, Any] | None) -> str | None:

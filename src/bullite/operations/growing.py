@@ -21,7 +21,19 @@ from ..eventlog import DUPLICATED
 from ..states import State
 from ..traits import DOWNSTREAM, UPSTREAM
 from . import linking
-from .adding import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, add, due_of, insert, terms_of
+from .adding import (
+    NO_EXTRAS,
+    Added,
+    AddJobs,
+    NewJob,
+    OutOfDate,
+    Terms,
+    add,
+    due_of,
+    insert,
+    terms_of,
+)
+from .admitting import Door, open_door
 from .linking import CHILD, DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
 from .moving import Place, as_json, take_numbers, where_they_are
 from .transaction import Operation, Transaction
@@ -114,11 +126,14 @@ def grow(
 
 
 def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
-    terms: dict[int, tuple[bool, int]] = {}
-    for queue, version in request.versions.items():
+    terms: dict[int, Terms] = {}
+    doors: dict[int, Door] = {}
+    for queue, version in sorted(request.versions.items()):
         terms[queue] = yield from terms_of(queue)
-        if terms[queue][1] != version:
+        if terms[queue].version != version:
             return OutOfDate()
+        if terms[queue].has_quotas:
+            doors[queue] = yield from open_door(tx, queue)
     ground = yield from _survey(request.nodes)
     ids = yield from _number(request.nodes, ground)
     edges = _edges(request.nodes, ids, ground)
@@ -128,6 +143,7 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     for id, node in zip(ids, request.nodes, strict=True):
         if id not in ground.places:
             new.setdefault(id, node)
+    yield from _enter(doors, new.values())
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
     planted = yield from _plant(tx, to_tie, edges, terms)
@@ -136,6 +152,16 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     _tell_duplicates(tx, request.nodes, ids, ground)
     final = [numbers.get(id, id) for id in ids]
     return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
+
+
+def _enter(doors: Mapping[int, Door], nodes: Iterable[Node]) -> Operation[None]:
+    """Let new jobs into queues that have quotas."""
+    new = list(nodes)
+    for queue, door in doors.items():
+        refusal = door.admit([node.job for node in new if node.queue == queue])
+        if refusal is not None:
+            raise _Refused(refusal)
+        yield from door.close(queue)
 
 
 # --- what is there already -----------------------------------------------------------------------
@@ -342,7 +368,7 @@ def _plant(
     tx: Transaction,
     new: Mapping[int, Node],
     edges: Sequence[_Edge],
-    terms: Mapping[int, tuple[bool, int]],
+    terms: Mapping[int, Terms],
 ) -> Operation[dict[int, Planted]]:
     """Insert jobs that are tied to others, and the links."""
     if not edges:
@@ -459,7 +485,7 @@ def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
 
 
 def _add_loose(
-    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, tuple[bool, int]]
+    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, Terms]
 ) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
     """Add jobs that are tied to nobody.
 
@@ -473,7 +499,8 @@ def _add_loose(
     existing: frozenset[int] = frozenset()
     behind_keys: dict[int, str | None] = {}
     for queue, here in by_queue.items():
-        [added] = yield from add(tx, [AddJobs(queue, list(here.values()), terms[queue][1])])
+        request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
+        [added] = yield from add(tx, [request])
         assert isinstance(added, Added)
         numbers |= zip(here, added.ids, strict=True)
         existing |= added.existing

@@ -9,7 +9,7 @@ from ..codec import encode_plain
 from ..engine.contract import Conflict
 from ..engine.statements import move_statement
 from ..states import DELETE, Move, State
-from ..traits import DOWNSTREAM, UPSTREAM
+from ..traits import DOWNSTREAM, STEPPED, UPSTREAM
 from .transaction import Operation, Transaction
 
 
@@ -129,6 +129,8 @@ def delete_jobs(
 _BELONGINGS: tuple[tuple[int, str], ...] = (
     (UPSTREAM, "delete_links_of_removed"),
     (DOWNSTREAM, "delete_links_to"),
+    (STEPPED, "delete_steps"),
+    (STEPPED, "delete_signals"),
 )
 """What goes with a job of each trait: the statement that deletes it."""
 

@@ -25,7 +25,7 @@ from ..recurrence import (
 )
 from ..seldom import Seldom
 from ..states import REMOVE, State
-from ..traits import SCHEDULED
+from ..traits import LIMITED, SCHEDULED
 from .adding import NO_EXTRAS, Extras, NewJob, add_now
 from .governing import read_settings
 from .moving import Place, as_json, count_out, delete_jobs, where_they_are
@@ -118,13 +118,16 @@ def job_at(
         repeat["count"] = iteration
     options = {} if template.opts is None else decode(template.opts)
     expires = (template.extras or NO_EXTRAS).expires
+    limited = LIMITED if "limit_key" in options else 0
     return template._replace(
         custom_id=id_of(plan.key, tick),
         rank=template.priority if priority_order == "low" else -template.priority,
         delay=delay,
         opts=as_json({**options, "delay": delay, "repeat": repeat}),
         extras=Extras(
-            run_at=tick, expires=None if expires is None else delay + expires, traits=SCHEDULED
+            run_at=tick,
+            expires=None if expires is None else delay + expires,
+            traits=SCHEDULED | limited,
         ),
     )
 

@@ -30,6 +30,7 @@ from ..traits import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from . import linking
 from .burying import bury
 from .claiming import promote_due
+from .limiting import read_limits
 from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
 from .releasing import release
 from .retaining import retain
@@ -55,6 +56,8 @@ class Settled(NamedTuple):
     at: int
     spoilt: Mapping[int, BulliteError] = {}
     """The jobs that could not be completed, and why: ended by hand they still run, else failed."""
+    ttl: int = 0
+    """Of jobs that were released: ms for which a rate limit lets none of their queue begin."""
 
 
 _NOBODY: tuple[int, ...] = ()
@@ -63,6 +66,7 @@ _NOBODY: tuple[int, ...] = ()
 def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
     lost: set[tuple[int, int]] = set()
     spoilt: dict[int, BulliteError] = {}
+    ttls: dict[int, int] = {}
     for (queue, move), verdicts in _group_by_queue_and_move(requests).items():
         if tx.careful or any([verdict.again for verdict in verdicts]):  # noqa: C419 - faster
             verdicts = yield from _those_held(tx, verdicts, lost)
@@ -73,13 +77,16 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settle
                     yield from _settle_group(tx, queue, FAIL, traits, refused)
             if alike:
                 yield from _settle_group(tx, queue, move, traits, alike)
-    if not lost and not spoilt:
+        if move is RELEASE:
+            ttls[queue] = (yield from read_limits(queue)).ttl(tx.now, None)
+    if not lost and not spoilt and not ttls:
         return [Settled(_NOBODY, tx.now)] * len(requests)
     return [
         Settled(
             [v.job for v in request.verdicts if (v.job, v.token) in lost],
             tx.now,
             {v.job: spoilt[v.job] for v in request.verdicts if v.job in spoilt},
+            ttls.get(request.queue, 0),
         )
         for request in requests
     ]
@@ -97,6 +104,9 @@ def _group_by_queue_and_move(
 
 
 def _group_by_traits(verdicts: list[Verdict]) -> dict[int, list[Verdict]]:
+    kinds = {verdict.traits for verdict in verdicts}
+    if len(kinds) == 1:
+        return {kinds.pop(): verdicts}
     groups: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         groups[verdict.traits].append(verdict)

@@ -9,6 +9,8 @@ from ..engine.plan import Request
 from ..retention import Keep
 from ..states import State
 from .governing import Settings, read_settings
+from .keying import forget_idle_keys
+from .limiting import read_limits
 from .moving import delete_jobs
 from .retaining import retire
 from .transaction import Operation, Transaction
@@ -48,6 +50,8 @@ def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int
         swept += len(trash.rows)
     over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MOST_SWEPT}
     swept += over.changed
+    if (yield from read_limits(queue)).by_key:
+        swept += yield from forget_idle_keys(tx, queue, MOST_SWEPT)
     params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
     trimmed = yield "trim_events", params
     return swept + trimmed.changed

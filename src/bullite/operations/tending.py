@@ -14,6 +14,7 @@ from ..engine.plan import Request
 from ..outcome import STALLED, STALLED_TOO_OFTEN
 from ..states import GIVE_BACK, STALL, STALL_DELAYED, State
 from ..traits import SCHEDULED
+from .limiting import LONGEST_REST, Limiter
 from .moving import ANY_NAME, as_json, swap_all, take_numbers
 from .scheduling import living_among
 from .transaction import Event, Operation, Transaction
@@ -47,6 +48,9 @@ class Register(Request):
     concurrency: int = 1
     stalled_backoff: bool = False
     """Whether its jobs go through their back-off when it is lost."""
+    limiter: Limiter | None = None
+    longest_rest: int = LONGEST_REST
+    """Ms after which it looks again, while a limit lets nothing begin."""
 
 
 def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
@@ -213,6 +217,7 @@ def _stall_for_later(
     events: list[Event] = [(row[4] or row[0], tx.now + delays[row[0]]) for row in rows]
     tx.log(worker.queue, STALL_DELAYED.name, events)
     tx.made_delayed(worker.queue, tx.now + min(delays.values()))
+    tx.made_ready(worker.queue, ANY_NAME, len(rows))  # there may be a limit to how many run
 
 
 def _stall_to_front(

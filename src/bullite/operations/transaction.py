@@ -38,7 +38,7 @@ class Transaction:
 
     __slots__ = (
         *("_counts", "_drains", "_events"),
-        *("careful", "delayed", "lease_now", "nonce", "now", "ready"),
+        *("careful", "delayed", "lease_now", "limited", "nonce", "now", "ready"),
     )
 
     def __init__(self, now: int, lease_now: int, nonce: int, careful: bool = False) -> None:
@@ -51,6 +51,8 @@ class Transaction:
         """By queue: the names of jobs that became ready, and how many of each."""
         self.delayed: dict[int, int] = {}
         """By queue: the nearest due time among jobs that became delayed."""
+        self.limited: set[int] = set()
+        """The queues whose limits changed: what is fetched ahead of them must not begin."""
         self._counts: dict[int, dict[str, int]] = {}
         self._drains: set[int] = set()
         self._events: dict[int, list[tuple[str, list[Event]]]] = {}
@@ -97,6 +99,15 @@ class Transaction:
         """Say that a job of `queue` will be due at `due`."""
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
 
+    def take_turn(self, queue: int) -> Operation[None]:
+        """Wait until nobody else counts what limits `queue`, and keep others waiting.
+
+        That may take a while: then it is later than it was.
+        """
+        turn = yield "take_turn", {"queue": queue}
+        if turn.rows and turn.rows[0][0] is not None:
+            self.now = max(self.now, turn.rows[0][0])
+
     def close_books(self) -> Operation[None]:
         """Write the counts and the events, a statement or two whatever the batch.
 
@@ -115,7 +126,11 @@ class Transaction:
             )
             if not changed.rows:
                 continue  # no such queue: there is nothing to keep books of
-            total, is_drained = changed.rows[0]
+            total, is_drained, shares_slots = changed.rows[0]
+            freed = -counts["active"]
+            if shares_slots and freed > 0:
+                # However they ended: somebody, of any name, may take the slots.
+                self.made_ready(queue, "", freed)
             if drains and is_drained:
                 events.append((DRAINED, [(None, None)]))
                 self._events[queue] = events

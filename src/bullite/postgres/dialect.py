@@ -18,12 +18,13 @@ _INSERT = re.compile(
 )
 
 NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
-_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers")
+_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks")
 _TEXTS = frozenset(
     {
         *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),
         *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
-        *("opts", "kind", "state", "key", "recurrence", "missed"),
+        *("opts", "kind", "state", "key", "recurrence", "missed", "value", "payload"),
+        *("home", "first_lane", "last_lane"),
     }
 )
 """The parameters that are texts; all others are integers."""

@@ -146,11 +146,22 @@ class PostgresDriver:
         try:
             if self._inside is None:
                 return self._run_alone(statement, params)
-            return self._answered_already(statement, params) or self._run_inside(statement, params)
+            answer = self._answered_already(statement, params) or self._run_inside(
+                statement, params
+            )
+            return self._at_our_time(answer) if statement == "take_turn" else answer
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
             raise StatementRefused(str(error)) from error
+
+    def _at_our_time(self, answer: Result) -> Result:
+        """The time that the server told, unless another clock is used."""
+        if self._server_clock is None:
+            return Result([(self.clock.now(),)], 1)
+        if answer.rows:
+            self._server_clock.set(answer.rows[0][0])
+        return answer
 
     def _answered_already(self, statement: str, params: Params) -> Result | None:
         """The answer to what was foreseen; nothing is, once something else is asked."""
@@ -313,6 +324,13 @@ class PostgresDriver:
         return True
 
     # --- living and dying ------------------------------------------------------------------------
+
+    def show_life(self) -> None:
+        """Nothing: a process is seen by what it wrote."""
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        """From afar that cannot be told: leases decide."""
+        return False
 
     def dead(self, workers: Sequence[Worker]) -> list[Worker]:
         """Those whose process has left, or has said nothing for far longer than any lease.

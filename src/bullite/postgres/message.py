@@ -34,7 +34,7 @@ def presumed(name: str, params: Params) -> Result | None:
     if "expected" in params:
         return Result((), params["expected"])
     if name == "change_counts" and not params["drains"]:
-        return Result([(None, False)], 1)
+        return Result([(None, False, False)], 1)
     return Result((), 1) if name == "set_hunger" else None
 
 

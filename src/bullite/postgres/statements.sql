@@ -106,8 +106,11 @@ seq = asked.taken, due_at = null, delay = 0
 -- move: reschedule takes delay
 delay = asked.taken, due_at = :now + asked.taken
 
+-- Whoever stands aside for its key and leaves the line goes back to its lane: only a claim may know
+-- when it may come back.
 -- move: expire
-finished_at = :now, due_at = null
+finished_at = :now, due_at = null,
+lane = case when left(lane, 1) = chr(31) then split_part(lane, chr(31), 3) else lane end
 
 -- move: claim
 token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
@@ -174,7 +177,8 @@ delay = asked.taken, due_at = :now + asked.taken,
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
-removed_at = :now, removed_from = state
+removed_at = :now, removed_from = state,
+lane = case when left(lane, 1) = chr(31) then split_part(lane, chr(31), 3) else lane end
 
 -- move: restore_waiting
 removed_at = null, removed_from = null
@@ -218,8 +222,8 @@ where name = :name
 insert into bullite.bullite_queues (name, priority_order, created_at)
 values (:name, :priority_order, :now) returning id
 
--- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
--- first of those that were never begun expires. Nothing for a worker that is not on the register: if it
+-- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
+-- first of those that were never begun expires, and its limits. Nothing for a worker that is not on the register: if it
 -- took a job, nobody would take that back. Queue and worker stay like that until the claim is committed.
 -- name: gates
 select by_name, paused,
@@ -229,13 +233,17 @@ select by_name, paused,
         where queue = :queue and expires_at is not null
             and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
         order by expires_at limit 1
-    )
+    ),
+    q.concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite.bullite_queues as q join bullite.bullite_workers as w on w.id between :worker and :worker
 where q.id = :queue for key share of q, w
 
--- What a producer must know of it: by name, and the version of its settings.
+-- What a producer must know of it: by name, the version of its settings, by key, and whether it has
+-- quotas.
 -- name: terms
-select by_name, version from bullite.bullite_queues where id = :queue for key share
+select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
+    or max_rate_count is not null
+from bullite.bullite_queues where id = :queue for key share
 
 -- Whatever looked at the queue's gates or terms has ended, and whatever will look waits.
 -- name: lock_queue
@@ -243,7 +251,9 @@ select id from bullite.bullite_queues where id = :queue for update
 
 -- name: settings
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
-    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events
+    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events,
+    max_waiting, max_payload_bytes, max_rate_count, max_rate_duration,
+    concurrency, rate_max, rate_duration
 from bullite.bullite_queues where id = :queue
 
 -- name: configure
@@ -252,7 +262,9 @@ update bullite.bullite_queues set
     default_job_options = :default_job_options, dead_letter = :dead_letter,
     keep_completed_age = :keep_completed_age, keep_completed_count = :keep_completed_count,
     keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
-    trash_age = :trash_age, max_events = :max_events
+    trash_age = :trash_age, max_events = :max_events,
+    max_waiting = :max_waiting, max_payload_bytes = :max_payload_bytes,
+    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration
 where id = :queue
 
 -- name: turn_ranks
@@ -289,7 +301,7 @@ with mine as (
 select null, :drains::bigint = 1 and unfinished + coalesce((
     select sum(c.waiting + c.prioritized + c.active) from bullite.bullite_counts as c
     where c.queue = :queue and c.nonce <> :nonce
-), 0) = 0 from mine
+), 0) = 0, (select concurrency is not null from bullite.bullite_queues where id = :queue) from mine
 
 -- name: counts
 select coalesce(sum(waiting), 0)::bigint, coalesce(sum(prioritized), 0)::bigint,
@@ -409,18 +421,22 @@ update bullite.bullite_jobs set lane = name where id = any (array(
     order by rank, seq limit :most for update skip locked
 ))
 
--- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds.
+-- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds. No name
+-- has a control character: what comes next cannot be before the last with a space behind it, and
+-- those that stand aside are before the first.
 -- name: lanes
 with recursive lanes (lane) as (
-    (select lane from bullite.bullite_jobs where queue = :queue and state = 'waiting'
-    order by lane limit 1)
+    select '' collate "C"
     union all
     select (
         select j.lane from bullite.bullite_jobs as j
-        where queue = :queue and state = 'waiting' and j.lane > lanes.lane order by j.lane limit 1
+        where queue = :queue and state = 'waiting' and j.lane >= lanes.lane || ' '
+        order by j.lane limit 1
     ) from lanes where lanes.lane is not null
 )
-select lane from lanes where lane is not null
+select lane from lanes where lane <> '' or lane = '' and exists (
+    select 1 from bullite.bullite_jobs where queue = :queue and state = 'waiting' and lane = ''
+)
 
 -- settling ----------------------------------------------------------------------------------------
 
@@ -1058,9 +1074,235 @@ delete from bullite.bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
+-- Whoever took a turn at the limits of the queue has ended, and whoever will waits; who only looks at
+-- its gates or terms does not. The time when that is so: it may have taken long.
+-- name: take_turn
+with turn as materialized (
+    select id from bullite.bullite_queues where id = :queue for no key update
+)
+select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
+
+-- name: count_active
+select count(*) from bullite.bullite_jobs where queue = :queue and state = 'active'
+
+-- name: limits
+select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
+from bullite.bullite_queues where id = :queue
+
+-- name: set_limits
+update bullite.bullite_queues
+set concurrency = :concurrency, rate_max = :rate_max, rate_duration = :rate_duration
+where id = :queue
+
+-- name: set_window
+update bullite.bullite_queues set rate_until = :until, rate_used = :used where id = :queue
+
+-- name: key_windows
+select found.*
+from (select '' as key union all select json_array_elements_text(:keys::json)) as asked,
+    lateral (
+        select l.key, max, duration, until, used, back_at from bullite.bullite_limits as l
+        where l.queue = :queue and l.key = asked.key limit 1
+    ) as found
+
+-- name: keys_due
+select key, max, duration, until, used, back_at from bullite.bullite_limits
+where queue = :queue and back_at is not null and back_at <= :now order by back_at limit :most
+
+-- name: next_back
+select (
+    select back_at from bullite.bullite_limits where queue = :queue and back_at is not null
+    order by back_at limit 1
+)
+
+-- name: keyed
+select id, opts::json ->> 'limit_key'
+from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
+where queue = :queue and state = 'waiting' and lane = :lane
+order by rank, seq limit :most for update of j skip locked
+
+-- name: set_aside
+update bullite.bullite_jobs as j set lane = chr(31) || asked.limit_key || chr(31) || lane
+from (
+    select key::bigint as job, value as limit_key from json_each_text(:jobs::json) order by 1
+) as asked
+where j.id between asked.job and asked.job
+
+-- name: lanes_aside
+with recursive lanes (lane) as (
+    (select lane from bullite.bullite_jobs
+    where queue = :queue and state = 'waiting' and lane >= :first_lane and lane < :last_lane
+    order by lane limit 1)
+    union all
+    select (
+        select j.lane from bullite.bullite_jobs as j
+        where queue = :queue and state = 'waiting' and j.lane > lanes.lane and j.lane < :last_lane
+        order by j.lane limit 1
+    ) from lanes where lanes.lane is not null
+)
+select lane from lanes where lane is not null
+
+-- name: bring_back
+update bullite.bullite_jobs set lane = :home where id = any (array(
+    select id from bullite.bullite_jobs
+    where queue = :queue and state = 'waiting' and lane = :lane
+    order by rank, seq limit :most for update skip locked
+))
+
+-- name: come_back_at
+insert into bullite.bullite_limits (queue, key, back_at)
+select :queue, key, value::bigint from json_each_text(:keys::json) order by 2
+on conflict (queue, key) do update set back_at = excluded.back_at
+
+-- name: count_keys
+insert into bullite.bullite_limits as l (queue, key, until, used)
+select :queue, key, (value ->> 0)::bigint, (value ->> 1)::bigint from json_each(:keys::json) order by 2
+on conflict (queue, key) do update set until = excluded.until, used = excluded.used,
+    back_at = case when l.back_at is not null then excluded.until end
+
+-- name: key_limit
+select max, duration from bullite.bullite_limits
+where queue = :queue and key = :key and max is not null
+
+-- name: set_key_limit
+insert into bullite.bullite_limits (queue, key, max, duration) values (:queue, :key, :max, :duration)
+on conflict (queue, key) do update set max = excluded.max, duration = excluded.duration
+
+-- name: remove_key_limit
+update bullite.bullite_limits set max = null, duration = null
+where queue = :queue and key = :key and max is not null
+
+-- name: all_may_come_back
+update bullite.bullite_limits set back_at = :now where queue = :queue and back_at is not null
+
+-- name: set_by_key
+update bullite.bullite_queues
+set by_key = (exists (select 1 from bullite.bullite_limits where queue = :queue))::integer
+where id = :queue
+
+-- name: forget_idle_keys
+delete from bullite.bullite_limits where queue = :queue and key = any (array(
+    select key from bullite.bullite_limits
+    where queue = :queue and max is null and back_at is null and until <= :now limit :most
+)) and max is null and back_at is null and until <= :now
+
+-- name: forget_limits
+delete from bullite.bullite_limits where queue = :queue
+
+-- What the quotas of a queue let in.
+-- name: quotas
+select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
+from bullite.bullite_queues where id = :queue
+
+-- name: count_adds
+update bullite.bullite_queues set adds_until = :until, adds_used = :used where id = :queue
+
 -- steps -------------------------------------------------------------------------------------------
 
+-- name: steps
+select kind, name, number, value, due_at, at, ended_at from bullite.bullite_steps
+where job = :job order by place
+
+-- name: insert_steps (many)
+insert into bullite.bullite_steps (job, kind, name, number, place, value, at, ended_at)
+select * from unnest(
+    :bigint[], :text[], :text[], :bigint[], :bigint[], :text[], :bigint[], :bigint[]
+)
+on conflict (job, kind, name, number) do nothing
+
+-- name: mark_stepped
+update bullite.bullite_jobs set traits = traits | :trait::integer
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: known_pause
+select value, due_at, ended_at from bullite.bullite_steps
+where job = :job and kind = :kind and name = :name and number = :number
+
+-- A job that waits is put off already: by the number of its run it is known that it does.
+-- name: begin_pause
+insert into bullite.bullite_steps (job, kind, name, number, place, due_at, run, at)
+select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
+from bullite.bullite_jobs where id between :job and :job
+on conflict (job, kind, name, number) do update set run = excluded.run
+
+-- name: end_pause
+insert into bullite.bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
+values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
+on conflict (job, kind, name, number) do update set
+    value = excluded.value, ended_at = excluded.ended_at
+
+-- name: is_waiting_for
+select 1 from bullite.bullite_steps as s
+    join bullite.bullite_jobs as j on j.id between :job and :job
+where s.job = :job and s.kind = 'event' and s.name = :name and s.ended_at is null
+    and s.run = j.attempts_started
+
+-- name: insert_signal
+insert into bullite.bullite_signals (job, name, number, payload, at)
+values (:job, :name, :number, :payload, :now)
+
+-- name: next_signal
+select number, payload from bullite.bullite_signals
+where job = :job and name = :name order by number limit 1
+
+-- name: delete_signal
+delete from bullite.bullite_signals where job = :job and name = :name and number = :number
+
+-- name: delete_steps
+delete from bullite.bullite_steps
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: delete_signals
+delete from bullite.bullite_signals
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
 -- locks -------------------------------------------------------------------------------------------
+
+-- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- name: take_lock
+insert into bullite.bullite_locks as l (name, token, nonce, boot, ttl, lease_until)
+values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
+on conflict (name) do update set
+    token = excluded.token, nonce = excluded.nonce, boot = excluded.boot, ttl = excluded.ttl,
+    lease_until = excluded.lease_until
+where l.lease_until < :lease_now or l.boot <> excluded.boot or l.token = :instead_of
+returning token
+
+-- name: renew_locks
+update bullite.bullite_locks set lease_until = :lease_now + ttl
+where name = any (array(select value ->> 0 from json_array_elements(:locks::json)))
+    and token = any (array(select (value ->> 1)::bigint from json_array_elements(:locks::json)))
+    and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: extend_lock
+update bullite.bullite_locks set ttl = :ttl, lease_until = :lease_now + :ttl
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: release_lock
+delete from bullite.bullite_locks
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- A holder that has left needs no lease to be known to be gone.
+-- name: lock_holder
+select token, nonce, boot, lease_until, not exists (
+    select 1 from bullite.bullite_processes as p where p.nonce = l.nonce
+)
+from bullite.bullite_locks as l where name = :name
+
+-- name: lock_holders
+select nonce from bullite.bullite_locks
+
+-- name: lapsed_locks
+select count(*) from bullite.bullite_locks where lease_until < :lease_now or boot <> :boot
+
+-- name: delete_lapsed_locks
+delete from bullite.bullite_locks where name = any (array(
+    select name from bullite.bullite_locks where lease_until < :lease_now or boot <> :boot
+    for update skip locked
+))
 
 -- sweeping ----------------------------------------------------------------------------------------
 
@@ -1084,6 +1326,11 @@ or exists (
         and id > (select min(id) from bullite.bullite_events where queue = q.id)
 ) or exists (
     select 1 from bullite.bullite_deduplication where queue = q.id and until <= :now
+) or by_key = 1 and (
+    exists (
+        select 1 from bullite.bullite_limits where queue = q.id
+            and max is null and back_at is null and until <= :now
+    ) or not exists (select 1 from bullite.bullite_limits where queue = q.id)
 )
 
 -- name: old_removed
@@ -1296,6 +1543,41 @@ where not exists (select 1 from bullite.bullite_queues where id = s.queue)
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs
 having max(id) > (select last_value from bullite.bullite_numbers)
+
+-- name: verify_steps
+select 'step of job ' || job || ', which does not exist' from bullite.bullite_steps as s
+where not exists (select 1 from bullite.bullite_jobs where id = s.job)
+union all
+select 'event for job ' || job || ', which does not exist' from bullite.bullite_signals as s
+where not exists (select 1 from bullite.bullite_jobs where id = s.job)
+union all
+select 'job ' || id || ' has steps and does not know of it' from bullite.bullite_jobs as j
+where traits & 16 = 0 and (
+    exists (select 1 from bullite.bullite_steps where job = j.id)
+    or exists (select 1 from bullite.bullite_signals where job = j.id)
+)
+union all
+select 'job ' || j.id || ' waits for an event that was sent to it' from bullite.bullite_jobs as j
+    join bullite.bullite_steps as s on s.job between j.id and j.id
+where state = 'delayed' and s.ended_at is null and s.run = attempts_started and s.kind = 'event'
+    and exists (
+        select 1 from bullite.bullite_signals as e where e.job = j.id and e.name = s.name
+    )
+
+-- name: verify_limits
+select 'job ' || id || ' is ' || state || ' and yet stands aside for its key'
+from bullite.bullite_jobs where left(lane, 1) = chr(31) and state <> 'waiting'
+union all
+select 'job ' || id || ' stands aside for its key, and nothing tells when it may come back'
+from bullite.bullite_jobs as j
+where left(lane, 1) = chr(31) and state = 'waiting' and not exists (
+    select 1 from bullite.bullite_limits as l
+    where l.queue = j.queue and back_at is not null and key = split_part(lane, chr(31), 2)
+)
+union all
+select 'queue ' || queue || ' has a limit for key ' || key || ' that its claims do not look at'
+from bullite.bullite_limits
+where queue not in (select id from bullite.bullite_queues where by_key = 1)
 
 -- name: verify_file
 select 'the index ' || indexrelid::regclass || ' is broken: REINDEX it'

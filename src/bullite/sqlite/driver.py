@@ -99,18 +99,20 @@ class SQLiteDriver:
         forks.unguard(self)
         self._wakeups.close()
         if self._liveness is not None:
-            self._liveness.release(keep_file=self._has_workers(writer))
+            self._liveness.release(keep_file=self._is_missed(writer))
             self._liveness = None
         self._checkpointer.close()
         # The last connection to close checkpoints, under SQLite's own exclusive lock.
         writer.close()
         self._gate.close()
 
-    def _has_workers(self, writer: sqlite3.Connection) -> bool:
-        """Whether workers of this process were not closed: others must see that it is gone."""
+    def _is_missed(self, writer: sqlite3.Connection) -> bool:
+        """Whether workers or locks of this process are left: others must see that it is gone."""
         try:
             text = STATEMENTS["workers_of_process"].text
-            return bool(writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]")
+            workers = writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]"
+            locks = unfold(writer.execute(STATEMENTS["lock_holders"].text).fetchone())
+            return workers or [self.nonce] in locks
         except sqlite3.Error:
             return True
 
@@ -251,8 +253,7 @@ class SQLiteDriver:
         self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
 
     def listen(self, queue: int) -> str | None:
-        if self._liveness is None:
-            self._liveness = Liveness(self._places.liveness(self.nonce))
+        self.show_life()
         return self._wakeups.listen()
 
     def ears(self) -> Sequence[int]:
@@ -275,6 +276,13 @@ class SQLiteDriver:
         return version
 
     # --- living and dying ------------------------------------------------------------------------
+
+    def show_life(self) -> None:
+        if self._liveness is None:
+            self._liveness = Liveness(self._places.liveness(self.nonce))
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        return boot != self.clock.boot or is_alive(self._places.liveness(nonce)) is False
 
     def dead(self, workers: Sequence[Worker]) -> list[Worker]:
         alive: dict[int, bool | None] = {}

@@ -88,8 +88,12 @@ seq = asked.value ->> 1, due_at = null, delay = 0
 -- move: reschedule takes delay
 delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
+-- Whoever stands aside for its key and leaves the line goes back to its lane: only a claim may know
+-- when it may come back.
 -- move: expire
-finished_at = :now, due_at = null
+finished_at = :now, due_at = null,
+lane = case when substr(lane, 1, 1) = char(31)
+    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end
 
 -- move: claim
 token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
@@ -156,7 +160,9 @@ delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1),
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
-removed_at = :now, removed_from = state
+removed_at = :now, removed_from = state,
+lane = case when substr(lane, 1, 1) = char(31)
+    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end
 
 -- move: restore_waiting
 removed_at = null, removed_from = null
@@ -190,8 +196,8 @@ select id, priority_order, version, default_job_options from bullite_queues wher
 insert into bullite_queues (name, priority_order, created_at) values (:name, :priority_order, :now)
 returning id
 
--- What a claim must know of its queue: by name, paused, when its next delayed job is due, and when the
--- first of those that were never begun expires. Nothing for a worker that is not on the register: if it
+-- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
+-- first of those that were never begun expires, and its limits. Nothing for a worker that is not on the register: if it
 -- took a job, nobody would take that back.
 -- name: gates
 select by_name, paused,
@@ -199,13 +205,17 @@ select by_name, paused,
         select min(expires_at) from bullite_jobs
         where queue = :queue and expires_at is not null
             and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
-    )
+    ),
+    bullite_queues.concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite_queues join bullite_workers on bullite_workers.id = :worker
 where bullite_queues.id = :queue
 
--- What a producer must know of it: by name, and the version of its settings.
+-- What a producer must know of it: by name, the version of its settings, by key, and whether it has
+-- quotas.
 -- name: terms
-select by_name, version from bullite_queues where id = :queue
+select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
+    or max_rate_count is not null
+from bullite_queues where id = :queue
 
 -- Whatever looked at the queue's settings has ended, and whatever will look waits: here always so.
 -- name: lock_queue
@@ -213,7 +223,9 @@ select id from bullite_queues where id = :queue
 
 -- name: settings
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
-    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events
+    keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events,
+    max_waiting, max_payload_bytes, max_rate_count, max_rate_duration,
+    concurrency, rate_max, rate_duration
 from bullite_queues where id = :queue
 
 -- name: configure
@@ -222,7 +234,9 @@ update bullite_queues set
     default_job_options = :default_job_options, dead_letter = :dead_letter,
     keep_completed_age = :keep_completed_age, keep_completed_count = :keep_completed_count,
     keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
-    trash_age = :trash_age, max_events = :max_events
+    trash_age = :trash_age, max_events = :max_events,
+    max_waiting = :max_waiting, max_payload_bytes = :max_payload_bytes,
+    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration
 where id = :queue
 
 -- name: turn_ranks
@@ -250,7 +264,7 @@ update bullite_queues set
         :drains and waiting + prioritized + active + :waiting + :prioritized + :active = 0
     )
 where id = :queue
-returning events, waiting + prioritized + active = 0
+returning events, waiting + prioritized + active = 0, concurrency is not null
 
 -- name: counts
 select waiting, prioritized, delayed, active, waiting_children, completed, failed
@@ -331,17 +345,21 @@ update bullite_jobs set lane = name where id in (
     order by rank, seq limit :most
 )
 
--- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds.
+-- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds. No name
+-- has a control character: what comes next cannot be before the last with a space behind it, and
+-- those that stand aside are before the first.
 -- name: lanes (folded)
 with recursive lanes (lane) as (
-    select min(lane) from bullite_jobs where queue = :queue and state = 'waiting'
+    select ''
     union all
     select (
         select min(lane) from bullite_jobs
-        where queue = :queue and state = 'waiting' and lane > lanes.lane
+        where queue = :queue and state = 'waiting' and lane >= lanes.lane || ' '
     ) from lanes where lanes.lane is not null
 )
-select json_group_array(json_array(lane)) from lanes where lane is not null
+select json_group_array(json_array(lane)) from lanes where lane <> '' or lane = '' and exists (
+    select 1 from bullite_jobs where queue = :queue and state = 'waiting' and lane = ''
+)
 
 -- settling ----------------------------------------------------------------------------------------
 
@@ -873,9 +891,209 @@ delete from bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
+-- Whoever took a turn at the limits of the queue has ended, and whoever will waits: here always so, and
+-- before the transaction was told the time.
+-- name: take_turn
+select null from bullite_queues where id = :queue
+
+-- name: count_active
+select count(*) from bullite_jobs where queue = :queue and state = 'active'
+
+-- name: limits
+select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
+from bullite_queues where id = :queue
+
+-- name: set_limits
+update bullite_queues set concurrency = :concurrency, rate_max = :rate_max, rate_duration = :rate_duration
+where id = :queue
+
+-- name: set_window
+update bullite_queues set rate_until = :until, rate_used = :used where id = :queue
+
+-- name: key_windows (folded)
+select json_group_array(json_array(key, max, duration, until, used, back_at)) from bullite_limits
+where queue = :queue and (key = '' or key in (select value from json_each(:keys)))
+
+-- name: keys_due (folded)
+select json_group_array(json_array(key, max, duration, until, used, back_at)) from (
+    select key, max, duration, until, used, back_at from bullite_limits
+    where queue = :queue and back_at <= :now order by back_at limit :most
+)
+
+-- name: next_back
+select min(back_at) from bullite_limits where queue = :queue and back_at is not null
+
+-- name: keyed (folded)
+select json_group_array(json_array(id, limit_key)) from (
+    select id, opts ->> 'limit_key' as limit_key
+    from bullite_jobs join bullite_payloads on job = id
+    where queue = :queue and state = 'waiting' and lane = :lane
+    order by rank, seq limit :most
+) where limit_key is not null
+
+-- name: set_aside
+update bullite_jobs set lane = char(31) || asked.value || char(31) || lane
+from json_each(:jobs) as asked where bullite_jobs.id = cast(asked.key as integer)
+
+-- name: lanes_aside (folded)
+with recursive lanes (lane) as (
+    select min(lane) from bullite_jobs
+    where queue = :queue and state = 'waiting' and lane >= :first_lane and lane < :last_lane
+    union all
+    select (
+        select min(lane) from bullite_jobs
+        where queue = :queue and state = 'waiting' and lane > lanes.lane and lane < :last_lane
+    ) from lanes where lanes.lane is not null
+)
+select json_group_array(json_array(lane)) from lanes where lane is not null
+
+-- name: bring_back
+update bullite_jobs set lane = :home where id in (
+    select id from bullite_jobs
+    where queue = :queue and state = 'waiting' and lane = :lane
+    order by rank, seq limit :most
+)
+
+-- name: come_back_at
+insert into bullite_limits (queue, key, back_at)
+select :queue, asked.key, asked.value from json_each(:keys) as asked where true
+on conflict (queue, key) do update set back_at = excluded.back_at
+
+-- name: count_keys
+insert into bullite_limits (queue, key, until, used)
+select :queue, asked.key, asked.value ->> 0, asked.value ->> 1 from json_each(:keys) as asked where true
+on conflict (queue, key) do update set until = excluded.until, used = excluded.used,
+    back_at = case when back_at is not null then excluded.until end
+
+-- name: key_limit
+select max, duration from bullite_limits where queue = :queue and key = :key and max is not null
+
+-- name: set_key_limit
+insert into bullite_limits (queue, key, max, duration) values (:queue, :key, :max, :duration)
+on conflict (queue, key) do update set max = excluded.max, duration = excluded.duration
+
+-- name: remove_key_limit
+update bullite_limits set max = null, duration = null
+where queue = :queue and key = :key and max is not null
+
+-- name: all_may_come_back
+update bullite_limits set back_at = :now where queue = :queue and back_at is not null
+
+-- name: set_by_key
+update bullite_queues set by_key = exists (select 1 from bullite_limits where queue = :queue)
+where id = :queue
+
+-- name: forget_idle_keys
+delete from bullite_limits where (queue, key) in (
+    select queue, key from bullite_limits
+    where queue = :queue and max is null and back_at is null and until <= :now limit :most
+)
+
+-- name: forget_limits
+delete from bullite_limits where queue = :queue
+
+-- What the quotas of a queue let in.
+-- name: quotas
+select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
+from bullite_queues where id = :queue
+
+-- name: count_adds
+update bullite_queues set adds_until = :until, adds_used = :used where id = :queue
+
 -- steps -------------------------------------------------------------------------------------------
 
+-- name: steps
+select kind, name, number, value, due_at, at, ended_at from bullite_steps
+where job = :job order by place
+
+-- name: insert_steps (many)
+insert into bullite_steps (
+    job, kind, name, number, place, value, at, ended_at
+) values (?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (job, kind, name, number) do nothing
+
+-- name: mark_stepped
+update bullite_jobs set traits = traits | :trait where id in (select value from json_each(:jobs))
+
+-- name: known_pause
+select value, due_at, ended_at from bullite_steps
+where job = :job and kind = :kind and name = :name and number = :number
+
+-- A job that waits is put off already: by the number of its run it is known that it does.
+-- name: begin_pause
+insert into bullite_steps (job, kind, name, number, place, due_at, run, at)
+select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
+from bullite_jobs where id = :job
+on conflict (job, kind, name, number) do update set run = excluded.run
+
+-- name: end_pause
+insert into bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
+values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
+on conflict (job, kind, name, number) do update set
+    value = excluded.value, ended_at = excluded.ended_at
+
+-- name: is_waiting_for
+select 1 from bullite_steps join bullite_jobs on bullite_jobs.id = bullite_steps.job
+where job = :job and kind = 'event' and bullite_steps.name = :name and ended_at is null
+    and run = attempts_started
+
+-- name: insert_signal
+insert into bullite_signals (job, name, number, payload, at)
+values (:job, :name, :number, :payload, :now)
+
+-- name: next_signal
+select number, payload from bullite_signals
+where job = :job and name = :name order by number limit 1
+
+-- name: delete_signal
+delete from bullite_signals where job = :job and name = :name and number = :number
+
+-- name: delete_steps
+delete from bullite_steps where job in (select value from json_each(:jobs))
+
+-- name: delete_signals
+delete from bullite_signals where job in (select value from json_each(:jobs))
+
 -- locks -------------------------------------------------------------------------------------------
+
+-- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- name: take_lock
+insert into bullite_locks (name, token, nonce, boot, ttl, lease_until)
+values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
+on conflict (name) do update set
+    token = excluded.token, nonce = excluded.nonce, boot = excluded.boot, ttl = excluded.ttl,
+    lease_until = excluded.lease_until
+where bullite_locks.lease_until < :lease_now or bullite_locks.boot <> excluded.boot
+    or bullite_locks.token = :instead_of
+returning token
+
+-- name: renew_locks
+update bullite_locks set lease_until = :lease_now + ttl
+where name in (select value ->> 0 from json_each(:locks))
+    and token in (select value ->> 1 from json_each(:locks)) and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: extend_lock
+update bullite_locks set ttl = :ttl, lease_until = :lease_now + :ttl
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: release_lock
+delete from bullite_locks
+where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
+returning token
+
+-- name: lock_holder
+select token, nonce, boot, lease_until, 0 from bullite_locks where name = :name
+
+-- name: lock_holders (folded)
+select json_group_array(json_array(nonce)) from bullite_locks
+
+-- name: lapsed_locks
+select count(*) from bullite_locks where lease_until < :lease_now or boot <> :boot
+
+-- name: delete_lapsed_locks
+delete from bullite_locks where lease_until < :lease_now or boot <> :boot
 
 -- sweeping ----------------------------------------------------------------------------------------
 
@@ -900,6 +1118,11 @@ or exists (
         )
 ) or exists (
     select 1 from bullite_deduplication where queue = bullite_queues.id and until <= :now
+) or by_key = 1 and (
+    exists (
+        select 1 from bullite_limits where queue = bullite_queues.id
+            and max is null and back_at is null and until <= :now
+    ) or not exists (select 1 from bullite_limits where queue = bullite_queues.id)
 )
 
 -- name: old_removed (folded)
@@ -1119,6 +1342,43 @@ where not exists (select 1 from bullite_queues where id = s.queue)
 -- name: verify_numbers
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite_jobs
 having max(id) > (select last from bullite_sequence)
+
+-- name: verify_steps
+select 'step of job ' || job || ', which does not exist' from bullite_steps
+where not exists (select 1 from bullite_jobs where id = bullite_steps.job)
+union all
+select 'event for job ' || job || ', which does not exist' from bullite_signals
+where not exists (select 1 from bullite_jobs where id = bullite_signals.job)
+union all
+select 'job ' || id || ' has steps and does not know of it' from bullite_jobs
+where traits & 16 = 0 and (
+    exists (select 1 from bullite_steps where job = bullite_jobs.id)
+    or exists (select 1 from bullite_signals where job = bullite_jobs.id)
+)
+union all
+select 'job ' || bullite_jobs.id || ' waits for an event that was sent to it' from bullite_jobs
+    join bullite_steps on bullite_steps.job = bullite_jobs.id
+where state = 'delayed' and ended_at is null and run = attempts_started and kind = 'event'
+    and exists (
+        select 1 from bullite_signals
+        where bullite_signals.job = bullite_jobs.id and bullite_signals.name = bullite_steps.name
+    )
+
+-- name: verify_limits
+select 'job ' || id || ' is ' || state || ' and yet stands aside for its key' from bullite_jobs
+where substr(lane, 1, 1) = char(31) and state <> 'waiting'
+union all
+select 'job ' || id || ' stands aside for its key, and nothing tells when it may come back'
+from bullite_jobs
+where substr(lane, 1, 1) = char(31) and state = 'waiting' and not exists (
+    select 1 from bullite_limits
+    where bullite_limits.queue = bullite_jobs.queue and back_at is not null
+        and key = substr(lane, 2, instr(substr(lane, 2), char(31)) - 1)
+)
+union all
+select 'queue ' || queue || ' has a limit for key ' || key || ' that its claims do not look at'
+from bullite_limits
+where queue not in (select id from bullite_queues where by_key = 1)
 
 -- name: verify_file
 select 'the file: ' || integrity_check from pragma_integrity_check where integrity_check <> 'ok'

@@ -76,3 +76,82 @@ create table bullite.bullite_schedulers (
 create unique index bullite_schedulers_key on bullite.bullite_schedulers (queue, key);
 create unique index bullite_schedulers_job on bullite.bullite_schedulers (job);
 create index bullite_schedulers_due on bullite.bullite_schedulers (next_at) where enabled = 1;
+
+-- What a run of a job need not do again: its steps with what they gave, its sleeps, and the events it
+-- waited for. The kind is one of those; number counts the sleeps and waits of one name, in the order in
+-- which a run comes to them; place is the order in which all of them were begun.
+create table bullite.bullite_steps (
+    job bigint not null,
+    kind text collate "C" not null,
+    name text collate "C" not null,
+    number bigint not null,
+    place bigint not null,
+    -- What a step gave or an event brought, as JSON; null where there is nothing.
+    value text,
+    -- When a sleep, or the patience of a wait, ends.
+    due_at bigint,
+    -- Which run of the job waits: it does while it has begun no other.
+    run bigint,
+    at bigint not null,
+    ended_at bigint,
+    primary key (job, kind, name, number)
+);
+
+-- Events that were sent to a job and that it has not asked for yet.
+create table bullite.bullite_signals (
+    job bigint not null,
+    name text collate "C" not null,
+    number bigint not null,
+    payload text not null,
+    at bigint not null,
+    primary key (job, name, number)
+);
+
+-- Named locks that somebody holds. The token is one of the numbers that job ids are made of: it only
+-- grows. The lease counts by the server's clock.
+create table bullite.bullite_locks (
+    name text collate "C" primary key,
+    token bigint not null,
+    nonce bigint not null,
+    boot text not null,
+    ttl bigint not null,
+    lease_until bigint not null
+) with (fillfactor = 50);
+
+-- How many jobs of a queue may run, begin in a time, wait, and be added in a time.
+
+-- Null is no limit. A window runs until rate_until, and so many jobs have begun in it; one that was
+-- used up by hand counts 2^53.
+alter table bullite.bullite_queues add column concurrency bigint;
+alter table bullite.bullite_queues add column rate_max bigint;
+alter table bullite.bullite_queues add column rate_duration bigint;
+alter table bullite.bullite_queues add column rate_until bigint not null default 0;
+alter table bullite.bullite_queues add column rate_used bigint not null default 0;
+-- Whether anything is in bullite_limits: a claim has to look at the keys of its jobs.
+alter table bullite.bullite_queues add column by_key integer not null default 0;
+-- Quotas; and the window in which so many jobs were added.
+alter table bullite.bullite_queues add column max_waiting bigint;
+alter table bullite.bullite_queues add column max_payload_bytes bigint;
+alter table bullite.bullite_queues add column max_rate_count bigint;
+alter table bullite.bullite_queues add column max_rate_duration bigint;
+alter table bullite.bullite_queues add column adds_until bigint not null default 0;
+alter table bullite.bullite_queues add column adds_used bigint not null default 0;
+
+-- The limits of keys, and their running windows. Key '' holds for every key that has no limit of its
+-- own; a key without one has a row only while its window runs, or while jobs of it stand aside.
+create table bullite.bullite_limits (
+    queue bigint not null,
+    key text collate "C" not null,
+    max bigint,
+    duration bigint,
+    until bigint not null default 0,
+    used bigint not null default 0,
+    -- When those that stand aside, in the lanes chr(31) || key || chr(31) || lane, may come back.
+    back_at bigint,
+    primary key (queue, key)
+) with (fillfactor = 50);
+
+create index bullite_limits_aside on bullite.bullite_limits (queue, back_at)
+    where back_at is not null;
+create index bullite_limits_idle on bullite.bullite_limits (queue, until)
+    where max is null and back_at is null;

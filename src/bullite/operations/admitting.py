@@ -1,0 +1,96 @@
+"""Quotas: how many jobs of a queue may wait, how large they may be, and how fast they may come."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from ..errors import QueueFull
+from .transaction import COUNTED, Operation, Transaction
+
+STILL_TO_RUN = ("waiting", "prioritized", "delayed", "waiting_children")
+"""What `max_waiting` counts."""
+
+
+class Candidate(Protocol):
+    """What must be known of a job that wants in."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def data(self) -> str: ...
+
+
+class Quotas(NamedTuple):
+    """What a queue lets in, and the window in which jobs were added; None for no limit."""
+
+    name: str
+    max_waiting: int | None
+    max_payload_bytes: int | None
+    max_rate: int | None
+    max_rate_duration: int | None
+    until: int
+    used: int
+
+
+class Door:
+    """Lets jobs into one queue, for the length of a transaction."""
+
+    def __init__(self, quotas: Quotas, waiting: int, now: int) -> None:
+        self._quotas = quotas
+        self._waiting = waiting
+        self._now = now
+        is_over = quotas.until <= now
+        self._until = now + (quotas.max_rate_duration or 0) if is_over else quotas.until
+        self._used = 0 if is_over else quotas.used
+        self._counted = False
+
+    def admit(self, jobs: Collection[Candidate]) -> QueueFull | None:
+        """Let all of them in, or say why not."""
+        refusal = self._refusal(jobs)
+        if refusal is None and jobs:
+            self._waiting += len(jobs)
+            self._used += len(jobs)
+            self._counted = True
+        return refusal
+
+    def _refusal(self, jobs: Collection[Candidate]) -> QueueFull | None:
+        quotas, number = self._quotas, len(jobs)
+        if not number:
+            return None
+        where = f"queue {quotas.name!r} takes no more: "
+        if quotas.max_payload_bytes is not None:
+            for job in jobs:
+                size = len(job.data.encode())
+                if size > quotas.max_payload_bytes:
+                    return QueueFull(
+                        f"{where}max_payload_bytes is {quotas.max_payload_bytes} and the data of "
+                        f"job {job.name!r} takes {size} as JSON; store it elsewhere and pass where"
+                    )
+        if quotas.max_waiting is not None and self._waiting + number > quotas.max_waiting:
+            return QueueFull(
+                f"{where}max_waiting is {quotas.max_waiting} and {self._waiting} jobs are still to "
+                f"be run, so {number} more were not added; add them when some have ended"
+            )
+        if quotas.max_rate is not None and self._used + number > quotas.max_rate:
+            return QueueFull(
+                f"{where}max_rate is {quotas.max_rate} in {quotas.max_rate_duration} ms and "
+                f"{self._used} were added, so {number} more were not; the time begins anew in "
+                f"{self._until - self._now} ms"
+            )
+        return None
+
+    def close(self, queue: int) -> Operation[None]:
+        """Write down what was let in."""
+        if self._counted and self._quotas.max_rate is not None:
+            yield "count_adds", {"queue": queue, "until": self._until, "used": self._used}
+
+
+def open_door(tx: Transaction, queue: int) -> Operation[Door]:
+    """The door of a queue; nobody else lets jobs in until this transaction has ended."""
+    yield from tx.take_turn(queue)
+    found = yield "quotas", {"queue": queue}
+    stored = yield "counts", {"queue": queue}
+    counts: Mapping[str, int] = dict(zip(COUNTED, stored.rows[0], strict=True))
+    waiting = sum(counts[kind] + tx.counted(queue, kind) for kind in STILL_TO_RUN)
+    return Door(Quotas(*found.rows[0]), waiting, tx.now)
