@@ -1161,6 +1161,88 @@ MUTANTS = (
             "test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
         ],
     ),
+    # --- families ---
+    Mutant(
+        "a job that waits is held while its links change",
+        PG,
+        "order by id for update\n\n-- name: write_progress",
+        "order by id\n\n-- name: write_progress",
+        [
+            "postgres/test_collisions_of_families.py"
+            "::test_the_last_two_children_end_at_one_moment_and_the_parent_is_let_run_once"
+        ],
+    ),
+    Mutant(
+        "a parent waits until its last child has ended",
+        "operations/linking.py",
+        "    return [place for place in places if place.job not in still]\n",
+        "    return [place for place in places if still is not None]\n",
+        ["test_linking.py::test_the_last_child_lets_its_parent_run"],
+    ),
+    Mutant(
+        "a running parent is held while its children are looked at",
+        "operations/linking.py",
+        "    places = yield from where_they_are(jobs)  # from here on nobody can give them another "
+        "child\n",
+        "    places: dict[int, Place] = {}\n",
+        [
+            "postgres/test_collisions_of_families.py"
+            "::test_a_child_that_comes_in_time_keeps_its_parent_from_completing"
+        ],
+    ),
+    Mutant(
+        "what was tied to a running job is part of the swap that ends its run",
+        SQL,
+        "finished_at = :now, lease_until = null\nwhere bullite_jobs.traits = :traits\n\n"
+        "-- move: fail",
+        "finished_at = :now, lease_until = null\nwhere :traits is not null\n\n-- move: fail",
+        ["test_linking.py::test_a_child_is_taken_before_anybody_knows_of_its_parent"],
+    ),
+    Mutant(
+        "no circle is closed through jobs that exist",
+        "operations/growing.py",
+        "            graph[downstream].add(upstream)\n",
+        "            pass\n",
+        ["test_linking.py::test_a_circle_through_jobs_that_exist_is_found"],
+    ),
+    Mutant(
+        "those who close two halves of a circle wait for each other",
+        "operations/growing.py",
+        "        met = {job for row in found.rows for job in row} - held\n",
+        "        met: set[int] = set()\n",
+        [
+            "postgres/test_collisions_of_families.py"
+            "::test_two_halves_of_a_circle_that_have_no_job_in_common_are_not_both_added"
+        ],
+    ),
+    Mutant(
+        "a run that returns while its children are pending fails",
+        "operations/settling.py",
+        "if move is COMPLETE and traits & DOWNSTREAM:",
+        "if False:",
+        ["test_linking.py::test_a_run_that_did_not_wait_for_its_children_fails"],
+    ),
+    Mutant(
+        "a parent goes with its last child when its queue is emptied",
+        "operations/by_hand.py",
+        "queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()",
+        "queues = frozenset[int]()",
+        ["test_linking.py::test_a_parent_goes_with_its_last_child_when_a_queue_is_emptied"],
+    ),
+    Mutant(
+        "what others depend on is not deleted when it expires",
+        "operations/expiring.py",
+        "[e for e in ended if e[0] not in needed]",
+        "ended",
+        ["test_linking.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
+    ),
+    Mutant(
+        "a child that comes back is waited for again",
+        "operations/by_hand.py",
+        '            yield "restore_links", {"jobs": as_json(awaited)}\n',
+        "",
+        ["test_linking.py::test_a_child_that_comes_back_is_waited_for_again"],
+    ),
     # --- job schedulers ---
     Mutant(
         "only the job that a scheduler waits for makes the next",

@@ -13,7 +13,7 @@ from .operations.growing import Ref
 from .operations.linking import CHILD, DEPENDENCY
 from .options import check_int
 from .pending import Pending
-from .ties import ParentRef, check_parent
+from .ties import ParentRef, check_relative
 from .traits import UPSTREAM
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class Family:
         held = self._held_with(token)
         key = None
         if child is not None:
-            other = check_parent(child)
-            assert other is not None
+            other = check_relative("child", child)
             key = Ref(other.queue or "", other.id).key
 
         def answered(must_wait: bool) -> bool:
@@ -125,16 +124,17 @@ class Family:
 
     async def get_children_values(self) -> dict[str, Any]:
         """What the children that completed returned, by their keys, `queue:id`."""
-        return {key: decode(value) for key, value in await self._links(CHILD, "processed") if value}
+        links = await self.links(CHILD, "processed")
+        return {key: decode(value) for _, key, value in links if value}
 
     async def get_dependency_values(self) -> dict[str, Any]:
         """The same of the jobs it depends on."""
-        links = await self._links(DEPENDENCY, "processed")
-        return {key: decode(value) for key, value in links if value}
+        links = await self.links(DEPENDENCY, "processed")
+        return {key: decode(value) for _, key, value in links if value}
 
     async def get_ignored_children_failures(self) -> dict[str, str]:
         """Why children failed that did not keep it from running, by their keys."""
-        return {key: value or "" for key, value in await self._links(CHILD, "ignored")}
+        return {key: value or "" for _, key, value in await self.links(CHILD, "ignored")}
 
     get_failed_children_values = get_ignored_children_failures
 
@@ -164,7 +164,7 @@ class Family:
             if page is False:
                 continue
             if page is True:
-                links = await self._links(CHILD, KINDS[kind])
+                links = await self.links(CHILD, KINDS[kind])
             else:
                 links, cursor = await self._page_of_links(kind, page)
                 answer[f"next_{kind}_cursor"] = cursor
@@ -197,19 +197,18 @@ class Family:
 
     # --- underneath ---
 
-    async def _links(self, kind: str, state: str) -> list[tuple[str, str | None]]:
-        links: list[tuple[str, str | None]] = []
+    async def links(self, kind: str, state: str) -> Sequence[Sequence[Any]]:
+        """Number, key and value of those it waits for, or waited for."""
+        links: list[Sequence[Any]] = []
         after = 0
         while True:
             rows = await self._rows(kind, state, after, AT_ONCE)
-            links += [(key, value) for _, key, value in rows]
+            links += rows
             if len(rows) < AT_ONCE:
                 return links
             after = rows[-1][0]
 
-    async def _page_of_links(
-        self, kind: str, page: Any
-    ) -> tuple[list[tuple[str, str | None]], int]:
+    async def _page_of_links(self, kind: str, page: Any) -> tuple[Sequence[Sequence[Any]], int]:
         if not isinstance(page, Mapping):
             raise InvalidOptionType(f'{kind} must be True or {{"cursor", "count"}}, not {page!r}')
         unknown = [key for key in page if key not in ("cursor", "count")]
@@ -220,16 +219,16 @@ class Family:
         rows = await self._rows(CHILD, KINDS[kind], cursor, count + 1)
         there = rows[:count]
         following = there[-1][0] if len(rows) > count else 0
-        return [(key, value) for _, key, value in there], following
+        return there, following
 
     async def _rows(self, kind: str, state: str, after: int, most: int) -> Sequence[Sequence[Any]]:
         params = {"job": self.pk, "kind": kind, "state": state, "after": after, "most": most}
         return await loop.read(self._store, "links_page", params)
 
 
-def _as_told(kind: str, links: Sequence[tuple[str, str | None]]) -> Any:
+def _as_told(kind: str, links: Sequence[Sequence[Any]]) -> Any:
     if kind == "processed":
-        return {key: None if value is None else decode(value) for key, value in links}
+        return {key: None if value is None else decode(value) for _, key, value in links}
     if kind == "ignored":
-        return {key: value or "" for key, value in links}
-    return [key for key, _ in links]
+        return {key: value or "" for _, key, value in links}
+    return [key for _, key, _ in links]

@@ -10,7 +10,7 @@ from . import loop
 from .errors import InvalidOption, InvalidOptionType
 from .job import Job
 from .options import JobOptions, check_int, check_name
-from .planting import FlowNode, Seedling, flatten, plant
+from .planting import FlowNode, Garden, Seedling, check, plant
 from .queue import MOST_AT_ONCE, Queue
 from .store import Store
 
@@ -50,7 +50,7 @@ class FlowProducer:
 
         `queues_options` holds `default_job_options` for the jobs of each queue.
         """
-        [added] = await self._add([flow], queues_options)
+        [added] = await self._add([flow], self._finder(queues_options))
         return added
 
     async def add_bulk(
@@ -65,29 +65,26 @@ class FlowProducer:
         transaction of its own, and `on_chunk` is told how many are stored so far."""
         if isinstance(flows, str | Mapping) or not isinstance(flows, Iterable):
             raise InvalidOptionType(f"add_bulk takes a list of flows, not {flows!r}")
-        given = list(flows)
+        given, find = list(flows), self._finder(queues_options)
         if chunk is None:
-            return await self._add(given, queues_options)
+            return await self._add(given, find)
         check_int("chunk", chunk, 1, MOST_AT_ONCE)
-        flatten(given[:0], self._finder(queues_options))
+        await self.wait_until_ready()
+        chunks = [given[start : start + chunk] for start in range(0, len(given), chunk)]
+        for some in chunks:
+            await check(Garden(some, find))
         stored: list[FlowJob] = []
-        for start in range(0, len(given), chunk):
-            stored += await self._add(given[start : start + chunk], queues_options)
+        for some in chunks:
+            stored += await self._add(some, find)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
 
-    async def _add(
-        self, flows: Sequence[Any], queues_options: Mapping[str, QueueDefaults] | None
-    ) -> list[FlowJob]:
+    async def _add(self, flows: Sequence[Any], find: Callable[[str], Queue]) -> list[FlowJob]:
         if not flows:
             return []
         await self.wait_until_ready()
-        find = self._finder(queues_options)
-        for name in _queue_names(flows):
-            await find(name).wait_until_ready()
-        seedlings = flatten(flows, find)
-        return _as_trees(seedlings, await plant(seedlings))
+        return _as_trees(*await plant(Garden(flows, find)))
 
     def _finder(self, queues_options: Mapping[str, QueueDefaults] | None) -> Callable[[str], Queue]:
         options = _check_queues_options(queues_options)
@@ -133,7 +130,7 @@ class FlowProducer:
     ) -> list[FlowJob]:
         children: list[FlowJob] = []
         for state in ("processed", "pending", "ignored", "failed"):
-            params = {"job": parent.pk, "state": state, "most": most, "skip": 0}
+            params = {"job": parent.pk, "state": state, "most": most, "after": 0}
             for number, queue_name in await loop.read(self.store, "children_page", params):
                 queue = find(queue_name)
                 await queue.wait_until_ready()
@@ -177,24 +174,6 @@ def _check_queues_options(given: Any) -> dict[str, JobOptions]:
             )
         options[name] = settings.get("default_job_options", {})
     return options
-
-
-def _queue_names(flows: Sequence[Any]) -> set[str]:
-    """The queues that are named anywhere in these trees; bad nodes are told of later."""
-    names: set[str] = set()
-    seen: set[int] = set()
-    todo = list(flows)
-    while todo:
-        node = todo.pop()
-        if not isinstance(node, Mapping) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(name := node.get("queue_name"), str) and 1 <= len(name) <= 255:
-            names.add(name)
-        children = node.get("children")
-        if isinstance(children, Sequence) and not isinstance(children, str):
-            todo += children
-    return names
 
 
 def _as_trees(seedlings: Sequence[Seedling], jobs: Sequence[Job]) -> list[FlowJob]:

@@ -13,6 +13,7 @@ from .errors import InvalidOption, InvalidOptionType
 from .job import Fate, Job
 from .operations.claiming import JobRow
 from .operations.governing import Settings
+from .operations.linking import CHILD
 from .options import HIGHEST_PRIORITY, check_bool, check_int
 from .queuebase import QueueBase
 from .states import PRIORITIZED, SHOWN_STATES, State, state_named
@@ -117,19 +118,26 @@ class Getters(QueueBase):
         parent = await self.get_job(parent_id)
         if parent is None:
             return {"items": [], "jobs": [], "total": 0}
-        kind = "unprocessed" if type == "pending" else type
-        found = await parent.get_dependencies(**{kind: True})
-        keys = list(found[kind])
-        stop = len(keys) + end if end < 0 else end
-        items = keys[start : stop + 1]
+        links = await parent.links(CHILD, type)
+        total = len(links)
+        first, last = max(0, _window(start, total)), _window(end, total)
+        wanted = links[first : last + 1]
+        jobs = await self._those_there(parent, type, [number for number, *_ in wanted])
+        return {"items": [key for _, key, _ in wanted], "jobs": jobs, "total": total}
+
+    async def _those_there(self, parent: Job, state: str, numbers: Sequence[int]) -> list[Job]:
+        """Those of these children that still exist, wherever they are."""
+        if not numbers:
+            return []
+        params = {"job": parent.pk, "state": state, "after": numbers[0] - 1, "most": len(numbers)}
         jobs: list[Job] = []
-        params = {"job": parent.pk, "state": type, "most": len(items), "skip": start}
         for number, queue_name in await loop.read(self.store, "children_page", params):
             queue = self._in(queue_name)
             await queue.wait_until_ready()
-            if (job := await queue.job_numbered(number)) is not None:
+            job = await queue.job_numbered(number)
+            if job is not None and number <= numbers[-1]:
                 jobs.append(job)
-        return {"items": items, "jobs": jobs, "total": len(keys)}
+        return jobs
 
     def _in(self, queue_name: str) -> Getters:
         return self if queue_name == self.name else Getters(queue_name, self.store, None, None)

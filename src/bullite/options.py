@@ -15,10 +15,11 @@ from . import ties
 from .codec import encode_plain
 from .deduplication import Rule
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
+from .names import LONGEST_NAME as LONGEST_NAME
+from .names import check_name as check_name
 from .traits import LIMITED
 
 HIGHEST_PRIORITY = 2_097_151
-LONGEST_NAME = 255
 MOST_ATTEMPTS = 2**31 - 1
 MOST_TAGS = 50
 LARGEST_DATA = 1024 * 1024
@@ -35,7 +36,6 @@ Moment = datetime | int | str
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TEXT_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class Priority(Enum):
@@ -435,17 +435,6 @@ def _text_duration(option: str, text: str) -> int:
         )
     milliseconds = float(match[1]) * _UNITS[match[2]]
     return round(min(milliseconds, 2.0**62))
-
-
-def check_name(what: str, value: Any) -> str:
-    """A queue name, a job name or an id: 1 to 255 characters, none of them a control character."""
-    if not isinstance(value, str):
-        raise InvalidOptionType(f"{what} must be text, not {value!r}")
-    if not 1 <= len(value) <= LONGEST_NAME:
-        raise InvalidOption(f"{what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
-    if not value.isprintable() and _CONTROL_CHARACTER.search(value):
-        raise InvalidOption(f"{what} must not contain control characters: {value!r}")
-    return value
 
 
 def check_limit_key(value: Any) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from . import loop
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MOST_IN_A_FLOW = 100_001
 """Jobs that are added in one transaction: a parent and 100,000 children."""
+
+MOST_TOLD = 50
+"""Steps of the way to a bad node that are written out."""
 
 _KEYS = frozenset({"name", "queue_name", "data", "opts", "children"})
 
@@ -41,30 +45,82 @@ class Seedling(NamedTuple):
     data: Any
     options: CheckedOptions
     parent: int | None
-    where: str
+    number: int
+    """Which of its parent's children it is, or which of the roots."""
 
 
-Find = Callable[[str], "Queue"]
-"""The queue of a name."""
+class _Item(NamedTuple):
+    """A node that is still to be looked at."""
+
+    node: Any
+    usual: Queue | None
+    """The queue it is for unless it says otherwise."""
+    parent: int | None
+    number: int
 
 
-def flatten(roots: Iterable[Any], find: Find, default: Queue | None = None) -> list[Seedling]:
+class Garden(NamedTuple):
+    """Trees of nodes, and where their jobs are to go."""
+
+    roots: Sequence[Any]
+    find: Callable[[str], Queue]
+    """The queue of a name."""
+    default: Queue | None = None
+    """The queue of roots that name none."""
+    called: str = "flow"
+    """What a root is in errors."""
+
+    def where(self, seedlings: Sequence[Seedling], item: _Item | Seedling) -> str:
+        """Where a node is in its tree; only told when something is wrong with it."""
+        path: list[str] = []
+        while item.parent is not None:
+            path.append(f"children[{item.number}]")
+            item = seedlings[item.parent]
+        called = self.called
+        path.append(f"the {called}" if len(self.roots) == 1 else f"{called}s[{item.number}]")
+        if len(path) > MOST_TOLD:
+            path[1:-1] = [f"{len(path) - 2} levels down"]
+        return ", ".join(reversed(path))
+
+    async def queues(self) -> None:
+        """Open all queues that are named anywhere; bad nodes are told of later."""
+        todo, seen = list(self.roots), set[int]()
+        names: set[str] = set()
+        while todo:
+            node = todo.pop()
+            if not isinstance(node, Mapping) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if "queue_name" in node:
+                with suppress(BulliteError):
+                    names.add(check_name("queue_name", node["queue_name"]))
+            options = node.get("opts")
+            more = options.get("children") if isinstance(options, Mapping) else None
+            for children in (node.get("children"), more):
+                if isinstance(children, Sequence) and not isinstance(children, str):
+                    todo += children
+        for name in sorted(names):
+            await self.find(name).wait_until_ready()
+
+
+def flatten(garden: Garden) -> list[Seedling]:
     """All nodes of these trees, parents before children, their options checked."""
     seedlings: list[Seedling] = []
     # Depth is not bounded: no recursion. A node that is closed again comes back as its number.
-    todo: list[tuple[Any, Queue | None, int | None, str] | int] = [
-        (root, default, None, "the flow") for root in reversed(list(roots))
-    ]
+    todo: list[_Item | int] = []
+    todo += [_Item(root, garden.default, None, n) for n, root in enumerate(garden.roots)][::-1]
     open_nodes: set[int] = set()
     while todo:
         item = todo.pop()
         if isinstance(item, int):
             open_nodes.discard(item)
             continue
-        node, usual, parent, where = item
-        if id(node) in open_nodes:
-            raise InvalidOption(f"{where} holds itself")
-        seedling, children = _seedling(node, usual, parent, where, find)
+        if id(item.node) in open_nodes:
+            raise InvalidOption(f"{garden.where(seedlings, item)} holds itself")
+        try:
+            seedling, children = _seedling(item, garden.find)
+        except BulliteError as error:
+            raise type(error)(f"{garden.where(seedlings, item)}: {error}") from error
         place = len(seedlings)
         seedlings.append(seedling)
         if len(seedlings) > MOST_IN_A_FLOW:
@@ -72,67 +128,79 @@ def flatten(roots: Iterable[Any], find: Find, default: Queue | None = None) -> l
                 f"a flow has at most {MOST_IN_A_FLOW - 1} jobs below its root, which are added in "
                 "one transaction; add flows with add_bulk(flows, chunk=n), or children with parent="
             )
-        open_nodes.add(id(node))
-        todo.append(id(node))
-        for index in reversed(range(len(children))):
-            below = f"{where}, children[{index}]"
-            todo.append((children[index], seedling.queue, place, below))
+        open_nodes.add(id(item.node))
+        todo.append(id(item.node))
+        todo += [_Item(child, seedling.queue, place, n) for n, child in enumerate(children)][::-1]
     return seedlings
 
 
-def _seedling(
-    node: Any, usual: Queue | None, parent: int | None, where: str, find: Find
-) -> tuple[Seedling, Sequence[Any]]:
+def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequence[Any]]:
+    node = item.node
     if not isinstance(node, Mapping):
-        raise InvalidOptionType(f"{where} must be a mapping with name and queue_name, not {node!r}")
+        raise InvalidOptionType(f"a node must be a mapping with name and queue_name, not {node!r}")
     unknown = [key for key in node if key not in _KEYS]
     if unknown:
         known = ", ".join(sorted(_KEYS))
-        raise InvalidOption(f"{where} has an unknown key {unknown[0]!r}; the keys are: {known}")
-    try:
-        if "queue_name" in node:
-            queue = find(check_name("queue_name", node["queue_name"]))
-        elif usual is None:
-            raise InvalidOption("queue_name is missing")
-        else:
-            queue = usual
-        options = node.get("opts") or {}
-        if not isinstance(options, Mapping):
-            raise InvalidOptionType(f"opts must be a mapping, not {options!r}")
-        if "name" not in node:
-            raise InvalidOption("name is missing")
-        children = check_children(node.get("children"))
-        checked = queue.check(options, has_children=bool(children))
-        children = children or (checked.ties.children if checked.ties else ())
-        if parent is not None and checked.ties is not None and checked.ties.parent is not None:
-            raise InvalidOption("parent: a child in a flow has its parent already")
-    except BulliteError as error:
-        raise type(error)(f"{where}: {error}") from error
-    return Seedling(queue, node["name"], node.get("data"), checked, parent, where), children
+        raise InvalidOption(f"unknown key {unknown[0]!r}; the keys are: {known}")
+    queue = item.usual
+    if "queue_name" in node:
+        queue = find(check_name("queue_name", node["queue_name"]))
+    if queue is None:
+        raise InvalidOption("queue_name is missing")
+    options = node.get("opts") or {}
+    if not isinstance(options, Mapping):
+        raise InvalidOptionType(f"opts must be a mapping, not {options!r}")
+    if "name" not in node:
+        raise InvalidOption("name is missing")
+    children = check_children(node.get("children"))
+    checked = queue.check(options)
+    children = children or (checked.ties.children if checked.ties else ())
+    if checked.deduplication and (children or item.parent is not None):
+        raise InvalidOption(
+            "deduplication cannot be used on a node with children, nor on a child: it might be "
+            "left out"
+        )
+    if item.parent is not None and checked.ties is not None and checked.ties.parent is not None:
+        raise InvalidOption("parent: a child in a flow has its parent already")
+    seedling = Seedling(queue, node["name"], node.get("data"), checked, item.parent, item.number)
+    return seedling, children
 
 
-async def plant(seedlings: Sequence[Seedling]) -> list[Job]:
+async def check(garden: Garden) -> None:
+    """Raises what is wrong with any of the nodes."""
+    await garden.queues()
+    _nodes(garden, flatten(garden))
+
+
+async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
     """Add the jobs of all nodes in one transaction; all, or none."""
-    queues = {seedling.queue.name: seedling.queue for seedling in seedlings}
-    for queue in queues.values():
-        await queue.wait_until_ready()
-    store = seedlings[0].queue.store
+    await garden.queues()
     while True:
-        nodes = [_node(seedling) for seedling in seedlings]
+        seedlings = flatten(garden)
+        queues = {seedling.queue.name: seedling.queue for seedling in seedlings}
+        nodes = _nodes(garden, seedlings)
         versions = {queue.key: queue.settings_version for queue in queues.values()}
-        grown: Grown | OutOfDate = await loop.ask(store, Grow(nodes, versions))
+        request = Grow(nodes, versions)
+        grown: Grown | OutOfDate = await loop.ask(seedlings[0].queue.store, request)
         if isinstance(grown, Grown):
-            return await _as_jobs(seedlings, nodes, grown)
+            return seedlings, await _as_jobs(seedlings, nodes, grown)
         for queue in queues.values():
             await queue.look_again()
 
 
+def _nodes(garden: Garden, seedlings: Sequence[Seedling]) -> list[Node]:
+    nodes: list[Node] = []
+    for seedling in seedlings:
+        try:
+            nodes.append(_node(seedling))
+        except BulliteError as error:
+            raise type(error)(f"{garden.where(seedlings, seedling)}: {error}") from error
+    return nodes
+
+
 def _node(seedling: Seedling) -> Node:
     queue, options = seedling.queue, seedling.options
-    try:
-        job = queue.new_job(seedling.name, seedling.data, options)
-    except BulliteError as error:
-        raise type(error)(f"{seedling.where}: {error}") from error
+    job = queue.new_job(seedling.name, seedling.data, options)
     ties = options.ties or Ties(policy=options.policy)
     parent: int | Ref | None = seedling.parent
     if parent is None and ties.parent is not None:
@@ -147,12 +215,14 @@ def _ref(other: Other, queue: Queue) -> Ref:
 
 async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: Grown) -> list[Job]:
     jobs: list[Job] = []
+    met = set(grown.existing)
     for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
         queue = seedling.queue
-        if id in grown.existing:
-            found = await queue.job_numbered(id)
+        if id in met:
+            found = await queue.job_numbered(id) or queue.as_gone(node.job, id, grown)
             jobs.append(found or queue.as_new_job(node.job, id, grown.created_at))
             continue
+        met.add(id)
         planted = grown.planted.get(id)
         job = queue.as_new_job(planted.job if planted else node.job, id, grown.created_at)
         if planted is not None:

@@ -31,6 +31,7 @@ from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfD
 from .operations.by_hand import MoveByHand, MoveOne
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
+from .operations.growing import Grown
 from .operations.planning import AddPlanned, ForgetSchedulers, Planned
 from .operations.scheduling import Plan
 from .options import (
@@ -50,7 +51,7 @@ from .options import (
     check_options,
     check_size,
 )
-from .planting import flatten, plant
+from .planting import Garden, plant
 from .schedules import Schedules
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 from .states import (
@@ -67,6 +68,7 @@ from .states import (
     State,
 )
 from .store import Store
+from .ties import POLICIES
 from .traits import DEDUPLICATED, DOWNSTREAM
 
 MOST_AT_ONCE = 100_000
@@ -216,8 +218,7 @@ class Queue(Keys, Schedules, Limited):
             return queues.setdefault(name, Queue(name, self.store))
 
         await self._be_ready()
-        seedlings = flatten(roots, find, self)
-        jobs = await plant(seedlings)
+        seedlings, jobs = await plant(Garden(roots, find, self, "job"))
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
                 parent.acquire_traits(DOWNSTREAM)
@@ -267,7 +268,11 @@ class Queue(Keys, Schedules, Limited):
     async def _plant_bulk(
         self, given: Sequence[Any], chunk: int, on_chunk: Callable[[int], object] | None
     ) -> list[Job]:
-        self._bulk_jobs(given, range(len(given)))  # says what is wrong with any of them
+        if any(type(job) is Plan for job in self._bulk_jobs(given, range(len(given)))):
+            raise InvalidOption(
+                "jobs with repeat and jobs that are tied to others cannot be added together; add "
+                "them apart"
+            )
         stored: list[Job] = []
         for start in range(0, len(given), chunk):
             some = [{**job, "opts": job.get("opts") or {}} for job in given[start : start + chunk]]
@@ -351,7 +356,7 @@ class Queue(Keys, Schedules, Limited):
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
-    def check(self, options: Mapping[str, Any], has_children: bool = False) -> CheckedOptions:
+    def check(self, options: Mapping[str, Any]) -> CheckedOptions:
         """The options of a job of this queue, its defaults among them."""
         return self._checked(options)
 
@@ -419,11 +424,11 @@ class Queue(Keys, Schedules, Limited):
                 if id in added.existing:
                     if id not in found:
                         found[id] = await self.job_numbered(id)
-                    kept = found[id] or self._as_gone(new[index], id, added)
+                    kept = found[id] or self.as_gone(new[index], id, added)
                     jobs[index] = kept or jobs[index]
         return jobs
 
-    def _as_gone(self, job: NewJob, id: int, added: Added) -> Job | None:
+    def as_gone(self, job: NewJob, id: int, added: Added | Grown) -> Job | None:
         """What stands behind a deduplication key when only its name is left."""
         if id not in added.behind_keys:
             return None
@@ -718,7 +723,7 @@ def _extras_of(options: CheckedOptions) -> Extras | None:
     return None if extras == NO_EXTRAS else extras
 
 
-_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"})
+_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(POLICIES))
 
 
 def _over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from .errors import InvalidOption, InvalidOptionType
+from .names import check_name
 
 POLICIES = {
     "fail_parent_on_failure": "fail",
@@ -70,32 +71,34 @@ def policy_of(checked: Mapping[str, Any]) -> str:
 
 def check_parent(value: Any) -> Other | None:
     """`parent`: a Job, or a mapping with id and queue."""
-    if value is None:
-        return None
+    return None if value is None else check_relative("parent", value)
+
+
+def check_relative(what: str, value: Any) -> Other:
+    """A job that another is tied to: a Job, or a mapping with id and queue."""
     if _is_job(value):
         return Other(value.queue_name, value.id)
     if not isinstance(value, Mapping):
         raise InvalidOptionType(
-            f'parent must be a Job or {{"id": ..., "queue": ...}}, not {value!r}'
+            f'{what} must be a Job or {{"id": ..., "queue": ...}}, not {value!r}'
         )
-    unknown = [key for key in value if key not in ("id", "queue")]
-    if unknown or "id" not in value or "queue" not in value:
-        raise InvalidOption(f'parent must be {{"id": ..., "queue": ...}}, not {dict(value)!r}')
-    return Other(_text("parent queue", value["queue"]), _text("parent id", value["id"]))
+    if value.keys() != {"id", "queue"}:
+        raise InvalidOption(f'{what} must be {{"id": ..., "queue": ...}}, not {dict(value)!r}')
+    return Other(check_name(f"{what} queue", value["queue"]), check_name(f"{what} id", value["id"]))
 
 
 def check_parent_id(value: Any) -> Other | None:
     """`parent_id`: the id of a job in the same queue."""
-    return None if value is None else Other(None, _text("parent_id", value))
+    return None if value is None else Other(None, check_name("parent_id", value))
 
 
 def check_depends_on(value: Any) -> tuple[Other, ...]:
     """`depends_on`: ids of the same queue, Jobs, or (queue, id) pairs; one, or a list of them."""
-    if value is None:
+    if value is None or value == ():
         return ()
     if isinstance(value, str | tuple) or _is_job(value):
         return (_other(value),)
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+    if not isinstance(value, Collection) or isinstance(value, Mapping):
         raise InvalidOptionType(
             f"depends_on must be ids, Jobs or (queue, id) pairs in a list, not {value!r}"
         )
@@ -115,8 +118,10 @@ def _other(value: Any) -> Other:
             raise InvalidOption(
                 f"depends_on takes a list of ids, or pairs (queue, id), not {value!r}"
             )
-        return Other(_text("the queue in depends_on", value[0]), _text("depends_on", value[1]))
-    return Other(None, _text("depends_on", value))
+        return Other(
+            check_name("the queue in depends_on", value[0]), check_name("depends_on", value[1])
+        )
+    return Other(None, check_name("depends_on", value))
 
 
 def check_on_dependency_failure(value: Any) -> str:
@@ -129,18 +134,10 @@ def check_on_dependency_failure(value: Any) -> str:
 def check_children(value: Any) -> Sequence[Any]:
     if value is None:
         return ()
-    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, str) or not isinstance(value, Sequence):
         raise InvalidOptionType(f"children must be a list of nodes, not {value!r}")
-    return list(value)
+    return value
 
 
 def _is_job(value: Any) -> bool:
     return hasattr(value, "queue_name") and hasattr(value, "pk")
-
-
-def _text(what: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidOptionType(f"{what} must be text, not {value!r}")
-    if not 1 <= len(value) <= 255:
-        raise InvalidOption(f"{what} must have 1 to 255 characters, not {len(value)}")
-    return value

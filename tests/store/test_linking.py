@@ -15,6 +15,7 @@ from bullite.errors import (
     ParentNotFound,
     ParentTaken,
     PendingChildren,
+    StoreFull,
 )
 from bullite.operations.by_hand import MoveByHand, MoveOne
 from bullite.operations.expiring import Expire
@@ -315,6 +316,41 @@ def test_links_go_with_the_job_that_waited(store: Store) -> None:
     assert links(store, parent) == {}
 
 
+def test_the_end_of_a_child_and_the_release_of_its_parent_are_one_transaction(
+    store: Store,
+) -> None:
+    parent, below = family(store, child())
+    worker = store.worker()
+    held = take(worker, below)
+    for statement in ("settle_links", "still_waiting", "commit"):
+        store.home.driver.fail_at[statement] = StoreFull("no room")
+        with pytest.raises(StoreFull):
+            worker.complete(held)
+        assert store.states(parent, below) == [BLOCKED, "active"]
+    worker.complete(held)
+    assert store.states(parent, below) == ["waiting", "completed"]
+
+
+def test_verify_finds_jobs_that_wait_in_vain(store: Store) -> None:
+    parent, below = family(store, child())
+    write = store.database.write
+    write("update bullite_links set state = 'processed'")
+    assert store.problems() == [f"job {parent} waits for others and for none"]
+    write("update bullite_links set state = 'pending', downstream = 99")
+    assert store.problems() == [
+        f"job {parent} waits for others and for none",
+        "link of job 99, which does not exist",
+    ]
+    write(f"update bullite_links set downstream = {parent}")
+    write("update bullite_jobs set traits = 0")
+    assert store.problems() == [
+        f"job {below} does not know that others wait for it",
+        f"job {parent} does not know that it waits for others",
+    ]
+    write(f"update bullite_jobs set traits = {DOWNSTREAM} where id = {parent}")
+    write(f"update bullite_jobs set traits = {UPSTREAM} where id = {below}")
+
+
 # --- failing -------------------------------------------------------------------------------------
 
 
@@ -467,6 +503,53 @@ def test_a_job_that_expires_has_failed(store: Store) -> None:
     store.ask(Expire(store.queue))
     assert store.state(parent) == "waiting"
     assert links(store, parent)[below][0] == "ignored"
+
+
+def test_what_others_depend_on_is_not_removed_when_it_expires(store: Store) -> None:
+    job = store.add(expires=5, opts='{"remove_on_fail":true}')
+    [waits] = store.grow(dependent(job))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(job, waits) == ["failed", BLOCKED]
+
+
+def test_a_child_that_is_removed_when_it_expires_lets_its_parent_run(store: Store) -> None:
+    parent, below = family(store, child(expires=5, opts='{"remove_on_fail":true}'))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(parent, below) == ["waiting", None]
+
+
+def test_links_of_one_policy_do_not_share_the_fate_of_another(store: Store) -> None:
+    job = store.add()
+    runs, waits = store.grow(dependent(job, on_failure="run"), dependent(job))
+    parent, _ = store.grow(node(), child()._replace(parent=0, depends_on=(Ref(QUEUE, str(job)),)))
+    worker = store.worker()
+    worker.fail(take(worker, job))
+    assert store.states(runs, waits, parent) == ["waiting", BLOCKED, BLOCKED]
+    assert links(store, runs) == {job: ("ignored", "it broke")}
+    assert links(store, waits) == {job: ("pending", None)}
+
+
+@pytest.mark.parametrize("policy", ["wait", "fail", "continue", "ignore", "remove"])
+@pytest.mark.parametrize("delay", [0, 3])
+def test_a_whole_family_expires_at_once(store: Store, policy: str, delay: int) -> None:
+    root, middle, leaf = store.grow(
+        node(new_job(expires=5)),
+        child(policy, expires=5)._replace(parent=0),
+        child(policy, expires=5, delay=delay)._replace(parent=1),
+    )
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(root, middle, leaf) == ["failed"] * 3
+
+
+def test_a_delayed_parent_expires_together_with_the_child_that_fails_it(store: Store) -> None:
+    parent = store.add(delay=60, expires=5)
+    [below] = store.grow(child("fail", expires=5)._replace(parent=Ref(QUEUE, str(parent))))
+    store.clock.advance(5)
+    store.ask(Expire(store.queue))
+    assert store.states(parent, below) == ["failed"] * 2
 
 
 def test_a_job_that_waits_for_others_can_expire(store: Store) -> None:
@@ -732,6 +815,36 @@ def test_a_parent_of_a_completed_child_runs_at_once(store: Store) -> None:
     worker.complete(worker.claim_one(), value="3")
     parent, below = family(store, child(custom_id="c"))
     assert store.states(parent, below) == ["waiting", "completed"]
+
+
+def test_a_child_that_came_back_too_late_can_be_given_to_its_parent_again(store: Store) -> None:
+    job = store.add(custom_id="c")
+    parent = store.add(custom_id="p")
+    tie = node(new_job(custom_id="c"), parent=Ref(QUEUE, "p"))
+    store.grow(tie)
+    store.move(REMOVE, job)
+    store.move(RESTORE[State.WAITING], job)
+    assert links(store, parent)[job][0] == "removed"
+    store.grow(tie)
+    assert links(store, parent)[job][0] == "pending"
+
+
+def test_what_a_job_depends_on_can_become_its_child(store: Store) -> None:
+    job = store.add(custom_id="c")
+    [waits] = store.grow(dependent(job))
+    store.grow(node(new_job(custom_id="c"), parent=Ref(QUEUE, str(waits))))
+    [row] = store.database.rows("links")
+    assert (row["kind"], row["state"]) == ("child", "pending")
+
+
+def test_a_job_that_exists_keeps_its_dependencies(store: Store) -> None:
+    first, second = store.add(), store.add()
+    [waits] = store.grow(dependent(first, custom_id="w"))
+    assert store.grow(dependent(first, second, custom_id="w")) == [waits]
+    assert links(store, waits) == {first: ("pending", None)}
+    plain = store.add(custom_id="plain")
+    assert store.grow(dependent(first, custom_id="plain")) == [plain]
+    assert store.state(plain) == "waiting"
 
 
 def test_a_child_can_leave_its_parent(store: Store) -> None:

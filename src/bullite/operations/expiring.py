@@ -54,18 +54,26 @@ def expire_due(tx: Transaction, queue: int) -> Operation[int]:
         count_out(tx, queue, source, priorities)
         count_in(tx, queue, EXPIRE.target, priorities)
         tx.log(queue, EXPIRE.name, [_event(source, row) for row in rows])
-        awaited = {row[0]: REASON for row in rows if row[5] & UPSTREAM}
-        if awaited:
-            yield from linking.failed(tx, awaited)
-        keyed = [row[0] for row in rows if row[5] & DEDUPLICATED]
-        if keyed:
-            yield from release(tx, keyed)
-        scheduled = [row[0] for row in rows if row[5] & SCHEDULED]
-        if scheduled:
-            yield from advance(tx, queue, scheduled, runs=False)
-        ended = [(row[0], row[5], _keep(row[4])) for row in rows]
-        yield from retain(tx, queue, State.FAILED, ended)
+    if found.rows:
+        yield from _settle_rest(tx, queue, found.rows)
     return len(found.rows)
+
+
+def _settle_rest(tx: Transaction, queue: int, rows: Sequence[Any]) -> Operation[None]:
+    """What else belonged to jobs that expired, once all of them have: some may wait for others."""
+    keyed = [row[0] for row in rows if row[5] & DEDUPLICATED]
+    if keyed:
+        yield from release(tx, keyed)
+    scheduled = [row[0] for row in rows if row[5] & SCHEDULED]
+    if scheduled:
+        yield from advance(tx, queue, scheduled, runs=False)
+    ended = [(row[0], row[5], _keep(row[4])) for row in rows]
+    awaited = {job: REASON for job, traits, _ in ended if traits & UPSTREAM}
+    needed: set[int] = set()
+    if awaited:
+        leaving = {job for job, _, keep in ended if keep is not None and keep.nothing}
+        needed = yield from linking.failed(tx, awaited, leaving)
+    yield from retain(tx, queue, State.FAILED, [e for e in ended if e[0] not in needed])
 
 
 def _event(source: State, row: Sequence[Any]) -> Event:

@@ -12,7 +12,6 @@ from ..states import AWAIT, CLAIM, REMOVE, State
 from ..traits import DOWNSTREAM
 from . import linking
 from .by_hand import MoveByHand, move_by_hand
-from .linking import CHILD, Link
 from .moving import Place, as_json, swap_all, where_they_are
 from .transaction import Operation, Transaction
 
@@ -92,15 +91,13 @@ def leave_parent(tx: Transaction, requests: Sequence[LeaveParent]) -> Operation[
     answers: list[bool] = []
     for request in requests:
         yield from where_they_are([request.job])
-        found = yield "parents_of", {"jobs": as_json([request.job])}
-        links = [Link(child, parent, CHILD, "wait", key) for child, parent, key, _ in found.rows]
-        yield from linking.drop(tx, links)
+        had_parent = yield from linking.leave(tx, request.job)
         payload = yield "opts_of", {"jobs": as_json([request.job])}
         for job, opts in payload.rows:
             options = {} if opts is None else decode(opts)
             if options.pop("parent", None) is not None:
                 yield "set_opts", {"job": job, "opts": as_json(options) if options else None}
-        answers.append(bool(links))
+        answers.append(had_parent)
     return answers
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
@@ -84,6 +84,8 @@ class Grown(NamedTuple):
     existing: frozenset[int]
     planted: Mapping[int, Planted]
     """Those that are new and tied to others."""
+    behind_keys: Mapping[int, str | None] = {}
+    """As in Added."""
 
 
 class _Edge(NamedTuple):
@@ -137,18 +139,19 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     edges = _edges(request.nodes, ids, ground)
     edges = yield from _without_those_there(edges, ground)
     yield from _check_circles(edges, ground)
-    new = {id: node for id, node in zip(ids, request.nodes, strict=True) if id not in ground.places}
+    new: dict[int, Node] = {}
+    for id, node in zip(ids, request.nodes, strict=True):
+        if id not in ground.places:
+            new.setdefault(id, node)
     yield from _enter(doors, new.values())
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
     planted = yield from _plant(tx, to_tie, edges, terms)
     loose = {id: node for id, node in new.items() if id not in tied}
-    added = yield from _add_loose(tx, loose, terms)
+    numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
-    numbers = {id: number for id, number, _ in added}
-    existing = {number for _, number, exists in added if exists} | ground.places.keys()
     final = [numbers.get(id, id) for id in ids]
-    return Grown(final, tx.now, frozenset(existing), planted)
+    return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
 
 
 def _enter(doors: Mapping[int, Door], nodes: Iterable[Node]) -> Operation[None]:
@@ -185,7 +188,7 @@ def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
             queues[name] = known.rows[0][0]
         params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
         found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
-        found |= {Ref(name, id): int(id) for id in ids if id.isdecimal() and len(id) < 19}
+        found |= {Ref(name, id): int(id) for id in ids if _is_number(id)}
     places = yield from where_they_are(sorted(set(found.values())))
     there = {
         ref: job
@@ -195,6 +198,11 @@ def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
         and queues[ref.queue] in (places[job].queue, places[job].original_queue)
     }
     return _Ground(there, {job: places[job] for job in there.values()})
+
+
+def _is_number(id: str) -> bool:
+    """Whether an id is the number of a job, as it is written."""
+    return id.isdecimal() and len(id) < 19 and str(int(id)) == id
 
 
 def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
@@ -256,18 +264,21 @@ def _check_can_wait(parent: Ref, ground: _Ground) -> None:
 
 
 def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[_Edge]]:
-    """A job that exists may be given a parent, if it has none; it may have this one already."""
+    """A job that exists may be given a parent, if it has none; it may have this one already.
+
+    Those it depends on were named when it was added.
+    """
     known = [edge.upstream for edge in edges if edge.upstream in ground.places]
     parents: dict[int, set[int]] = defaultdict(set)
     if known:
         result = yield "parents_of", {"jobs": as_json(known)}
-        for child, parent, *_ in result.rows:
+        for child, parent, _ in result.rows:
             parents[child].add(parent)
     kept: list[_Edge] = []
     for edge in edges:
         below = ground.places.get(edge.downstream)
-        if below is not None and below.state in _ENDED:
-            continue  # what was waited for here is over
+        if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
+            continue
         if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
             continue
         if edge.kind == CHILD and parents[edge.upstream]:
@@ -282,9 +293,9 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
     graph: dict[int, set[int]] = defaultdict(set)
     for edge in edges:
         graph[edge.downstream].add(edge.upstream)
-    sources = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    sources = {edge.upstream for edge in edges if edge.upstream in ground.places}
     if sources and any(edge.downstream in ground.places for edge in edges):
-        for downstream, upstream in (yield "awaited_by", {"jobs": as_json(sources)}).rows:
+        for downstream, upstream in (yield from _awaited_by(sources, ground)):
             graph[downstream].add(upstream)
     try:
         TopologicalSorter(graph).prepare()
@@ -293,6 +304,21 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
         raise _Refused(
             DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
         ) from None
+
+
+def _awaited_by(jobs: Collection[int], ground: _Ground) -> Operation[Sequence[Sequence[int]]]:
+    """Who waits for whom among those that these jobs wait for.
+
+    All of them are held: somebody else might be closing the other half of a circle.
+    """
+    held = set(ground.places)
+    while True:
+        found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
+        met = {job for row in found.rows for job in row} - held
+        if not met:
+            return found.rows
+        yield from where_they_are(sorted(met))
+        held |= met
 
 
 # --- what is new ---------------------------------------------------------------------------------
@@ -363,6 +389,9 @@ def _plant(
         if id in prospects.blocked
     }
     yield from insert(tx, jobs, terms, blocked)
+    renewed = [edge[:2] for edge in edges if new.keys().isdisjoint(edge[:2])]
+    if renewed:
+        yield "cut_links", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
     old = traits.keys() - new.keys()
     yield from _tie(old, traits)
@@ -457,27 +486,33 @@ def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
 
 def _add_loose(
     tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, Terms]
-) -> Operation[list[tuple[int, int, bool]]]:
+) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
     """Add jobs that are tied to nobody.
 
-    Of each the number set apart for it, the one it got, and whether it was there already.
+    The number that each got by the one set apart for it, and which of them were there already,
+    among those the ones behind keys.
     """
-    answers: list[tuple[int, int, bool]] = []
-    for queue in {node.queue for node in nodes.values()}:
-        here = {id: node.job for id, node in nodes.items() if node.queue == queue}
+    by_queue: dict[int, dict[int, NewJob]] = defaultdict(dict)
+    for id, node in nodes.items():
+        by_queue[node.queue][id] = node.job
+    numbers: dict[int, int] = {}
+    existing: frozenset[int] = frozenset()
+    behind_keys: dict[int, str | None] = {}
+    for queue, here in by_queue.items():
         request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
         [added] = yield from add(tx, [request])
         assert isinstance(added, Added)
-        answers += [
-            (id, number, number in added.existing)
-            for id, number in zip(here, added.ids, strict=True)
-        ]
-    return answers
+        numbers |= zip(here, added.ids, strict=True)
+        existing |= added.existing
+        behind_keys |= added.behind_keys
+    return numbers, existing, behind_keys
 
 
 def _tell_duplicates(
     tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: _Ground
 ) -> None:
+    seen = set(ground.places)
     for node, id in zip(nodes, ids, strict=True):
-        if id in ground.places:
+        if id in seen:
             tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])
+        seen.add(id)

@@ -46,23 +46,28 @@ class Link(NamedTuple):
     key: str
     """What the waiting one knows the other by."""
 
+    @property
+    def sort(self) -> tuple[int, str]:
+        """All links of one job that are of the same kind and policy share their fate."""
+        return self.upstream, f"{self.kind} {self.policy}"
+
 
 class _Changes:
-    """What is to become of links, and of those that wait."""
+    """What is to become of pending links, and of those that wait."""
 
     def __init__(self) -> None:
-        self.settled: list[tuple[int, int, str, str | None]] = []
-        self.dropped: list[tuple[int, int]] = []
+        self.settled: dict[tuple[int, str], tuple[str, str | None]] = {}
+        self.dropped: set[tuple[int, str]] = set()
         self.doomed: dict[int, str] = {}
         """Who is to fail, and why."""
         self.let_go: set[int] = set()
         """Who need not wait for the others."""
 
     def settle(self, link: Link, state: str, value: str | None) -> None:
-        self.settled.append((link.downstream, link.upstream, state, value))
+        self.settled[link.sort] = state, value
 
     def drop(self, link: Link) -> None:
-        self.dropped.append((link.downstream, link.upstream))
+        self.dropped.add(link.sort)
 
 
 # --- jobs that ended -----------------------------------------------------------------------------
@@ -77,12 +82,19 @@ def completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation[No
     yield from _carry_out(tx, links, changes)
 
 
-def failed(tx: Transaction, reasons: Mapping[int, str | None]) -> Operation[list[Link]]:
-    """These jobs failed for good: each link's policy decides. Answers those that still wait."""
+def failed(
+    tx: Transaction, reasons: Mapping[int, str | None], leaving: Collection[int] = ()
+) -> Operation[set[int]]:
+    """These jobs failed for good: each link's policy decides.
+
+    Those that are `leaving` are to be deleted: a parent waits for them no more. Answers which may
+    not, because other jobs still depend on them.
+    """
     links = yield from _links_from(reasons)
-    changes, waiting = _Changes(), []
+    changes, ended, waiting = _Changes(), list[Link](), list[Link]()
     for link in links:
         reason = reasons[link.upstream]
+        (waiting if link.policy == "wait" else ended).append(link)
         match link.policy:
             case "fail":
                 changes.settle(link, FAILED, reason)
@@ -94,10 +106,13 @@ def failed(tx: Transaction, reasons: Mapping[int, str | None]) -> Operation[list
                 changes.settle(link, IGNORED, reason)
             case "remove":
                 changes.drop(link)
-            case _:
-                waiting.append(link)
-    yield from _carry_out(tx, [link for link in links if link not in waiting], changes)
-    return waiting
+    needed = {link.upstream for link in waiting if link.kind == DEPENDENCY}
+    for link in waiting:
+        if link.upstream in leaving and link.upstream not in needed:
+            changes.drop(link)
+            ended.append(link)
+    yield from _carry_out(tx, ended, changes)
+    return needed
 
 
 def gone(
@@ -123,12 +138,14 @@ def gone(
     return (yield from _carry_out(tx, links, changes, goes_with=parents_in))
 
 
-def drop(tx: Transaction, links: Sequence[Link]) -> Operation[None]:
-    """Cut these links, as if they had never been."""
-    changes = _Changes()
-    for link in links:
-        changes.drop(link)
-    yield from _carry_out(tx, links, changes)
+def leave(tx: Transaction, child: int) -> Operation[bool]:
+    """Cut a job off from its parent, as if it had never had one; whether it had."""
+    found = yield "parents_of", {"jobs": as_json([child])}
+    parents = [row[1] for row in found.rows]
+    yield from where_they_are(sorted(parents))
+    yield "delete_links_up", {"job": child}
+    yield from let_run_if_done(tx, parents)
+    return bool(parents)
 
 
 def waiting_for(jobs: Iterable[int]) -> Operation[list[int]]:
@@ -153,9 +170,10 @@ def _carry_out(
         return []
     places = yield from where_they_are(sorted({link.downstream for link in links}))
     if changes.settled:
-        yield "settle_links", {"links": as_json(changes.settled)}
+        settled = [(*sort, *fate) for sort, fate in changes.settled.items()]
+        yield "settle_links", {"links": as_json(settled)}
     if changes.dropped:
-        yield "delete_links", {"links": as_json(changes.dropped)}
+        yield "delete_links", {"links": as_json(sorted(changes.dropped))}
     yield from doom(tx, [places[job] for job in changes.doomed if job in places], changes.doomed)
     waiting = {
         job: place
@@ -167,8 +185,11 @@ def _carry_out(
     yield from _let_run(tx, early, EARLY, parents)
     rest = [place for job, place in waiting.items() if job not in changes.let_go]
     done = yield from _those_done_waiting(rest)
-    going = [place for place in done if place.queue in goes_with and place.job in parents]
-    staying = [place for place in done if place not in going]
+    going: list[Place] = []
+    staying: list[Place] = []
+    for place in done:
+        goes = place.queue in goes_with and place.job in parents
+        (going if goes else staying).append(place)
     yield from _let_run(tx, staying, ON_SCHEDULE, parents)
     return going
 

@@ -187,17 +187,12 @@ def _settle_group(
 def _tell_those_waiting(
     tx: Transaction, move: Move, verdicts: list[Verdict]
 ) -> Operation[list[Verdict]]:
-    """Others waited for these jobs. What may still be waited for may not be deleted.
-
-    A failed child that asks to be deleted is one exception: its parent waits for it no more.
-    """
+    """Others waited for these jobs. What is still depended on may not be deleted."""
     if move is COMPLETE:
         yield from linking.completed(tx, {v.job: v.value for v in verdicts})
         return verdicts
-    links = yield from linking.failed(tx, {v.job: v.reason for v in verdicts})
-    needed = {link.upstream for link in links if link.kind == linking.DEPENDENCY}
-    leaving = {v.job for v in verdicts if v.keep is not None and v.keep.nothing} - needed
-    yield from linking.drop(tx, [link for link in links if link.upstream in leaving])
+    leaving = {v.job for v in verdicts if v.keep is not None and v.keep.nothing}
+    needed = yield from linking.failed(tx, {v.job: v.reason for v in verdicts}, leaving)
     return [v._replace(keep=None) if v.job in needed else v for v in verdicts]
 
 

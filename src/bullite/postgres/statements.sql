@@ -748,18 +748,29 @@ where (
         and up.queue <> down.queue limit 1
 )
 
--- A pair is found by comparing pairs, which only the primary key can help with.
+-- Pending links of a job, all those of one kind and policy. A pair of jobs could not be found as
+-- quickly: from the first column of an index that is no plain equality, the server reads to its end.
 -- name: settle_links
 update bullite.bullite_links as l set state = asked.state, value = asked.value
 from (
-    select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream,
-        value ->> 2 as state, value ->> 3 as value
-    from json_array_elements(:links::json) order by 1, 2
+    select (value ->> 0)::bigint as upstream, value ->> 1 as sort, value ->> 2 as state,
+        value ->> 3 as value
+    from json_array_elements(:links::json) order by 1
 ) as asked
-where (l.downstream, l.upstream) >= (asked.downstream, asked.upstream)
-    and (l.downstream, l.upstream) <= (asked.downstream, asked.upstream)
+where l.upstream between asked.upstream and asked.upstream
+    and l.kind || ' ' || l.policy between asked.sort and asked.sort and l.state || '' = 'pending'
 
 -- name: delete_links
+delete from bullite.bullite_links as l
+using (
+    select (value ->> 0)::bigint as upstream, value ->> 1 as sort
+    from json_array_elements(:links::json)
+) as asked
+where l.upstream between asked.upstream and asked.upstream
+    and l.kind || ' ' || l.policy between asked.sort and asked.sort and l.state || '' = 'pending'
+
+-- Whatever ties these pairs of jobs, few of them: it is over, or about to be written anew.
+-- name: cut_links
 delete from bullite.bullite_links as l
 using (
     select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream
@@ -767,6 +778,9 @@ using (
 ) as asked
 where (l.downstream, l.upstream) >= (asked.downstream, asked.upstream)
     and (l.downstream, l.upstream) <= (asked.downstream, asked.upstream)
+
+-- name: delete_links_up
+delete from bullite.bullite_links where upstream = :job and kind = 'child'
 
 -- name: delete_links_to
 delete from bullite.bullite_links
@@ -801,7 +815,7 @@ from (select value::bigint as job from json_array_elements_text(:jobs::json)) as
 
 -- The parents that these jobs have, but for those that are gone.
 -- name: parents_of
-select l.upstream, l.downstream, l.key, l.state
+select l.upstream, l.downstream, l.key
 from bullite.bullite_links as l
     join bullite.bullite_jobs as j on j.id between l.downstream and l.downstream
 where l.upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -899,8 +913,9 @@ from bullite.bullite_links as l
     join bullite.bullite_jobs as j on j.id between l.upstream and l.upstream
         and j.state || '' <> 'removed'
     join bullite.bullite_queues as q on q.id between j.queue and j.queue
-where l.downstream = :job and l.kind = 'child' and l.state || '' = :state
-order by l.upstream + 0 limit :most offset :skip
+where (l.downstream, l.upstream) > (:job, :after) and l.downstream = :job
+    and l.kind = 'child' and l.state || '' = :state
+order by l.downstream, l.upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
 -- name: stuck

@@ -621,15 +621,26 @@ where exists (
         and up.queue <> down.queue
 )
 
+-- Pending links of a job, all those of one kind and policy.
 -- name: settle_links
 update bullite_links set state = asked.value ->> 2, value = asked.value ->> 3
 from json_each(:links) as asked
-where downstream = asked.value ->> 0 and upstream = asked.value ->> 1
+where upstream = asked.value ->> 0 and kind || ' ' || policy = asked.value ->> 1
+    and state = 'pending'
 
 -- name: delete_links
+delete from bullite_links where state = 'pending' and (upstream, kind || ' ' || policy) in (
+    select value ->> 0, value ->> 1 from json_each(:links)
+)
+
+-- Whatever ties these pairs of jobs: it is over, or about to be written anew.
+-- name: cut_links
 delete from bullite_links where (downstream, upstream) in (
     select value ->> 0, value ->> 1 from json_each(:links)
 )
+
+-- name: delete_links_up
+delete from bullite_links where upstream = :job and kind = 'child'
 
 -- name: delete_links_to
 delete from bullite_links where downstream in (select value from json_each(:jobs))
@@ -659,7 +670,7 @@ select json_group_array(json_array(asked.value,
 
 -- The parents that these jobs have, but for those that are gone.
 -- name: parents_of (folded)
-select json_group_array(json_array(upstream, downstream, bullite_links.key, bullite_links.state))
+select json_group_array(json_array(upstream, downstream, bullite_links.key))
 from bullite_links join bullite_jobs on bullite_jobs.id = downstream
 where upstream in (select value from json_each(:jobs)) and kind = 'child'
     and bullite_links.state <> 'removed' and bullite_jobs.state <> 'removed'
@@ -744,8 +755,8 @@ select bullite_links.upstream, bullite_queues.name
 from bullite_links
     join bullite_jobs on bullite_jobs.id = upstream and bullite_jobs.state <> 'removed'
     join bullite_queues on bullite_queues.id = queue
-where downstream = :job and kind = 'child' and bullite_links.state = :state
-order by upstream limit :most offset :skip
+where downstream = :job and kind = 'child' and bullite_links.state = :state and upstream > :after
+order by upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
 -- name: stuck
