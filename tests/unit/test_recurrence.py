@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bullite import cron
 from bullite.cron import NICKNAMES, tick_after
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.options import LATEST
@@ -434,3 +436,72 @@ def test_moments_and_durations_are_stored_in_milliseconds() -> None:
     assert recurrence.every == HOUR
     assert recurrence.offset == 5 * MINUTE
     assert recurrence.start_date == ms("2030-01-01")
+
+
+# --- what it costs to look for a tick ------------------------------------------------------------
+
+
+RARE = (
+    "* * 29 2 *",
+    "0 0 29 2 *",
+    "* * * 2 MON#5",  # once in 28 years
+    "*/7 2 * 3 0L",  # in Europe always in the hour that is left out
+    "59 59 23 31 12 *",
+    "* * * * * *",
+)
+
+
+@pytest.mark.parametrize("tz", ["UTC", "Europe/Paris", "Africa/Casablanca", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("pattern", RARE)
+def test_a_tick_far_away_is_not_walked_to(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, tz: str
+) -> None:
+    looks = 0
+    look = cron._offset
+
+    def counted(zone: tzinfo, at: int) -> int:
+        nonlocal looks
+        looks += 1
+        return look(zone, at)
+
+    monkeypatch.setattr(cron, "_offset", counted)
+    tick_after(pattern, tz, NOW)
+    assert looks < 50 * 25  # a look for a change in each year, and no look at each day
+
+
+def test_a_time_that_clocks_always_leave_out_is_none_at_all() -> None:
+    assert tick_after("*/7 2 * 3 0L", "Europe/Paris", NOW) is None
+    assert tick_after("*/7 2 * 3 0L", "UTC", NOW) is not None
+
+
+FIELD = st.text("0123456789*/-,#LW?", min_size=1, max_size=8) | st.sampled_from(
+    ["*", "*/5", "0", "1-5", "*/99999999", "1/0", "MON", "JAN", "L", "60", "-1", "5-1", "0-999999"]
+)
+
+
+@settings(max_examples=2_000)
+@given(st.lists(FIELD, max_size=8).map(" ".join) | st.text(max_size=40))
+def test_a_garbled_pattern_is_refused_by_name_and_every_other_ticks(pattern: str) -> None:
+    """A hundred thousand of them: `--hypothesis-profile long` and more examples."""
+    began = time.thread_time()
+    try:
+        tick = first_tick(check_recurrence(NOW, pattern=pattern, tz="Europe/Paris"), NOW)
+        assert tick is not None
+        assert tick > NOW
+    except InvalidOption as refused:
+        said = str(refused)
+        assert said.startswith("pattern must")
+    assert time.thread_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("", "* * * *", "* * * * * * *", "0 0 31 2 *", "*/0 * * * *", "*/1e9 * * * *", "@never"),
+        *("61 * * * *", "* 24 * * *", "* * * * 8", "* * * 13 *", "5-1 * * * *", "a b c d e"),
+        "* " * 200,
+    ],
+)
+def test_a_pattern_that_no_cron_would_take_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidOption, match="pattern must"):
+        check_recurrence(NOW, pattern=pattern)
