@@ -34,6 +34,7 @@ from .adding import (
     terms_of,
 )
 from .admitting import Door, open_door
+from .deduplicating import hold_keys
 from .linking import CHILD, DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
 from .moving import Place, as_json, take_numbers, where_they_are
 from .transaction import Operation, Transaction
@@ -138,11 +139,13 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     edges = yield from _without_those_there(edges, ground)
     yield from _check_circles(edges, ground)
     new = {id: node for id, node in zip(ids, request.nodes, strict=True) if id not in ground.places}
-    yield from _enter(doors, new.values())
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
-    planted = yield from _plant(tx, to_tie, edges, terms)
     loose = {id: node for id, node in new.items() if id not in tied}
+    if doors:
+        left_out = yield from _left_out(tx, loose)
+        yield from _enter(doors, [node for id, node in new.items() if id not in left_out])
+    planted = yield from _plant(tx, to_tie, edges, terms)
     added = yield from _add_loose(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
     numbers = {id: number for id, number, _ in added}
@@ -151,13 +154,28 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     return Grown(final, tx.now, frozenset(existing), planted)
 
 
-def _enter(doors: Mapping[int, Door], nodes: Iterable[Node]) -> Operation[None]:
-    """Let new jobs into queues that have quotas."""
-    new = list(nodes)
+def _left_out(tx: Transaction, loose: Mapping[int, Node]) -> Operation[set[int]]:
+    """Those that will not be added, because others hold their deduplication keys."""
+    rules = {
+        id: rule
+        for id, node in loose.items()
+        if (rule := (node.job.extras or NO_EXTRAS).deduplication) is not None
+    }
+    keys = yield from hold_keys((loose[id].queue, rule.id) for id, rule in rules.items())
+    return {
+        id
+        for id, rule in rules.items()
+        if keys.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
+    }
+
+
+def _enter(doors: Mapping[int, Door], nodes: Sequence[Node]) -> Operation[None]:
+    """Let new jobs into queues that have quotas, into all of them or none."""
     for queue, door in doors.items():
-        refusal = door.admit([node.job for node in new if node.queue == queue])
+        refusal = door.admit([node.job for node in nodes if node.queue == queue])
         if refusal is not None:
             raise _Refused(refusal)
+    for queue, door in doors.items():
         yield from door.close(queue)
 
 
@@ -463,7 +481,7 @@ def _add_loose(
     Of each the number set apart for it, the one it got, and whether it was there already.
     """
     answers: list[tuple[int, int, bool]] = []
-    for queue in {node.queue for node in nodes.values()}:
+    for queue in sorted({node.queue for node in nodes.values()}):
         here = {id: node.job for id, node in nodes.items() if node.queue == queue}
         request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
         [added] = yield from add(tx, [request])
