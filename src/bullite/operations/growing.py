@@ -307,7 +307,8 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        circle = " -> ".join(str(job) for job in error.args[1])
+        keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
+        circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
         raise _Refused(
             DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
         ) from None
