@@ -1347,9 +1347,40 @@ MUTANTS = (
     Mutant(
         "jobs that a limit refused do not take their ids",
         "operations/adding.py",
-        "names = names.copy() if queue in doors else names",
-        "names = names",
+        "taken, keys = taken.copy(), keys.copy()",
+        "pass",
         ["test_admitting.py::test_a_custom_id_of_jobs_that_were_refused_is_free"],
+    ),
+    # --- features that meet ---
+    Mutant(
+        "beside a repeat, a limit refuses others",
+        "operations/planning.py",
+        "        raise refusal",
+        "        pass",
+        [
+            "api/test_model_together.py::test_a_repeat_among_others_lets_the_others_not_over_the_quota"
+        ],
+    ),
+    Mutant(
+        "a limit does not count what a key leaves out of a flow",
+        "operations/growing.py",
+        "for id, node in new.items() if id not in left_out",
+        "for id, node in new.items()",
+        ["api/test_model_together.py::test_a_flow_that_is_deduplicated_is_not_refused"],
+    ),
+    Mutant(
+        "a limit counts nothing of a flow that another limit refuses",
+        "operations/growing.py",
+        "            raise _Refused(refusal)\n    for queue, door in doors.items():\n",
+        "            raise _Refused(refusal)\n",
+        ["api/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"],
+    ),
+    Mutant(
+        "a time that clocks show again soon matches again",
+        "cron.py",
+        "near, horizon = after + 2 * _DAY",
+        "near, horizon = after",
+        ["unit/test_cron_by_brute_force.py"],
     ),
 )
 

@@ -98,12 +98,21 @@ def _zone(name: str) -> tzinfo:
 
 def _next_shown(fields: str, zone: tzinfo, after: int) -> int:
     """The first moment after `after` at which the clocks show a time that matches."""
-    offset, horizon = _offset(zone, after), after + _FIFTY_YEARS
+    # Clocks that are put back show times again that they showed not long ago. So what is near is
+    # searched from change to change; anything that comes later, they show for the first time.
+    near, horizon = after + 2 * _DAY, after + _FIFTY_YEARS
+    offset = _offset(zone, after)
     while after < horizon:
-        tick = _seconds(next(CronSim(fields, _clock(after + offset)))) - offset
-        change = _first_change(zone, offset, after, tick)
-        if change is None:
+        time = next(CronSim(fields, _clock(after + offset)))
+        tick = _seconds(time) - offset
+        change = _first_change(zone, offset, after, min(tick, near))
+        if change is None and tick <= near:
             return tick
+        if change is None:
+            first, second = _moments(zone, time)
+            if first <= second:
+                return first
+            change = _jump_over(zone, first, second)
         after, offset = change - 1, _offset(zone, change)
     raise StopIteration  # whenever a time would match, the clocks leave it out
 
@@ -117,10 +126,19 @@ def _next_reached(fields: str, zone: tzinfo, after: int) -> int:
 
 
 def _when_reached(zone: tzinfo, time: datetime) -> int:
+    first, second = _moments(zone, time)
+    return first if first <= second else _jump_over(zone, first, second)
+
+
+def _moments(zone: tzinfo, time: datetime) -> tuple[int, int]:
+    """When the clocks show a time first and last; last before first, if they leave it out."""
     first, second = (int(time.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
-    if second < first:  # which is how Python says that the clocks leave this time out
-        return _change(zone, _offset(zone, second), range(second, first + 1))
-    return first
+    return first, second
+
+
+def _jump_over(zone: tzinfo, first: int, second: int) -> int:
+    """The moment at which the clocks leave out a time of these moments."""
+    return _change(zone, _offset(zone, second), range(second, first + 1))
 
 
 def _first_change(zone: tzinfo, offset: int, after: int, until: int) -> int | None:

@@ -16,6 +16,7 @@ from .operations.governing import Settings
 from .operations.linking import CHILD
 from .options import HIGHEST_PRIORITY, check_bool, check_int
 from .queuebase import QueueBase
+from .reasons import reason_of
 from .states import PRIORITIZED, SHOWN_STATES, State, state_named
 
 _SPLIT = len(JobRow._fields)
@@ -84,7 +85,7 @@ class Getters(QueueBase):
         if job is None:
             return f"there is no job {job_id} in {self.name!r}"
         if job.state != State.WAITING_CHILDREN:
-            return f"job {job_id} is {job.state}"
+            return await reason_of(self, job)
         pending = await loop.read(
             self.store,
             "pending_links",

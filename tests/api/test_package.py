@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -128,7 +130,13 @@ LOADED = "print(*{name.partition('.')[0] for name in sys.modules})"
 def test_importing_the_package_pulls_in_nothing_that_takes_time() -> None:
     loaded = set(python(f"import bullite, sys; {LOADED}").split())
     assert "bullite" in loaded
-    assert not loaded & {*HEAVY, "asyncio", "sqlite3", "msgspec"}
+    assert not loaded & {*HEAVY, "asyncio", "sqlite3", "msgspec", "cronsim"}
+
+
+def test_the_package_needs_two_others_and_no_more() -> None:
+    project = tomllib.loads((PROGRAM.parents[2] / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[<>=]", package)[0] for package in project["dependencies"]}
+    assert needed == {"cronsim", "msgspec"}
 
 
 def test_using_the_package_pulls_in_no_heavy_library_but_that_of_the_database(

@@ -92,6 +92,20 @@ async def test_a_delayed_job_does_not_run_too_soon(database, wrong_by):
             assert await state_of(queue, job) == "delayed"
 
 
+async def test_a_scheduler_ticks_by_the_servers_time(database, wrong_by):
+    async with Queue("emails", database.location) as queue:
+        await queue.upsert_job_scheduler("hourly", pattern="0 * * * *")
+        every = await queue.upsert_job_scheduler("at once", every="1h")
+        async with Worker(queue, nothing), Scheduler(queue.store):
+            await every.result(timeout=10_000)
+            await asyncio.sleep(0.2)
+            assert await queue.get_completed_count() == 1
+        hourly = await queue.get_job_scheduler("hourly")
+
+    hour = 60 * MINUTE
+    assert hourly.next_run_at.timestamp() * 1000 == (now() // hour + 1) * hour
+
+
 async def test_a_lease_ends_by_the_servers_time(database, wrong_by):
     queue = Queue("emails", database.location)
     async with queue, Worker(queue, nothing, lock_duration=30_000):

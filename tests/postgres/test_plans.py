@@ -33,6 +33,7 @@ BY_INDEX = {
     "held_by_worker": "bullite_jobs_active (queue, worker, lease_until)",
     "held_ahead": "bullite_jobs_active (queue)",
     "count_active": "bullite_jobs_active (queue)",
+    "stand_before": "bullite_jobs_waiting (queue, lane, rank, seq)",
     "keyed": "bullite_jobs_waiting (queue, lane)",
     "lanes_aside": "bullite_jobs_waiting (queue, lane)",
     "bring_back": "bullite_jobs_waiting (queue, lane)",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import random
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bullite import cron
 from bullite.cron import NICKNAMES, tick_after
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.options import LATEST
@@ -434,3 +437,100 @@ def test_moments_and_durations_are_stored_in_milliseconds() -> None:
     assert recurrence.every == HOUR
     assert recurrence.offset == 5 * MINUTE
     assert recurrence.start_date == ms("2030-01-01")
+
+
+# --- what it costs to look for a tick ------------------------------------------------------------
+
+
+RARE = (
+    "* * 29 2 *",
+    "0 0 29 2 *",
+    "* * * 2 MON#5",  # once in 28 years
+    "*/7 2 * 3 0L",  # in Europe always in the hour that is left out
+    "59 59 23 31 12 *",
+    "* * * * * *",
+)
+
+
+@pytest.mark.parametrize("tz", ["UTC", "Europe/Paris", "Africa/Casablanca", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("pattern", RARE)
+def test_a_tick_far_away_is_not_walked_to(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, tz: str
+) -> None:
+    looks = 0
+    look = cron._offset
+
+    def counted(zone: tzinfo, at: int) -> int:
+        nonlocal looks
+        looks += 1
+        return look(zone, at)
+
+    monkeypatch.setattr(cron, "_offset", counted)
+    tick_after(pattern, tz, NOW)
+    assert looks < 50 * 25  # a look for a change in each year, and no look at each day
+
+
+def test_a_time_that_clocks_always_leave_out_is_none_at_all() -> None:
+    assert tick_after("*/7 2 * 3 0L", "Europe/Paris", NOW) is None
+    assert tick_after("*/7 2 * 3 0L", "UTC", NOW) is not None
+
+
+WORDS = (
+    *(
+        "*",
+        "*/5",
+        "0",
+        "1-5",
+        "*/99999999",
+        "1/0",
+        "MON",
+        "JAN",
+        "L",
+        "60",
+        "-1",
+        "5-1",
+        "0-999999",
+    ),
+    *("7", "29", "2", "1,2,3", "MON#5", "5L", "LW", "?", "*/", ",", "x", "99999999999999999999"),
+)
+LETTERS = "0123456789*/-,#LWMON? @\t\x00é"
+
+
+def garbled(dice: random.Random) -> str:
+    if dice.random() < 0.3:
+        return "".join(dice.choices(LETTERS, k=dice.randrange(20)))
+    fields = dice.choices(("*", "0", "1-5"), k=dice.choice((4, 5, 5, 5, 5, 6, 6, 7)))
+    return " ".join(dice.choice(WORDS) if dice.random() < 0.4 else field for field in fields)
+
+
+def test_a_garbled_pattern_is_refused_by_name_and_any_other_ticks() -> None:
+    dice = random.Random(7)
+    wrong: list[tuple[str, object]] = []
+    good, slowest = 0, 0.0
+    for _ in range(100_000):
+        pattern, began = garbled(dice), time.thread_time()
+        try:
+            tick = first_tick(check_recurrence(NOW, pattern=pattern, tz="Europe/Paris"), NOW)
+            good += 1
+            if tick is None or tick <= NOW:
+                wrong.append((pattern, tick))
+        except InvalidOption as refused:
+            if not str(refused).startswith("pattern must"):
+                wrong.append((pattern, refused))
+        slowest = max(slowest, time.thread_time() - began)
+    assert wrong == []
+    assert good > 1_000
+    assert slowest < 2
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("", "* * * *", "* * * * * * *", "0 0 31 2 *", "*/0 * * * *", "*/1e9 * * * *", "@never"),
+        *("61 * * * *", "* 24 * * *", "* * * * 8", "* * * 13 *", "5-1 * * * *", "a b c d e"),
+        "* " * 200,
+    ],
+)
+def test_a_pattern_that_no_cron_would_take_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidOption, match="pattern must"):
+        check_recurrence(NOW, pattern=pattern)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,6 +82,8 @@ class AddJobs(Request):
     """Of the settings that the jobs' options were resolved under."""
     always: bool = False
     """Whatever the queue's quotas: something that was let in before brings them about."""
+    uncounted: Collection[str] = ()
+    """Custom ids of jobs whose number the quotas do not limit."""
 
 
 Answer = Added | OutOfDate | QueueFull
@@ -102,6 +104,7 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
         answers.append((yield from batch.number(tx, requests, request, ids)))
+    batch.tell(tx)
     yield from insert(tx, batch.new, batch.terms)
     yield from batch.close(tx)
     return answers
@@ -116,6 +119,7 @@ class _Batch:
         self._taken: dict[int, dict[str, int]] = {}
         self._doors: dict[int, Door] = {}
         self._keys: Keys | None = None
+        self._duplicates: list[tuple[int, list[Event]]] = []
 
     def open(self, tx: Transaction, queue: int) -> Operation[None]:
         self.terms[queue] = yield from terms_of(queue)
@@ -147,20 +151,37 @@ class _Batch:
             new.update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         if door is not None:
-            refusal = door.admit(new.values())
+            counted = [job for job in new.values() if job.custom_id not in request.uncounted]
+            uncounted = [job for job in new.values() if job.custom_id in request.uncounted]
+            refusal = door.admit(counted, uncounted)
             if refusal is not None:
                 return refusal
             self.new[queue] |= new
             self._taken[queue], self._keys = taken, keys
         if duplicates:
-            tx.log(queue, DUPLICATED, duplicates)
+            self._duplicates.append((queue, duplicates))
         return added
+
+    def tell(self, tx: Transaction) -> None:
+        """Tell of the jobs that were there already."""
+        for queue, duplicates in self._duplicates:
+            tx.log(queue, DUPLICATED, duplicates)
 
     def close(self, tx: Transaction) -> Operation[None]:
         if self._keys is not None:
             yield from self._keys.write(tx)
         for queue, door in self._doors.items():
             yield from door.close(queue)
+
+
+def refusal_of(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
+    """What keeps jobs out that `add` would be asked for; nothing is added yet."""
+    batch = _Batch()
+    yield from batch.open(tx, request.queue)
+    if not batch.terms[request.queue].has_quotas:
+        return None
+    answer = yield from batch.number(tx, [request], request, range(len(request.jobs)))
+    return answer if isinstance(answer, QueueFull) else None
 
 
 def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:

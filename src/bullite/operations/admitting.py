@@ -44,29 +44,34 @@ class Door:
         self._until = now + (quotas.max_rate_duration or 0) if is_over else quotas.until
         self._used = 0 if is_over else quotas.used
         self._counted = False
+        self._where = f"queue {quotas.name!r} takes no more: "
 
-    def admit(self, jobs: Collection[Candidate]) -> QueueFull | None:
-        """Let all of them in, or say why not."""
-        refusal = self._refusal(jobs)
+    def admit(
+        self, jobs: Collection[Candidate], uncounted: Collection[Candidate] = ()
+    ) -> QueueFull | None:
+        """Let all of them in, or say why not; of the `uncounted` there may be any number."""
+        refusal = self._too_large([*jobs, *uncounted]) or self._refusal(jobs)
         if refusal is None and jobs:
             self._waiting += len(jobs)
             self._used += len(jobs)
             self._counted = True
         return refusal
 
+    def _too_large(self, jobs: Collection[Candidate]) -> QueueFull | None:
+        most = self._quotas.max_payload_bytes
+        for job in jobs if most is not None else ():
+            size = len(job.data.encode())
+            if most is not None and size > most:
+                return QueueFull(
+                    f"{self._where}max_payload_bytes is {most} and the data of job {job.name!r} "
+                    f"takes {size} as JSON; store it elsewhere and pass where"
+                )
+        return None
+
     def _refusal(self, jobs: Collection[Candidate]) -> QueueFull | None:
-        quotas, number = self._quotas, len(jobs)
+        quotas, number, where = self._quotas, len(jobs), self._where
         if not number:
             return None
-        where = f"queue {quotas.name!r} takes no more: "
-        if quotas.max_payload_bytes is not None:
-            for job in jobs:
-                size = len(job.data.encode())
-                if size > quotas.max_payload_bytes:
-                    return QueueFull(
-                        f"{where}max_payload_bytes is {quotas.max_payload_bytes} and the data of "
-                        f"job {job.name!r} takes {size} as JSON; store it elsewhere and pass where"
-                    )
         if quotas.max_waiting is not None and self._waiting + number > quotas.max_waiting:
             return QueueFull(
                 f"{where}max_waiting is {quotas.max_waiting} and {self._waiting} jobs are still to "

@@ -34,6 +34,7 @@ from .adding import (
     terms_of,
 )
 from .admitting import Door, open_door
+from .deduplicating import hold_keys
 from .linking import CHILD, DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
 from .moving import Place, as_json, take_numbers, where_they_are
 from .transaction import Operation, Transaction
@@ -143,24 +144,41 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     for id, node in zip(ids, request.nodes, strict=True):
         if id not in ground.places:
             new.setdefault(id, node)
-    yield from _enter(doors, new.values())
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
-    planted = yield from _plant(tx, to_tie, edges, terms)
     loose = {id: node for id, node in new.items() if id not in tied}
+    if doors:
+        left_out = yield from _left_out(tx, loose)
+        yield from _enter(doors, [node for id, node in new.items() if id not in left_out])
+    planted = yield from _plant(tx, to_tie, edges, terms)
     numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
     final = [numbers.get(id, id) for id in ids]
     return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
 
 
-def _enter(doors: Mapping[int, Door], nodes: Iterable[Node]) -> Operation[None]:
-    """Let new jobs into queues that have quotas."""
-    new = list(nodes)
+def _left_out(tx: Transaction, loose: Mapping[int, Node]) -> Operation[set[int]]:
+    """Those that will not be added, because others hold their deduplication keys."""
+    rules = {
+        id: rule
+        for id, node in loose.items()
+        if (rule := (node.job.extras or NO_EXTRAS).deduplication) is not None
+    }
+    keys = yield from hold_keys((loose[id].queue, rule.id) for id, rule in rules.items())
+    return {
+        id
+        for id, rule in rules.items()
+        if keys.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
+    }
+
+
+def _enter(doors: Mapping[int, Door], nodes: Sequence[Node]) -> Operation[None]:
+    """Let new jobs into queues that have quotas, into all of them or none."""
     for queue, door in doors.items():
-        refusal = door.admit([node.job for node in new if node.queue == queue])
+        refusal = door.admit([node.job for node in nodes if node.queue == queue])
         if refusal is not None:
             raise _Refused(refusal)
+    for queue, door in doors.items():
         yield from door.close(queue)
 
 
@@ -300,7 +318,8 @@ def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        circle = " -> ".join(str(job) for job in error.args[1])
+        keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
+        circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
         raise _Refused(
             DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
         ) from None
@@ -498,7 +517,7 @@ def _add_loose(
     numbers: dict[int, int] = {}
     existing: frozenset[int] = frozenset()
     behind_keys: dict[int, str | None] = {}
-    for queue, here in by_queue.items():
+    for queue, here in sorted(by_queue.items()):
         request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
         [added] = yield from add(tx, [request])
         assert isinstance(added, Added)

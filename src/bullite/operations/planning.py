@@ -8,10 +8,16 @@ from typing import NamedTuple
 
 from ..codec import decode
 from ..engine.plan import Request
-from ..errors import BulliteError, InvalidOption, SchedulerNotFound, SchedulerSlotsTaken
+from ..errors import (
+    BulliteError,
+    InvalidOption,
+    QueueFull,
+    SchedulerNotFound,
+    SchedulerSlotsTaken,
+)
 from ..recurrence import Recurrence, first_tick, following_tick
 from ..states import State
-from .adding import NO_EXTRAS, Added, NewJob, OutOfDate, add_now
+from .adding import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, add, add_now, refusal_of
 from .governing import read_settings
 from .moving import Place, as_json
 from .scheduling import (
@@ -68,7 +74,7 @@ def add_planned(
     for request in requests:
         try:
             answers.append((yield from _add_planned(tx, request)))
-        except CANNOT_GO_ON as error:
+        except (*CANNOT_GO_ON, QueueFull) as error:
             answers.append(error)
     return answers
 
@@ -84,11 +90,18 @@ def _add_planned(tx: Transaction, request: AddPlanned) -> Operation[Planned | Ou
     upserts: dict[str, _Upsert] = {}
     for key, plan in plans.items():
         upserts[key] = yield from _upsert(tx, queue, plan, settings.priority_order)
+    jobs = [upserts[w.key].after.job if isinstance(w, Plan) else w for w in request.wanted]
+    # Of jobs that schedulers make there is one for each: quotas only look at what they hold.
+    made = {upsert.after.job.custom_id or "" for upsert in upserts.values()}
+    adding = AddJobs(queue, jobs, request.version, uncounted=made)
+    refusal = yield from refusal_of(tx, adding)
+    if refusal is not None:
+        raise refusal
     for upsert in upserts.values():
         if upsert.pending is not None:
             yield from give_up(tx, upsert.pending)
-    jobs = [upserts[w.key].after.job if isinstance(w, Plan) else w for w in request.wanted]
-    added = yield from add_now(tx, queue, jobs)
+    [added] = yield from add(tx, [adding])
+    assert isinstance(added, Added)
     numbers = dict(zip([job.custom_id for job in jobs], added.ids, strict=True))
     for plan, after, _ in upserts.values():
         yield from _put(tx, queue, plan, after, numbers[after.job.custom_id])

@@ -1089,6 +1089,17 @@ select count(*) from bullite.bullite_jobs where queue = :queue and state = 'acti
 select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite.bullite_queues where id = :queue
 
+-- How many stand before a job in its lane, as far as that is counted.
+-- name: stand_before
+select count(*) from bullite.bullite_jobs as me
+    cross join lateral (
+        select 1 from bullite.bullite_jobs as j
+        where j.queue = me.queue and j.lane = me.lane and j.state = 'waiting'
+            and (j.rank, j.seq) < (me.rank, me.seq)
+        order by j.rank, j.seq limit :most
+    ) as before
+where me.id between :job and :job
+
 -- name: set_limits
 update bullite.bullite_queues
 set concurrency = :concurrency, rate_max = :rate_max, rate_duration = :rate_duration

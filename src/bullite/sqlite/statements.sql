@@ -903,6 +903,15 @@ select count(*) from bullite_jobs where queue = :queue and state = 'active'
 select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite_queues where id = :queue
 
+-- How many stand before a job in its lane, as far as that is counted.
+-- name: stand_before
+select count(*) from (
+    select 1 from bullite_jobs as me cross join bullite_jobs as j
+        on j.queue = me.queue and j.lane = me.lane and j.state = 'waiting'
+            and (j.rank, j.seq) < (me.rank, me.seq)
+    where me.id = :job limit :most
+)
+
 -- name: set_limits
 update bullite_queues set concurrency = :concurrency, rate_max = :rate_max, rate_duration = :rate_duration
 where id = :queue
