@@ -30,6 +30,7 @@ AMONG_OURSELVES = {
     *("in_queue", "revived", "settled", "stored_options", "token_number", "traits"),
     *("planted", "has_no_parent", "awaits_children"),
     *("check", "look_again", "settings_version", "new_job", "as_new_job", "job_numbered"),
+    *("as_gone", "links"),
     *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
     *("strayed", "stuck", "took_some", "trouble", "wants_reports"),
     *("traits", "acquire_traits", "run"),
