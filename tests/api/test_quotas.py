@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullite import BulliteError, Job, Queue, QueueFull, Worker
+from bullite import BulliteError, FlowNode, FlowProducer, Job, Queue, QueueFull, Worker
 
 from .helpers import python
 
@@ -120,3 +120,42 @@ async def test_a_bad_quota_is_named_and_nothing_is_stored(
         await queue.configure(**settings)
     assert isinstance(raised.value, ValueError | TypeError)
     assert await queue.get_meta() == before
+
+
+async def test_a_flow_over_a_quota_of_any_of_its_queues_is_not_stored(queue: Queue) -> None:
+    other = Queue("other", queue.store)
+    await other.configure(max_waiting=1)
+    leaf: FlowNode = {"name": "leaf", "queue_name": "other"}
+    root: FlowNode = {"name": "root", "queue_name": "emails", "children": [leaf, leaf]}
+    with pytest.raises(QueueFull, match="queue 'other'"):
+        await FlowProducer(queue.store).add(root)
+    assert await queue.count() == await other.count() == 0
+
+
+async def test_a_child_at_run_time_is_held_to_the_quota_like_any_other(queue: Queue) -> None:
+    refused: list[str] = []
+
+    async def work(job: Job) -> None:
+        try:
+            await queue.add_bulk([{"name": "child", "opts": {"parent": job}}] * 2)
+        except QueueFull as error:
+            refused.append(str(error))
+
+    await queue.configure(max_waiting=1)
+    parent = await queue.add("parent")
+    async with Worker(queue, work):
+        await parent.result(timeout="10s")
+    assert len(refused) == 1
+    assert await queue.count() == 0
+
+
+async def test_a_released_parent_is_never_refused(queue: Queue) -> None:
+    async def work(job: Job) -> None: ...
+
+    other = Queue("other", queue.store)
+    leaf: FlowNode = {"name": "leaf", "queue_name": "other"}
+    root: FlowNode = {"name": "root", "queue_name": "emails", "children": [leaf]}
+    added = await FlowProducer(queue.store).add(root)
+    await queue.configure(max_waiting=0)
+    async with Worker(other, work), Worker(queue, work):
+        await added["job"].result(timeout="10s")

@@ -328,3 +328,68 @@ async def test_Z_009_a_parent_with_pending_children_cannot_be_completed(queue: Q
         await parent.extend_lock("10s")
         await asyncio.sleep(0)
         await parent.move_to_failed("given up", retry=False)
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+async def test_N_005_one_slot_is_enough_for_a_flow_whose_jobs_ask_to_wait(queue: Queue) -> None:
+    await queue.set_global_concurrency(1)
+    running, most, ran = 0, 0, list[str]()
+
+    async def step(job: Job) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        ran.append(job.name)
+        await asyncio.sleep(0.002)
+        running -= 1
+        assert not await job.move_to_waiting_children()
+
+    plain = await queue.add_bulk([{"name": "plain"}] * 5)
+    added = await producer(queue).add(tree("root", tree("middle", tree("leaf"))))
+    async with working(queue, processor=step, concurrency=5):
+        await added["job"].result(timeout="20s")
+        for job in plain:
+            await job.result(timeout="20s")
+    assert len(ran) == 8
+    assert most == 1
+
+
+async def test_N_005_a_job_that_waits_for_its_children_frees_its_slot(queue: Queue) -> None:
+    await queue.set_global_concurrency(1)
+
+    async def step(job: Job) -> str:
+        if job.name == "parent":
+            if job.attempts_started == 1:
+                await queue.add("child", parent=job)
+            if await job.move_to_waiting_children():
+                raise WaitingChildrenError
+        return job.name
+
+    parent = await queue.add("parent")
+    async with working(queue, processor=step, concurrency=5):
+        assert await parent.result(timeout="20s") == "parent"
+
+
+async def test_R_009_children_and_parents_are_limited_each_in_their_own_queue(
+    queue: Queue,
+) -> None:
+    below = other(queue)
+    flows = [tree("root", *[tree("leaf", queue="other")] * 2) for _ in range(3)]
+    added = await producer(queue).add_bulk(flows)
+    began: dict[str, list[int]] = {"root": [], "leaf": []}
+
+    async def note(job: Job) -> None:
+        assert job.processed_on is not None
+        began[job.name].append(job.processed_on)
+
+    slow, quick = {"max": 1, "duration": 100}, {"max": 1, "duration": 50}
+    async with (
+        Worker(below, note, concurrency=5, limiter=quick),  # type: ignore[arg-type]
+        Worker(queue, note, concurrency=5, limiter=slow),  # type: ignore[arg-type]
+    ):
+        for flow in added:
+            await flow["job"].result(timeout="20s")
+    assert began["leaf"][-1] - began["leaf"][0] >= 5 * 50
+    assert began["root"][-1] - began["root"][0] >= 2 * 100
