@@ -15,6 +15,7 @@ from bullite import (
     QueueFull,
     WaitingChildrenError,
     Worker,
+    loop,
 )
 
 from .helpers import until
@@ -48,6 +49,19 @@ async def test_a_flow_that_is_deduplicated_is_not_refused(queue: Queue) -> None:
     with pytest.raises(QueueFull):
         await flows.add({"name": "a", "queue_name": "emails"})
     assert await queue.count() == 1
+
+
+async def test_what_is_refused_leaves_its_key_free(queue: Queue) -> None:
+    await queue.configure(max_waiting=0)
+    keyed: Any = {"name": "a", "opts": {"deduplication": {"id": "k"}}}
+    with pytest.raises(QueueFull):
+        await FlowProducer(queue.store).add({**keyed, "queue_name": "emails"})
+    with pytest.raises(QueueFull):
+        await queue.add_bulk([keyed, {"name": "r", "opts": {"repeat": {"every": "1h"}}}])
+    assert await loop.read(queue.store, "verify_deduplication", {}) == []
+    assert await queue.get_deduplication_job_id("k") is None
+    await queue.configure(max_waiting=None)
+    assert (await queue.add("a", deduplication={"id": "k"})).state == "waiting"
 
 
 async def test_an_add_that_is_deduplicated_does_not_count_for_the_rate(queue: Queue) -> None:

@@ -31,7 +31,7 @@ BY_INDEX = {
     "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
     "held_ahead": "bullite_jobs_active (queue=?)",
     "count_active": "bullite_jobs_active (queue=?)",
-    "stand_before": "bullite_jobs_waiting (queue=? AND lane=? AND (rank,seq)<(?,?))",
+    "stand_before": "bullite_jobs_waiting (queue=? AND lane=? AND rank<?)",
     "keyed": "bullite_jobs_waiting (queue=? AND lane=?)",
     "lanes_aside": "bullite_jobs_waiting (queue=? AND lane>? AND lane<?)",
     "bring_back": "bullite_jobs_waiting (queue=? AND lane=?)",

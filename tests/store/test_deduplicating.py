@@ -691,6 +691,17 @@ def test_a_holder_whose_time_was_changed_still_holds(store: Store) -> None:
 # --- a job as text -------------------------------------------------------------------------------
 
 
+def test_broken_promises_about_keys_are_found(store: Store) -> None:
+    job, other = put(store), store.add()
+    store.database.write(f"update bullite_deduplication set job = {other}")
+    assert store.problems() == [f"deduplication key x is taken by job {other}, which has none"]
+    store.database.write(f"update bullite_deduplication set job = {job}, until = 5, next = '{{}}'")
+    assert store.problems() == ["deduplication key x keeps a job behind a window"]
+    store.database.write("update bullite_deduplication set job = 99, until = null, next = null")
+    assert store.problems() == ["deduplication key x is taken by job 99, which has ended"]
+    store.database.write("delete from bullite_deduplication")
+
+
 def test_a_job_that_is_kept_comes_back_as_it_was() -> None:
     rule = Rule("x", 5, True, False, True)
     job = new_job(custom_id="a", deduplication=rule, run_at=7)

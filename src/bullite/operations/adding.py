@@ -181,7 +181,10 @@ def refusal_of(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]
     if not batch.terms[request.queue].has_quotas:
         return None
     answer = yield from batch.number(tx, [request], request, range(len(request.jobs)))
-    return answer if isinstance(answer, QueueFull) else None
+    if not isinstance(answer, QueueFull):
+        return None
+    yield from batch.close(tx)  # nothing of them is left
+    return answer
 
 
 def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:

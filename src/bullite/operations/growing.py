@@ -148,8 +148,7 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     to_tie = {id: node for id, node in new.items() if id in tied}
     loose = {id: node for id, node in new.items() if id not in tied}
     if doors:
-        left_out = yield from _left_out(tx, loose)
-        yield from _enter(doors, [node for id, node in new.items() if id not in left_out])
+        yield from _enter(tx, doors, new, loose)
     planted = yield from _plant(tx, to_tie, edges, terms)
     numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
@@ -157,26 +156,30 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
     return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
 
 
-def _left_out(tx: Transaction, loose: Mapping[int, Node]) -> Operation[set[int]]:
-    """Those that will not be added, because others hold their deduplication keys."""
+def _enter(
+    tx: Transaction, doors: Mapping[int, Door], new: Mapping[int, Node], loose: Mapping[int, Node]
+) -> Operation[None]:
+    """Let new jobs into queues that have quotas, into all of them or none.
+
+    Those that will not be added, because others hold their deduplication keys, do not count.
+    """
     rules = {
         id: rule
         for id, node in loose.items()
         if (rule := (node.job.extras or NO_EXTRAS).deduplication) is not None
     }
     keys = yield from hold_keys((loose[id].queue, rule.id) for id, rule in rules.items())
-    return {
+    tried = keys.copy()
+    left_out = {
         id
         for id, rule in rules.items()
-        if keys.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
+        if tried.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
     }
-
-
-def _enter(doors: Mapping[int, Door], nodes: Sequence[Node]) -> Operation[None]:
-    """Let new jobs into queues that have quotas, into all of them or none."""
     for queue, door in doors.items():
-        refusal = door.admit([node.job for node in nodes if node.queue == queue])
+        here = [n.job for id, n in new.items() if n.queue == queue and id not in left_out]
+        refusal = door.admit(here)
         if refusal is not None:
+            yield from keys.write(tx)  # nobody has taken them
             raise _Refused(refusal)
     for queue, door in doors.items():
         yield from door.close(queue)
