@@ -306,13 +306,14 @@ class PostgresDriver:
 
     def listen(self, queue: int) -> str | None:
         if self._ear is None:
-            renew = self._statements["renew_workers"].text
-            self._ear = Ear(
-                self.location,
-                lambda: (renew, {"lease_now": self.clock.lease_now(), "nonce": self.nonce}),
-            )
+            self._ear = Ear(self.location, self.renewal)
         self._ear.listen(queue)
         return None
+
+    def renewal(self) -> tuple[bytes, dict[str, int]]:
+        """What the ear renews the leases of this process's workers with; on its thread."""
+        text = self._statements["renew_workers"].text
+        return text, {"lease_now": self.clock.lease_now(), "nonce": self.nonce}
 
     def ears(self) -> Sequence[int]:
         return self._ear.ears() if self._ear is not None else ()
