@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "a removed job is restored to where it came from (in the request)",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "return place.removed_from == move.target",
         "return True",
         ["test_moves.py::test_a_move_is_made_if_and_only_if_the_table_allows_it"],
@@ -193,8 +193,8 @@ MUTANTS = (
     Mutant(
         "an active job cannot be removed under its worker",
         "states.py",
-        'REMOVE = Move("remove", (_W, _D, _C, _F)',
-        'REMOVE = Move("remove", (_W, _D, _A, _C, _F)',
+        'REMOVE = Move("remove", (_W, _D, _P, _C, _F)',
+        'REMOVE = Move("remove", (_W, _D, _A, _P, _C, _F)',
         ["test_moves.py::test_the_diagram_in_the_documentation_is_the_table"],
     ),
     # --- progress ---
@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant(
         "a line that is not sorted to its end is not empty",
         "operations/claiming.py",
-        "drained = looked_everywhere and ",
+        "drained = found.everywhere and ",
         "drained = ",
         [
             "test_claiming.py::test_a_worker_with_names_finds_its_job_behind_many_old_ones_of"
@@ -429,8 +429,8 @@ MUTANTS = (
     Mutant(
         "all lanes form one line",
         "operations/claiming.py",
-        "islice(merge(*heads), request.want)",
-        "islice((row for lane in heads for row in lane), request.want)",
+        "islice(merge(*heads), want)",
+        "islice((row for lane in heads for row in lane), want)",
         ["test_claiming.py::test_a_worker_with_names_takes_them_in_the_order_of_the_whole_line"],
     ),
     # --- ids ---
@@ -465,8 +465,8 @@ MUTANTS = (
     Mutant(
         "custom ids are unique within a batch",
         "operations/adding.py",
-        "ids, new[queue], taken[queue])",
-        "ids, new[queue], {})",
+        "tx, request, ids, new, taken, keys, duplicates",
+        "tx, request, ids, new, {}, keys, duplicates",
         ["test_adding.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
     ),
     # --- the books ---
@@ -601,8 +601,8 @@ MUTANTS = (
     Mutant(
         "what was fetched ahead of a pause is given back",
         "engine/feeding.py",
-        "if claimed.paused:",
-        "if False:",
+        "if claimed.paused or (",
+        "if False or (",
         ["test_governing.py::test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause"],
     ),
     Mutant(
@@ -649,7 +649,7 @@ MUTANTS = (
     ),
     Mutant(
         "of two jobs that shared an id one comes back",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "taken.rows or (target, place.custom_id) in claimed",
         "taken.rows",
         ["test_moving_one.py"],
@@ -664,14 +664,14 @@ MUTANTS = (
     Mutant(
         "a job has some time to begin",
         "operations/adding.py",
-        "now + times.expires",
+        "now + extras.expires",
         "now",
         ["test_expiring.py::test_a_job_that_nobody_began_in_time_fails"],
     ),
     Mutant(
         "an old version of the settings is refused",
         "operations/adding.py",
-        "if terms[queue][1] != request.version:",
+        "if batch.terms[request.queue].version != request.version:",
         "if False:",
         ["test_governing.py::test_jobs_resolved_under_older_settings_are_not_added"],
     ),
@@ -699,21 +699,21 @@ MUTANTS = (
     # --- ids that are taken, moves of one job ---
     Mutant(
         "a job whose id is taken is not restored",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "if taken.rows",
         "if False and taken.rows",
         ["test_moving_one.py::test_an_id_that_is_taken_is_the_reason"],
     ),
     Mutant(
         "a dead letter whose id was taken meanwhile stays",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "target = place.original_queue",
         "target = None",
         ["test_burying.py::test_a_job_whose_id_was_taken_meanwhile_stays_with_the_dead"],
     ),
     Mutant(
         "a caller's one state is the only one",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "place is not None and request.source in (None, place.state)",
         "place is not None",
         ["test_moving_one.py::test_a_caller_may_allow_only_one_of_the_states_a_move_starts_from"],
@@ -763,7 +763,7 @@ MUTANTS = (
     ),
     Mutant(
         "a revived dead letter goes home",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "places = yield from _prepare_to_run_again(tx, source, places)",
         "pass",
         ["test_burying.py::test_a_revived_job_goes_back_to_the_queue_it_came_from"],
@@ -800,10 +800,8 @@ MUTANTS = (
     Mutant(
         "the oldest go first",
         SQL,
-        "select id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before\n"
-        "order by {first}, {second}",
-        "select id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before\n"
-        "order by {first} desc, {second} desc",
+        "    ))\norder by {first}, {second} limit",
+        "    ))\norder by {first} desc, {second} desc limit",
         ["test_retaining.py::test_only_so_many_stay_the_newest"],
     ),
     Mutant(
@@ -831,7 +829,7 @@ MUTANTS = (
     ),
     Mutant(
         "a success is remembered when the job runs again",
-        "operations/moving.py",
+        "operations/by_hand.py",
         "if source is State.COMPLETED:",
         "if False:",
         ["test_history.py::test_a_success_is_told_by_the_job_itself_until_it_runs_again"],
@@ -918,8 +916,8 @@ MUTANTS = (
     Mutant(
         "a lost verdict ends nobody's wait",
         "engine/watching.py",
-        "            if verdict.job not in lost\n",
-        "",
+        "if verdict.job not in settled.lost and ",
+        "if ",
         ["test_watching.py::test_a_verdict_that_was_lost_ends_nobodys_wait"],
     ),
     Mutant(
@@ -1106,8 +1104,9 @@ MUTANTS = (
     Mutant(
         "on PostgreSQL a worker that crashed away is registered for good",
         "operations/tending.py",
-        '"""Whether its jobs go through their back-off when it is lost."""\n\n\ndef register',
-        '"""Whether its jobs go through their back-off when it is lost."""\n    durable = False'
+        '"""Ms after which it looks again, while a limit lets nothing begin."""\n\n\ndef register',
+        '"""Ms after which it looks again, while a limit lets nothing begin."""\n'
+        "    durable = False"
         "\n\n\ndef register",
         [
             "postgres/test_what_a_crash_takes_back.py"
