@@ -249,11 +249,12 @@ class Queue(Keys, Schedules, Limited):
         else:
             check_int("chunk", chunk, 1, MOST_AT_ONCE)
         await self._be_ready()
-        if any(_is_tied(job) for job in given):
+        has_options = any([type(job) is not dict or "opts" in job for job in given])  # noqa: C419
+        if has_options and any(_is_tied(job) for job in given):
             return await self._plant_bulk(given, chunk, on_chunk)
         new = self._bulk_jobs(given, range(len(given)))
         add: Callable[..., Any] = self._add_all
-        if any([type(job) is Plan for job in new]):  # noqa: C419 - a list is faster
+        if has_options and any(type(job) is Plan for job in new):
             add = self._add_planned
         version, stored = self._ready().version, list[Job]()
         for start in range(0, len(new), chunk):
