@@ -634,13 +634,6 @@ MUTANTS = (
         ["test_expiring.py"],
     ),
     Mutant(
-        "a worker by hand that is not registered takes nothing",
-        "engine/writer.py",
-        "appetite.starved or not appetite.worker",
-        "appetite.starved",
-        ["test_by_hand.py"],
-    ),
-    Mutant(
         "only the run itself begins a job fetched ahead",
         "operations/editing.py",
         "place.ahead and token is not None",
@@ -1102,16 +1095,11 @@ MUTANTS = (
         ["postgres/test_clock.py::test_a_job_is_made_at_the_servers_time"],
     ),
     Mutant(
-        "on PostgreSQL a worker that crashed away is registered for good",
-        "operations/tending.py",
-        '"""Ms after which it looks again, while a limit lets nothing begin."""\n\n\ndef register',
-        '"""Ms after which it looks again, while a limit lets nothing begin."""\n'
-        "    durable = False"
-        "\n\n\ndef register",
-        [
-            "postgres/test_what_a_crash_takes_back.py"
-            "::test_what_a_worker_that_the_crash_forgot_takes_is_taken_back_when_it_dies"
-        ],
+        "a worker that is not on the register takes nothing",
+        SQL,
+        "from bullite_queues join bullite_workers on bullite_workers.id = :worker",
+        "from bullite_queues left join bullite_workers on bullite_workers.id = :worker",
+        ["test_claiming.py::test_a_worker_that_others_gave_up_on_takes_nothing"],
     ),
     # --- deduplication ---
     Mutant(

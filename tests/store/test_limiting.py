@@ -393,7 +393,8 @@ class _Box:
 
 def test_nothing_is_fetched_ahead_under_a_limit(store: Store) -> None:
     add(store, 9)
-    worker = store.worker(limiter=Limiter(5, 1_000))
+    worker = store.worker()
+    rate(store, Limiter(5, 1_000))
     assert len(worker.claim(2, ahead=5)) == 2
     assert [list(row) for row in store.read("held_ahead", queue=store.queue)] == [[0]]
     assert worker.claim(0, ahead=5) == []

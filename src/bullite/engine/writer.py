@@ -422,7 +422,7 @@ class Engine:
         appetite.stirred = True
 
     def _claim_now(self, appetite: Appetite, ask: Ask) -> list[Ask]:
-        if appetite.starved or not appetite.worker:
+        if appetite.starved:
             self._deliver([(ask, None)])
             return []
         claim = self._feeding.claim_by_hand(appetite)
