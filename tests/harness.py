@@ -28,10 +28,11 @@ from bullite.operations.by_hand import MoveByHand
 from bullite.operations.claiming import Claimed, JobRow, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
-from bullite.operations.growing import Grow, Grown, Node
+from bullite.operations.growing import Grow, Grown
 from bullite.operations.limiting import LONGEST_REST, Limiter
 from bullite.operations.opening import OpenQueue
 from bullite.operations.settling import Settle
+from bullite.operations.surveying import Node
 from bullite.operations.sweeping import Sweep
 from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction

@@ -1187,14 +1187,14 @@ MUTANTS = (
     ),
     Mutant(
         "no circle is closed through jobs that exist",
-        "operations/growing.py",
+        "operations/surveying.py",
         "            graph[downstream].add(upstream)\n",
         "            pass\n",
         ["test_linking.py::test_a_circle_through_jobs_that_exist_is_found"],
     ),
     Mutant(
         "those who close two halves of a circle wait for each other",
-        "operations/growing.py",
+        "operations/surveying.py",
         "        met = {job for row in found.rows for job in row} - held\n",
         "        met: set[int] = set()\n",
         [
@@ -1358,8 +1358,8 @@ MUTANTS = (
     Mutant(
         "a limit counts nothing of a flow that another limit refuses",
         "operations/growing.py",
-        "            raise _Refused(refusal)\n    for queue, door in doors.items():\n",
-        "            raise _Refused(refusal)\n",
+        "            raise Refused(refusal)\n    for queue, door in doors.items():\n",
+        "            raise Refused(refusal)\n",
         ["api/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"],
     ),
     Mutant(

@@ -9,8 +9,8 @@ from . import loop
 from .codec import decode
 from .errors import InvalidOption, InvalidOptionType
 from .operations.families import AwaitChildren, LeaveParent, RemoveUnprocessed
-from .operations.growing import Ref
 from .operations.linking import CHILD, DEPENDENCY
+from .operations.surveying import Ref
 from .options import check_int
 from .pending import Pending
 from .ties import ParentRef, check_relative

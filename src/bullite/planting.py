@@ -10,7 +10,8 @@ from . import loop
 from .errors import BulliteError, InvalidOption, InvalidOptionType
 from .job import Fate, Job
 from .operations.adding import OutOfDate
-from .operations.growing import Grow, Grown, Node, Planted, Ref
+from .operations.growing import Grow, Grown, Planted
+from .operations.surveying import Node, Ref
 from .options import CheckedOptions, JobOptions, check_name
 from .states import State
 from .ties import Other, Ties, check_children

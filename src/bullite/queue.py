@@ -206,7 +206,7 @@ class Queue(Keys, Schedules, Limited):
         if not _TIES.isdisjoint(options):
             [job] = await self._plant([{"name": name, "data": data, "opts": options}])
             return job
-        [job] = await self._add_all(lambda: (self.new_job(name, data, self._checked(options)),))
+        [job] = await self._add_all(lambda: (self.new_job(name, data, self.check(options)),))
         return job
 
     async def _plant(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
@@ -327,7 +327,8 @@ class Queue(Keys, Schedules, Limited):
             await self._find()
             new, version = resolve(), self._ready().version
 
-    def _checked(self, options: Mapping[str, Any]) -> CheckedOptions:
+    def check(self, options: Mapping[str, Any]) -> CheckedOptions:
+        """The options of a job of this queue, its defaults among them."""
         if not options:
             return self._plain
         if not self._defaults:
@@ -352,14 +353,10 @@ class Queue(Keys, Schedules, Limited):
         try:
             if options and options.get("repeat") is not None:
                 return self._repeating(job["name"], job.get("data"), options)
-            checked = self._checked(options) if options else self._plain
+            checked = self.check(options) if options else self._plain
             return self.new_job(job["name"], job.get("data"), checked)
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
-
-    def check(self, options: Mapping[str, Any]) -> CheckedOptions:
-        """The options of a job of this queue, its defaults among them."""
-        return self._checked(options)
 
     async def look_again(self) -> None:
         """The queue's settings have changed."""

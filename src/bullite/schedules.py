@@ -89,7 +89,7 @@ class Schedules(Getters):
     """The half of a queue that deals with its job schedulers."""
 
     _defaults: Mapping[str, Any]
-    _checked: Callable[[Mapping[str, Any]], CheckedOptions]
+    check: Callable[[Mapping[str, Any]], CheckedOptions]
     new_job: Callable[[str, Any, CheckedOptions], NewJob]
     _add_planned: Callable[[Callable[[], Sequence[NewJob | Plan]]], Any]
     _as_jobs: Callable[..., Any]
@@ -227,7 +227,7 @@ class Schedules(Getters):
     ) -> Plan:
         """A plan with the options of its jobs resolved, those of the queue's that can hold, too."""
         late = {name: 0 for name in ("delay",) if name in self._defaults}
-        checked = self._checked({**late, **options})
+        checked = self.check({**late, **options})
         return Plan(key, recurrence, self.new_job(name, data, checked), list(options))
 
 

@@ -18,8 +18,9 @@ from bullite.errors import (
 )
 from bullite.operations.by_hand import MoveByHand, MoveOne, move_by_hand, move_one
 from bullite.operations.families import AwaitChildren, LeaveParent, await_children, leave_parent
-from bullite.operations.growing import Grow, Node, Ref, grow
+from bullite.operations.growing import Grow, grow
 from bullite.operations.settling import Settle, settle
+from bullite.operations.surveying import Node, Ref
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.retention import Keep

@@ -20,8 +20,9 @@ from bullite.errors import (
 from bullite.operations.by_hand import MoveByHand, MoveOne
 from bullite.operations.expiring import Expire
 from bullite.operations.families import AwaitChildren, LeaveParent, RemoveUnprocessed
-from bullite.operations.growing import Grow, Node, Ref
+from bullite.operations.growing import Grow
 from bullite.operations.settling import Settle
+from bullite.operations.surveying import Node, Ref
 from bullite.outcome import Verdict
 from bullite.retention import Keep
 from bullite.states import COMPLETE, DELETE, FAIL, REMOVE, RESTORE, REVIVE, State

@@ -11,8 +11,8 @@ import pytest
 
 from bullite.engine.contract import Conflict
 from bullite.operations.expiring import Expire
-from bullite.operations.growing import Ref
 from bullite.operations.moving import delete_jobs, swap_all
+from bullite.operations.surveying import Ref
 from bullite.operations.tending import Recover
 from bullite.outcome import Verdict
 from bullite.states import (

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from ..codec import decode
 from ..engine.plan import Request
 from ..errors import (
     BulliteError,
-    DependencyCycle,
-    DependencyNotFound,
-    ParentNotFound,
-    ParentTaken,
 )
 from ..eventlog import DUPLICATED
 from ..states import State
@@ -35,38 +30,21 @@ from .adding import (
 )
 from .admitting import Door, open_door
 from .deduplicating import hold_keys
-from .linking import CHILD, DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
-from .moving import Place, as_json, take_numbers, where_they_are
+from .linking import CHILD, FAILED, IGNORED, PENDING, PROCESSED
+from .moving import as_json, where_they_are
+from .surveying import (
+    Edge,
+    Ground,
+    Node,
+    Ref,
+    Refused,
+    check_circles,
+    edges_of,
+    numbers_of,
+    survey,
+    without_those_there,
+)
 from .transaction import Operation, Transaction
-
-_ENDED = (State.COMPLETED, State.FAILED)
-
-
-class Ref(NamedTuple):
-    """A job, by the name of its queue and its id."""
-
-    queue: str
-    id: str
-
-    @property
-    def key(self) -> str:
-        """One text for both, that no other pair has: where the queue ends is the first colon."""
-        return f"{self.queue.replace('%', '%25').replace(':', '%3A')}:{self.id}"
-
-
-class Node(NamedTuple):
-    """A job to be added, and whom it waits for or lets wait."""
-
-    queue: int
-    queue_name: str
-    job: NewJob
-    parent: int | Ref | None = None
-    """The place of another node, or a job that exists."""
-    policy: str = "wait"
-    """What its failure means for its parent."""
-    depends_on: tuple[Ref, ...] = ()
-    on_failure: str = "wait"
-    """What the failure of those means for it."""
 
 
 class Planted(NamedTuple):
@@ -89,21 +67,6 @@ class Grown(NamedTuple):
     """As in Added."""
 
 
-class _Edge(NamedTuple):
-    downstream: int
-    upstream: int
-    kind: str
-    policy: str
-    key: str
-
-
-class _Refused(Exception):
-    """Nothing is to be added, and why."""
-
-    def __init__(self, error: BulliteError) -> None:
-        self.error = error
-
-
 @dataclass(slots=True)
 class Grow(Request):
     """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
@@ -121,7 +84,7 @@ def grow(
     for request in requests:
         try:
             answers.append((yield from _grow_one(tx, request)))
-        except _Refused as refused:
+        except Refused as refused:
             answers.append(refused.error)
     return answers
 
@@ -135,11 +98,11 @@ def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
             return OutOfDate()
         if terms[queue].has_quotas:
             doors[queue] = yield from open_door(tx, queue)
-    ground = yield from _survey(request.nodes)
-    ids = yield from _number(request.nodes, ground)
-    edges = _edges(request.nodes, ids, ground)
-    edges = yield from _without_those_there(edges, ground)
-    yield from _check_circles(edges, ground)
+    ground = yield from survey(request.nodes)
+    ids = yield from numbers_of(request.nodes, ground)
+    edges = edges_of(request.nodes, ids, ground)
+    edges = yield from without_those_there(edges, ground)
+    yield from check_circles(edges, ground)
     new: dict[int, Node] = {}
     for id, node in zip(ids, request.nodes, strict=True):
         if id not in ground.places:
@@ -180,167 +143,9 @@ def _enter(
         refusal = door.admit(here)
         if refusal is not None:
             yield from keys.write(tx)  # nobody has taken them
-            raise _Refused(refusal)
+            raise Refused(refusal)
     for queue, door in doors.items():
         yield from door.close(queue)
-
-
-# --- what is there already -----------------------------------------------------------------------
-
-
-class _Ground(NamedTuple):
-    """The jobs that exist and are meant by nodes or named by them."""
-
-    numbers: dict[Ref, int]
-    places: dict[int, Place]
-
-
-def _survey(nodes: Sequence[Node]) -> Operation[_Ground]:
-    queues = {node.queue_name: node.queue for node in nodes}
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for ref in _named(nodes):
-        wanted[ref.queue].add(ref.id)
-    found: dict[Ref, int] = {}
-    for name, ids in wanted.items():
-        if name not in queues:
-            known = yield "queue_named", {"name": name}
-            if not known.rows:
-                continue
-            queues[name] = known.rows[0][0]
-        params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
-        found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
-        found |= {Ref(name, id): int(id) for id in ids if _is_number(id)}
-    places = yield from where_they_are(sorted(set(found.values())))
-    there = {
-        ref: job
-        for ref, job in found.items()
-        if job in places
-        and places[job].state != State.REMOVED
-        and queues[ref.queue] in (places[job].queue, places[job].original_queue)
-    }
-    return _Ground(there, {job: places[job] for job in there.values()})
-
-
-def _is_number(id: str) -> bool:
-    """Whether an id is the number of a job, as it is written."""
-    return id.isdecimal() and len(id) < 19 and str(int(id)) == id
-
-
-def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
-    """All that may exist already."""
-    for node in nodes:
-        if node.job.custom_id:
-            yield Ref(node.queue_name, node.job.custom_id)
-        if isinstance(node.parent, Ref):
-            yield node.parent
-        yield from node.depends_on
-
-
-def _number(nodes: Sequence[Node], ground: _Ground) -> Operation[list[int]]:
-    """The number of each node's job: one that exists, that of its like, or a new one."""
-    fresh = iter((yield from take_numbers(len(nodes))))
-    ids: list[int] = []
-    for node in nodes:
-        ref = Ref(node.queue_name, node.job.custom_id) if node.job.custom_id else None
-        id = ground.numbers.get(ref) if ref else None
-        if id is None:
-            id = next(fresh)
-            if ref:
-                ground.numbers[ref] = id
-        ids.append(id)
-    return ids
-
-
-def _edges(nodes: Sequence[Node], ids: Sequence[int], ground: _Ground) -> list[_Edge]:
-    edges: dict[tuple[int, int], _Edge] = {}
-    for node, id in zip(nodes, ids, strict=True):
-        key = Ref(node.queue_name, node.job.custom_id or str(id)).key
-        parent = node.parent
-        if isinstance(parent, Ref):
-            if parent not in ground.numbers:
-                raise _Refused(ParentNotFound(f"the parent {parent.key} does not exist"))
-            _check_can_wait(parent, ground)
-            above: int | None = ground.numbers[parent]
-        else:
-            above = None if parent is None else ids[parent]
-        if above is not None:
-            edges[above, id] = _Edge(above, id, CHILD, node.policy, key)
-        for ref in node.depends_on:
-            if ref not in ground.numbers:
-                raise _Refused(
-                    DependencyNotFound(f"depends_on names {ref.key}, which does not exist")
-                )
-            upstream = ground.numbers[ref]
-            edge = _Edge(id, upstream, DEPENDENCY, node.on_failure, ref.key)
-            edges.setdefault((id, upstream), edge)
-    return list(edges.values())
-
-
-def _check_can_wait(parent: Ref, ground: _Ground) -> None:
-    place = ground.places.get(ground.numbers[parent])
-    if place is not None and place.state in _ENDED:
-        raise _Refused(
-            ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody")
-        )
-
-
-def _without_those_there(edges: list[_Edge], ground: _Ground) -> Operation[list[_Edge]]:
-    """A job that exists may be given a parent, if it has none; it may have this one already.
-
-    Those it depends on were named when it was added.
-    """
-    known = [edge.upstream for edge in edges if edge.upstream in ground.places]
-    parents: dict[int, set[int]] = defaultdict(set)
-    if known:
-        result = yield "parents_of", {"jobs": as_json(known)}
-        for child, parent, _ in result.rows:
-            parents[child].add(parent)
-    kept: list[_Edge] = []
-    for edge in edges:
-        below = ground.places.get(edge.downstream)
-        if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
-            continue
-        if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
-            continue
-        if edge.kind == CHILD and parents[edge.upstream]:
-            raise _Refused(ParentTaken(f"job {edge.key} has another parent, which it keeps"))
-        if edge.kind == CHILD:
-            parents[edge.upstream].add(edge.downstream)
-        kept.append(edge)
-    return kept
-
-
-def _check_circles(edges: Sequence[_Edge], ground: _Ground) -> Operation[None]:
-    graph: dict[int, set[int]] = defaultdict(set)
-    for edge in edges:
-        graph[edge.downstream].add(edge.upstream)
-    sources = {edge.upstream for edge in edges if edge.upstream in ground.places}
-    if sources and any(edge.downstream in ground.places for edge in edges):
-        for downstream, upstream in (yield from _awaited_by(sources, ground)):
-            graph[downstream].add(upstream)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
-        circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
-        raise _Refused(
-            DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
-        ) from None
-
-
-def _awaited_by(jobs: Collection[int], ground: _Ground) -> Operation[Sequence[Sequence[int]]]:
-    """Who waits for whom among those that these jobs wait for.
-
-    All of them are held: somebody else might be closing the other half of a circle.
-    """
-    held = set(ground.places)
-    while True:
-        found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
-        met = {job for row in found.rows for job in row} - held
-        if not met:
-            return found.rows
-        yield from where_they_are(sorted(met))
-        held |= met
 
 
 # --- what is new ---------------------------------------------------------------------------------
@@ -349,7 +154,7 @@ def _awaited_by(jobs: Collection[int], ground: _Ground) -> Operation[Sequence[Se
 class _Prospects:
     """What its ties mean for each job that waits, and the rows of the links."""
 
-    def __init__(self, edges: Sequence[_Edge], ended: Mapping[int, _Ended]) -> None:
+    def __init__(self, edges: Sequence[Edge], ended: Mapping[int, _Ended]) -> None:
         self.rows: list[tuple[Any, ...]] = []
         self.doomed: dict[int, str] = {}
         waiting: set[int] = set()
@@ -375,7 +180,7 @@ class _Ended(NamedTuple):
     reason: str | None
 
 
-def _state_of(edge: _Edge, ended: _Ended | None) -> tuple[str | None, str | None]:
+def _state_of(edge: Edge, ended: _Ended | None) -> tuple[str | None, str | None]:
     """What a new link is in, with what came of the job; None if nothing is to be kept."""
     if ended is None or (ended.state == State.FAILED and edge.policy == "wait"):
         return PENDING, None
@@ -389,7 +194,7 @@ def _state_of(edge: _Edge, ended: _Ended | None) -> tuple[str | None, str | None
 def _plant(
     tx: Transaction,
     new: Mapping[int, Node],
-    edges: Sequence[_Edge],
+    edges: Sequence[Edge],
     terms: Mapping[int, Terms],
 ) -> Operation[dict[int, Planted]]:
     """Insert jobs that are tied to others, and the links."""
@@ -443,7 +248,7 @@ def _those_ended(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
     return {job: _Ended(*ended) for job, *ended in found.rows}
 
 
-def _traits(edges: Sequence[_Edge]) -> dict[int, int]:
+def _traits(edges: Sequence[Edge]) -> dict[int, int]:
     traits: dict[int, int] = defaultdict(int)
     for edge in edges:
         traits[edge.downstream] |= DOWNSTREAM
@@ -531,7 +336,7 @@ def _add_loose(
 
 
 def _tell_duplicates(
-    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: _Ground
+    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: Ground
 ) -> None:
     seen = set(ground.places)
     for node, id in zip(nodes, ids, strict=True):
