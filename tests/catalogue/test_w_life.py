@@ -181,6 +181,7 @@ class Crowd:
         self.seen: list[int] = []
         """For each job that began, how many ran then, itself included."""
         self._gates: list[asyncio.Event] = []
+        self._let_go = 0
 
     async def work(self, job: Job) -> None:
         self.running += 1
@@ -197,10 +198,11 @@ class Crowd:
         for gate in self._gates[:number]:
             gate.set()
         del self._gates[:number]
+        self._let_go += number
 
     async def stays(self, number: int) -> None:
-        """So many run, and nobody else begins."""
-        await until(lambda: self.running == number)
+        """So many run when those let go have ended, and nobody else begins."""
+        await until(lambda: self.ended == self._let_go and self.running == number)
         await asyncio.sleep(0.03)
         assert self.running == number
 
