@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -22,6 +23,7 @@ from bullite.locations import parse_location
 from bullite.postgres import connecting
 from bullite.postgres.driver import PostgresDriver
 from bullite.postgres.location import ServerLocation
+from tests.databases import PATIENCE
 from tests.server import Server
 
 if TYPE_CHECKING:
@@ -182,13 +184,18 @@ class PostgresDatabase:
             self._connection = None
 
     def _wipe(self) -> None:
-        _administer(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
-            f"where application_name = '{self._schema}'"
-        )
+        self._end_sessions()
         deletes = [f"delete from {self._schema}.bullite_{table}" for table in _TABLES]
         restarts = [f"select setval('{self._schema}.bullite_{n}', 1, false)" for n in _NUMBERS]
         _administer("; ".join(deletes + restarts))
+
+    def _end_sessions(self) -> None:
+        # The server itself would look again only after 100 ms whether one has ended.
+        ends = time.monotonic() + PATIENCE
+        ending = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = "
+        while _administer(f"{ending}'{self._schema}'"):
+            assert time.monotonic() < ends, "a session of a test does not end"
+            time.sleep(0.001)
 
 
 _administrator: list[psycopg.Connection[tuple[Any, ...]]] = []

@@ -126,9 +126,9 @@ async def test_a_waiting_thread_is_woken_too(store: Store) -> None:
 
 
 async def test_a_lock_is_renewed_while_it_is_held(store: Store) -> None:
-    async with store.lock("a", ttl=150) as lock:
+    async with store.lock("a", ttl=1_000) as lock:
         for _ in range(4):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
             assert lock.held
         with pytest.raises(LockNotAcquired):
             await store.lock("a", wait=0).acquire()

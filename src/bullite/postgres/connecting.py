@@ -47,6 +47,9 @@ SESSION = {
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
+    # It takes what is switched off above for very dear, and dear things for worth the start of two
+    # more processes: 10 ms, for a table with three rows.
+    "max_parallel_workers_per_gather": 0,
 }
 """What every transaction runs under."""
 
