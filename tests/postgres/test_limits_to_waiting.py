@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +11,7 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
-from bullite import Queue, Worker
+from bullite import Queue, Store, Worker, verify
 from bullite.engine.contract import Undone
 from bullite.errors import StoreBusy
 from bullite.locations import parse_location
@@ -34,10 +35,12 @@ def expected_timeouts() -> dict[str, int]:
 
 
 @contextmanager
-def somebody_locks(database: PostgresDatabase, what: str) -> Iterator[None]:
+def somebody_locks(
+    database: PostgresDatabase, what: str
+) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     with closing(psycopg.connect(database.location_of_libpq())) as connection:
         connection.execute(what.encode())
-        yield
+        yield connection
 
 
 async def test_writer_reader_and_ear_have_all_the_timeouts(
@@ -139,3 +142,16 @@ def test_an_opening_that_takes_too_long_is_not_told_as_a_server_out_of_reach(loc
     assert isinstance(place, ServerLocation)
     with pytest.raises(StoreBusy, match="busy for too long"):
         Line(place, place.access, welcome).connect()
+
+
+def test_verifying_may_take_as_long_as_it_takes(
+    database: PostgresDatabase, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "statement_timeout", 200)
+    with closing(Store(location)) as store:
+        store.open()
+        with somebody_locks(database, "lock table bullite_jobs in access exclusive mode") as lock:
+            threading.Timer(1.0, lock.rollback).start()
+            began = time.monotonic()
+            assert verify(store).ok
+    assert time.monotonic() - began > 0.5

@@ -38,7 +38,7 @@ class Prepared:
     name: bytes
     text: bytes
     """As psycopg takes it."""
-    settled: bool = False
+    flag: str | None = None
     parameters: tuple[str, ...] = ()
     prepare: bytes = b""
     """What makes the server prepare it."""
@@ -98,7 +98,7 @@ def _single(statement: Statement, schema: str) -> Prepared:
     return Prepared(
         prepared.encode(),
         with_parameters(_NAMED.sub(r"%(\1)s", text), schema),
-        statement.flag == "settled",
+        statement.flag,
         parameters,
         f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}".encode(),
     )

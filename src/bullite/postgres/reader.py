@@ -8,10 +8,15 @@ from typing import Any
 import psycopg
 
 from ..engine.contract import Params, Result
-from .connecting import Connection
+from .connecting import SESSION, Connection
 from .dialect import Prepared, statements, storable_parameter
 from .line import Line
 from .location import ServerLocation
+
+_AT_LEISURE = "; ".join(
+    [f"set local {name} = on" for name in SESSION if name.startswith("enable_")]
+    + ["set local statement_timeout = 0"]
+).encode()
 
 
 class PostgresReader:
@@ -51,11 +56,14 @@ class PostgresReader:
         self, connection: Connection, statement: Prepared, params: Mapping[str, Any]
     ) -> Result:
         named = {name: storable_parameter(name, value) for name, value in params.items()}
-        if statement.settled:
+        if statement.flag == "settled":
             self._see_how_far_the_log_is_settled(connection)
             named["settled"] = self._settled
-        cursor = connection.execute(statement.text, named)
-        return Result(cursor.fetchall(), 0)
+        if statement.flag == "whole":
+            with connection.transaction():
+                connection.execute(_AT_LEISURE)
+                return Result(connection.execute(statement.text, named).fetchall(), 0)
+        return Result(connection.execute(statement.text, named).fetchall(), 0)
 
     def _see_how_far_the_log_is_settled(self, connection: Connection) -> None:
         look = self._statements["end_of_settled"].text

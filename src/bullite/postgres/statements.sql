@@ -5,6 +5,7 @@
 --              only inserts, many rows are copied instead.
 --   (settled): reads the event log, but no further than to where no writer is under way any more;
 --              :settled tells where that is.
+--   (whole):   reads all there is, however long that takes, by whatever plan the server finds best.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
 -- in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with "takes"
 -- it is of [token, what it takes]; for a move that needs neither it is an array of jobs.
@@ -1423,7 +1424,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 -- verifying ---------------------------------------------------------------------------------------
 -- Each gives one line per broken promise.
 
--- name: verify_counts
+-- name: verify_counts (whole)
 with counted as (
     select queue, case when state = 'waiting' and priority <> 0 then 'prioritized' else state end as state,
         count(*) as jobs
@@ -1440,7 +1441,7 @@ select 'queue ' || name || ': ' || state || ' is kept as ' || coalesce(kept.jobs
 from kept full join counted using (queue, state) join bullite.bullite_queues as q on q.id = queue
 where coalesce(kept.jobs, 0) <> coalesce(counted.jobs, 0)
 
--- name: verify_active
+-- name: verify_active (whole)
 select 'job ' || j.id || ' is active without a worker' from bullite.bullite_jobs as j
 where state = 'active'
     and not exists (select 1 from bullite.bullite_workers as w where w.id = j.worker)
@@ -1448,7 +1449,7 @@ union all
 select 'job ' || id || ' is active without a lease' from bullite.bullite_jobs
 where state = 'active' and lease_until is null
 
--- name: verify_tokens
+-- name: verify_tokens (whole)
 select 'job ' || id || ' is active without a token' from bullite.bullite_jobs
 where state = 'active' and (token is null or nonce is null)
 union all
@@ -1456,7 +1457,7 @@ select 'job ' || j.id || ' is held with a token that is not its worker''s'
 from bullite.bullite_jobs as j join bullite.bullite_workers as w on w.id = j.worker
 where state = 'active' and j.nonce <> w.nonce
 
--- name: verify_payloads
+-- name: verify_payloads (whole)
 select 'job ' || id || ' has no payload' from bullite.bullite_jobs as j
 where not exists (select 1 from bullite.bullite_payloads where job = j.id)
 union all
@@ -1472,7 +1473,7 @@ union all
 select 'log of job ' || job || ', which does not exist' from bullite.bullite_logs as l
 where not exists (select 1 from bullite.bullite_jobs where id = l.job)
 
--- name: verify_times
+-- name: verify_times (whole)
 select 'job ' || id || ' is delayed without a due time' from bullite.bullite_jobs
 where state = 'delayed' and due_at is null
 union all
@@ -1485,7 +1486,7 @@ union all
 select 'job ' || id || ' is ' || state || ' and yet held ahead' from bullite.bullite_jobs
 where state <> 'active' and ahead <> 0
 
--- name: verify_links
+-- name: verify_links (whole)
 select 'job ' || id || ' waits for others and for none' from bullite.bullite_jobs as j
 where state = 'waiting-children' and not exists (
     select 1 from bullite.bullite_links as l where l.downstream = j.id and l.state = 'pending'
@@ -1504,17 +1505,17 @@ union all
 select 'job ' || id || ' does not know that it waits for others' from bullite.bullite_jobs as j
 where traits & 2 = 0 and exists (select 1 from bullite.bullite_links where downstream = j.id)
 
--- name: verify_queues
+-- name: verify_queues (whole)
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist'
 from bullite.bullite_jobs as j
 where not exists (select 1 from bullite.bullite_queues where id = j.queue)
 
--- name: verify_custom_ids
+-- name: verify_custom_ids (whole)
 select 'custom id ' || custom_id || ' stands for ' || count(*) || ' jobs of one queue'
 from bullite.bullite_jobs where custom_id is not null and state <> 'removed'
 group by queue, custom_id having count(*) > 1
 
--- name: verify_deduplication
+-- name: verify_deduplication (whole)
 select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has ended'
 from bullite.bullite_deduplication as d
 where until is null and not exists (
@@ -1533,7 +1534,7 @@ select 'deduplication key ' || key || ' belongs to queue ' || queue || ', which 
 from bullite.bullite_deduplication as d
 where not exists (select 1 from bullite.bullite_queues where id = d.queue)
 
--- name: verify_schedulers
+-- name: verify_schedulers (whole)
 select 'scheduler ' || key || ' is enabled and waits for no job' from bullite.bullite_schedulers
 where enabled = 1 and (next_at is null or job is null)
 union all
@@ -1551,11 +1552,11 @@ select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not
 from bullite.bullite_schedulers as s
 where not exists (select 1 from bullite.bullite_queues where id = s.queue)
 
--- name: verify_numbers
+-- name: verify_numbers (whole)
 select 'job ' || max(id) || ' has a number that was not handed out yet' from bullite.bullite_jobs
 having max(id) > (select last_value from bullite.bullite_numbers)
 
--- name: verify_steps
+-- name: verify_steps (whole)
 select 'step of job ' || job || ', which does not exist' from bullite.bullite_steps as s
 where not exists (select 1 from bullite.bullite_jobs where id = s.job)
 union all
@@ -1575,7 +1576,7 @@ where state = 'delayed' and s.ended_at is null and s.run = attempts_started and 
         select 1 from bullite.bullite_signals as e where e.job = j.id and e.name = s.name
     )
 
--- name: verify_limits
+-- name: verify_limits (whole)
 select 'job ' || id || ' is ' || state || ' and yet stands aside for its key'
 from bullite.bullite_jobs where left(lane, 1) = chr(31) and state <> 'waiting'
 union all
@@ -1590,7 +1591,7 @@ select 'queue ' || queue || ' has a limit for key ' || key || ' that its claims 
 from bullite.bullite_limits
 where queue not in (select id from bullite.bullite_queues where by_key = 1)
 
--- name: verify_file
+-- name: verify_file (whole)
 select 'the index ' || indexrelid::regclass || ' is broken: REINDEX it'
 from pg_index join pg_class on pg_class.oid = indrelid
 where not indisvalid and relnamespace = (
