@@ -30,7 +30,7 @@ settings.load_profile("usual")
 
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A fresh database in which nobody has made our tables yet."""
+    """A fresh database that nobody has used yet."""
     database = DATABASES[request.param](tmp_path)
     yield database
     database.close()

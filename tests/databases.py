@@ -5,18 +5,22 @@ What a test must know of its database beyond the public interface, it asks a `Da
 
 from __future__ import annotations
 
+import random
 import re
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bullite.clock import Clock
+from bullite.clock import Clock, SystemClock
 from bullite.engine.contract import Driver
 from bullite.sqlite import opening
-from bullite.sqlite.driver import SQLiteDriver
+from bullite.sqlite.driver import STATEMENTS, SQLiteDriver
 from bullite.sqlite.files import Places
+from bullite.verifying import CHECKS
 
 if TYPE_CHECKING:  # processes that tests start need not wait for it
     import pytest
@@ -40,7 +44,10 @@ class Database(Protocol):
     """Options of workers who notice within that time that one of them has died."""
 
     def exists(self) -> bool:
-        """Whether anybody has made our tables there yet."""
+        """Whether anybody has opened a store there yet."""
+
+    def problems(self) -> list[str]:
+        """What is wrong with the books: what `bullite.verify` says, without opening a store."""
 
     def another(self) -> Database:
         """One more of the same kind, with nothing in it; gone when this one is closed."""
@@ -100,10 +107,19 @@ class SQLiteDatabase:
 
     @classmethod
     def make(cls, folder: Path) -> SQLiteDatabase:
-        return cls(folder / "jobs.db")
+        made = cls(folder / "jobs.db")
+        # To make the tables takes ten times as long as to open them.
+        made._path.write_bytes(_empty_file())
+        made._path.chmod(0o600)
+        return made
 
     def exists(self) -> bool:
-        return self._path.exists()
+        return self._path.exists() and Places(self._path).side_folder.exists()
+
+    def problems(self) -> list[str]:
+        return [
+            row[0] for check in CHECKS for row in self._connect().execute(STATEMENTS[check].text)
+        ]
 
     def another(self) -> SQLiteDatabase:
         other = SQLiteDatabase(self._path.with_name(f"another{len(self._others)}.db"))
@@ -163,6 +179,17 @@ class SQLiteDatabase:
             database.close()
         if self._connection is not None:
             self._connection.close()
+
+
+@cache
+def _empty_file() -> bytes:
+    """A database with our tables and nothing in them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.db"
+        driver = SQLiteDriver(path, SystemClock(), random.getrandbits)
+        driver.open()
+        driver.close()
+        return path.read_bytes()
 
 
 def _postgres(folder: Path) -> Database:

@@ -39,7 +39,6 @@ from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
 from bullite.traits import DEDUPLICATED, LIMITED
-from bullite.verifying import CHECKS
 from tests.databases import Database
 
 LOCK_DURATION = 30_000
@@ -600,7 +599,7 @@ class Store:
         return {table: self.database.rows(table) for table in self.database.tables}
 
     def problems(self) -> list[str]:
-        return [row[0] for check in CHECKS for row in self._reader.read(check, {}).rows]
+        return self.database.problems()
 
 
 @contextlib.contextmanager

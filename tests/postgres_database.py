@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -21,8 +22,10 @@ from bullite.clock import Clock
 from bullite.engine.contract import Driver
 from bullite.locations import parse_location
 from bullite.postgres import connecting
+from bullite.postgres.dialect import statements
 from bullite.postgres.driver import PostgresDriver
 from bullite.postgres.location import ServerLocation
+from bullite.verifying import CHECKS
 from tests.databases import PATIENCE
 from tests.server import Server
 
@@ -96,9 +99,13 @@ class PostgresDatabase:
 
     def exists(self) -> bool:
         # In a schema that was used before, everybody who opens the store takes ids of events.
-        return self._has_tables() and bool(
-            self.query("select is_called from bullite_events_id_seq")[0][0]
-        )
+        taken = f"pg_sequence_last_value(to_regclass('{self._schema}.bullite_events_id_seq'))"
+        return _administer(f"select {taken}")[0][0] is not None
+
+    def problems(self) -> list[str]:
+        # All in one message, on a connection that knows the tables since an earlier test.
+        known = statements(self._schema)
+        return [row[0] for row in _administer("; ".join(known[c].text.decode() for c in CHECKS))]
 
     def _has_tables(self) -> bool:
         return bool(_administer(f"select to_regclass('{self._schema}.bullite_meta')")[0][0])
@@ -202,13 +209,14 @@ _administrator: list[psycopg.Connection[tuple[Any, ...]]] = []
 
 
 def _administer(statements: str) -> list[tuple[Any, ...]]:
-    """What the first of the statements answers, on a connection that outlives the tests."""
+    """What the statements answer, on a connection that outlives the tests."""
     for last in (False, True):
         if not _administrator:
             _administrator.append(psycopg.connect(server_url(), autocommit=True))
         try:
             cursor = _administrator[0].execute(statements.encode())
-            return cursor.fetchall() if cursor.description else []
+            answers = [result.fetchall() for result in cursor.results() if result.description]
+            return list(chain.from_iterable(answers))
         except psycopg.OperationalError:  # a test restarted the server, or ended all sessions
             _administrator.pop().close()
             if last:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from bullite import Queue, Store, verify
+from bullite import Queue
 from tests.databases import Database
 
 LIMIT = 30.0
@@ -32,8 +31,7 @@ def location(database: Database) -> Iterator[str]:
     """Where a store may be made; whatever a test did to it, its books must be right."""
     yield database.location
     if database.exists():
-        with closing(Store(database.location)) as store:
-            assert verify(store).problems == ()
+        assert database.problems() == []
 
 
 @pytest.fixture

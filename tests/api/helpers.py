@@ -7,7 +7,9 @@ import inspect
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from bullite import Job, Queue, loop
@@ -63,3 +65,21 @@ def python(program: str, *arguments: object, timeout: float = 20) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def case(name: object) -> Iterator[None]:
+    """One of many cases of a test: whatever fails in it is told with its name."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {name!r:.200}")
+        raise
+
+
+_numbers = count(1)
+
+
+def fresh(queue: Queue) -> Queue:
+    """A queue with nothing in it, beside others in the same store."""
+    return Queue(f"emails {next(_numbers)}", queue.store)

@@ -11,7 +11,7 @@ from bullite import Queue, Worker
 from bullite import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 
-from .helpers import again
+from .helpers import again, case
 
 
 async def test_add_gives_back_the_stored_job(queue: Queue) -> None:
@@ -135,17 +135,15 @@ async def test_one_bad_job_means_that_none_is_stored(queue: Queue) -> None:
     assert (await queue.get_job_counts())["waiting"] == 0
 
 
-@pytest.mark.parametrize(
-    ("job", "problem"),
-    [
+async def test_a_job_of_the_wrong_shape_is_named(queue: Queue) -> None:
+    for job, problem in [
         ("a", "must be a mapping with name, data and opts"),
         ({"data": 1}, "has no name"),
         ({"name": "a", "opt": {}}, "has an unknown key 'opt'"),
-    ],
-)
-async def test_a_job_of_the_wrong_shape_is_named(queue: Queue, job: object, problem: str) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match=rf"jobs\[1\] {problem}"):
-        await queue.add_bulk([{"name": "ok"}, job])  # type: ignore[list-item]
+    ]:
+        words = rf"jobs\[1\] {problem}"
+        with case(job), pytest.raises((InvalidOption, InvalidOptionType), match=words):
+            await queue.add_bulk([{"name": "ok"}, job])  # type: ignore[list-item]
 
 
 async def test_a_bad_option_in_a_bulk_says_which_job_has_it(queue: Queue) -> None:

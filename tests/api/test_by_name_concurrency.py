@@ -12,7 +12,7 @@ import pytest
 from bullite import Job, Queue, Signal, Worker
 from bullite.errors import BulliteError, InvalidOption
 
-from .helpers import python, state_of, until
+from .helpers import case, python, state_of, until
 
 
 class Gauge:
@@ -204,29 +204,30 @@ async def test_a_worker_for_all_names_takes_no_names(queue: Queue) -> None:
     await worker.close()
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True, 10**9])
-async def test_a_bad_number_is_refused(queue: Queue, bad: Any) -> None:
-    for make in (
-        lambda: Worker(queue, echo, autorun=False, concurrency=bad),
-        lambda: Worker(queue, {"a": (echo, bad)}, autorun=False),
-        lambda: Worker(queue, autorun=False).process("a", echo, concurrency=bad),
-    ):
-        with pytest.raises(BulliteError, match="concurrency"):
-            make()
+async def test_a_bad_number_is_refused(queue: Queue) -> None:
+    for bad in [0, -1, 1.5, "2", True, 10**9]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="concurrency"):
+                Worker(queue, echo, autorun=False, concurrency=bad)
+            with pytest.raises(BulliteError, match="concurrency"):
+                Worker(queue, {"a": (echo, bad)}, autorun=False)
+            with pytest.raises(BulliteError, match="concurrency"):
+                Worker(queue, autorun=False).process("a", echo, concurrency=bad)
 
 
-@pytest.mark.parametrize("bad", [(echo,), (echo, 1, 2), (), (1, echo), 5, None])
-async def test_a_bad_processor_of_a_name_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="'a'"):
-        Worker(queue, {"a": bad}, autorun=False)
+async def test_a_bad_processor_of_a_name_is_refused(queue: Queue) -> None:
+    for bad in [(echo,), (echo, 1, 2), (), (1, echo), 5, None]:
+        with case(bad), pytest.raises(BulliteError, match="'a'"):
+            Worker(queue, {"a": bad}, autorun=False)
 
 
-@pytest.mark.parametrize("bad", ["", "a\x00b", 5, None, "x" * 256])
-async def test_a_bad_name_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="name"):
-        Worker(queue, {bad: echo}, autorun=False)
-    with pytest.raises(BulliteError, match="name"):
-        Worker(queue, autorun=False).process(bad, echo)
+async def test_a_bad_name_is_refused(queue: Queue) -> None:
+    for bad in ["", "a\x00b", 5, None, "x" * 256]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="name"):
+                Worker(queue, {bad: echo}, autorun=False)
+            with pytest.raises(BulliteError, match="name"):
+                Worker(queue, autorun=False).process(bad, echo)
 
 
 # --- changing the number -------------------------------------------------------------------------
@@ -339,13 +340,14 @@ async def test_a_number_may_be_changed_before_the_worker_begins(queue: Queue) ->
         await all_done(jobs)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True, None])
-async def test_a_bad_new_number_is_refused_and_the_old_stays(queue: Queue, bad: Any) -> None:
-    async with Worker(queue, echo, concurrency=2) as worker:
-        with pytest.raises(BulliteError, match="concurrency"):
-            worker.concurrency = bad
-        assert worker.concurrency == 2
-        assert await (await queue.add("a", 1)).result(timeout="10s") == 1
+async def test_a_bad_new_number_is_refused_and_the_old_stays(queue: Queue) -> None:
+    for bad in [0, -1, 1.5, "2", True, None]:
+        with case(bad):
+            async with Worker(queue, echo, concurrency=2) as worker:
+                with pytest.raises(BulliteError, match="concurrency"):
+                    worker.concurrency = bad
+                assert worker.concurrency == 2
+                assert await (await queue.add("a", 1)).result(timeout="10s") == 1
 
 
 # --- what a processor takes ----------------------------------------------------------------------
@@ -397,12 +399,10 @@ def takes_four(job: Job, token: str, signal: Signal, more: int) -> None: ...
 def takes_keywords(*, job: Job) -> None: ...
 
 
-@pytest.mark.parametrize("processor", [takes_none, takes_four, takes_keywords])
-async def test_a_processor_that_takes_something_else_is_refused(
-    queue: Queue, processor: Any
-) -> None:
-    with pytest.raises(BulliteError, match=r"\(job, token, signal\)"):
-        Worker(queue, processor, autorun=False)
+async def test_a_processor_that_takes_something_else_is_refused(queue: Queue) -> None:
+    for processor in [takes_none, takes_four, takes_keywords]:
+        with case(processor), pytest.raises(BulliteError, match=r"\(job, token, signal\)"):
+            Worker(queue, processor, autorun=False)
 
 
 async def test_defaults_and_stars_are_left_alone(queue: Queue) -> None:

@@ -23,7 +23,7 @@ from bullite import (
 )
 from bullite.errors import InvalidOption, InvalidOptionType
 
-from .helpers import again, state_of, take_away, until
+from .helpers import again, case, fresh, state_of, take_away, until
 from .listening import names_of, told
 from .relatives import FAIL, jobs_of, key, producer, tree, work, working
 
@@ -42,21 +42,23 @@ async def held(queue: Queue) -> tuple[Worker, Job]:
 # --- being given a parent ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", ["mapping", "job", "parent_id"])
-async def test_a_parent_can_be_named_in_several_ways(queue: Queue, spelling: str) -> None:
-    parent = await queue.add("parent", delay=60_000)
-    named: dict[str, Any] = {
-        "mapping": {"parent": {"id": parent.id, "queue": "emails"}},
-        "job": {"parent": parent},
-        "parent_id": {"parent_id": parent.id},
-    }[spelling]
-    child = await queue.add("child", **named)
-    stored = await again(queue, child)
-    for job in (child, stored):
-        assert job.parent == {"id": parent.id, "queue": "emails"}
-        assert (job.parent_id, job.parent_key) == (parent.id, key(parent))
-    counts = await (await again(queue, parent)).get_dependencies_count()
-    assert counts["unprocessed"] == 1
+async def test_a_parent_can_be_named_in_several_ways(queue: Queue) -> None:
+    for spelling in ["mapping", "job", "parent_id"]:
+        with case(spelling):
+            queue = fresh(queue)
+            parent = await queue.add("parent", delay=60_000)
+            named: dict[str, Any] = {
+                "mapping": {"parent": {"id": parent.id, "queue": queue.name}},
+                "job": {"parent": parent},
+                "parent_id": {"parent_id": parent.id},
+            }[spelling]
+            child = await queue.add("child", **named)
+            stored = await again(queue, child)
+            for job in (child, stored):
+                assert job.parent == {"id": parent.id, "queue": queue.name}
+                assert (job.parent_id, job.parent_key) == (parent.id, key(parent))
+            counts = await (await again(queue, parent)).get_dependencies_count()
+            assert counts["unprocessed"] == 1
 
 
 async def test_a_parent_of_another_queue_and_of_an_id_of_its_own(queue: Queue) -> None:
@@ -137,9 +139,8 @@ async def test_a_policy_without_a_parent_has_no_effect(queue: Queue) -> None:
             await job.result(timeout="10s")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+async def test_bad_parents_and_policies_are_refused(queue: Queue) -> None:
+    for options, message in [
         ({"parent": 3}, "parent must be a Job"),
         ({"parent": "1"}, "parent must be a Job"),
         ({"parent": {"id": "1"}}, 'parent must be {"id": ..., "queue": ...}'),
@@ -160,16 +161,13 @@ async def test_a_policy_without_a_parent_has_no_effect(queue: Queue) -> None:
             "contradict each other",
         ),
         ({"fail_parent_on_failure": 1}, "fail_parent_on_failure must be True or False"),
-    ],
-)
-async def test_bad_parents_and_policies_are_refused(
-    queue: Queue, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match=message):
-        await queue.add("a", **options)
-    with pytest.raises((InvalidOption, InvalidOptionType), match=message):
-        await queue.add_bulk([{"name": "b"}, {"name": "a", "opts": options}])  # type: ignore[typeddict-item]
-    assert await queue.count() == 0
+    ]:
+        with case((options, message)):
+            with pytest.raises((InvalidOption, InvalidOptionType), match=message):
+                await queue.add("a", **options)
+            with pytest.raises((InvalidOption, InvalidOptionType), match=message):
+                await queue.add_bulk([{"name": "b"}, {"name": "a", "opts": options}])  # type: ignore[typeddict-item]
+            assert await queue.count() == 0
 
 
 # --- waiting for children ------------------------------------------------------------------------
@@ -544,11 +542,12 @@ async def test_dependencies_of_all_kinds_at_once(queue: Queue) -> None:
     assert await root.get_failed_children_values() == {key(ignored): "it broke"}
 
 
-@pytest.mark.parametrize("page", [3, "all", {"start": 0}, {"cursor": -1}, {"count": 0}])
-async def test_bad_pages_are_refused(queue: Queue, page: Any) -> None:
-    job = await queue.add("a")
-    with pytest.raises((InvalidOption, InvalidOptionType), match="processed"):
-        await job.get_dependencies(processed=page)
+async def test_bad_pages_are_refused(queue: Queue) -> None:
+    for page in [3, "all", {"start": 0}, {"cursor": -1}, {"count": 0}]:
+        with case(page):
+            job = await queue.add("a")
+            with pytest.raises((InvalidOption, InvalidOptionType), match="processed"):
+                await job.get_dependencies(processed=page)
 
 
 async def test_the_queue_lists_the_children_of_a_job(queue: Queue) -> None:

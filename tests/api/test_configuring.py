@@ -11,7 +11,7 @@ import pytest
 from bullite import Job, Priority, Queue, QueueOptionMismatch, Worker
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 
-from .helpers import again, python
+from .helpers import again, case, python
 
 
 async def echo(job: Job) -> Any:
@@ -153,26 +153,28 @@ async def test_a_strategy_of_the_job_beats_a_default_backoff(queue: Queue) -> No
     assert "backoff" not in (await queue.add("a", retry_strategy="mine")).opts
 
 
-@pytest.mark.parametrize("name", ["job_id", "run_at", "timestamp"])
-async def test_what_is_one_jobs_own_is_no_default(queue: Queue, location: str, name: str) -> None:
-    defaults: Any = {name: "2030-01-01T00:00:00+00:00"}
-    with pytest.raises(InvalidOption, match=name):
-        await queue.configure(default_job_options=defaults)
-    with pytest.raises(InvalidOption, match=name):
-        Queue("emails", location, default_job_options=defaults)
+async def test_what_is_one_jobs_own_is_no_default(queue: Queue, location: str) -> None:
+    for name in ["job_id", "run_at", "timestamp"]:
+        with case(name):
+            defaults: Any = {name: "2030-01-01T00:00:00+00:00"}
+            with pytest.raises(InvalidOption, match=name):
+                await queue.configure(default_job_options=defaults)
+            with pytest.raises(InvalidOption, match=name):
+                Queue("emails", location, default_job_options=defaults)
 
 
-@pytest.mark.parametrize("bad", [{"attempts": 0}, {"colour": "red"}, {"delay": -1}, [1], 5])
-async def test_bad_defaults_are_refused_and_nothing_is_stored(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError):
-        await queue.configure(default_job_options=bad)
-    assert (await queue.get_meta())["default_job_options"] == {}
+async def test_bad_defaults_are_refused_and_nothing_is_stored(queue: Queue) -> None:
+    for bad in [{"attempts": 0}, {"colour": "red"}, {"delay": -1}, [1], 5]:
+        with case(bad):
+            with pytest.raises(BulliteError):
+                await queue.configure(default_job_options=bad)
+            assert (await queue.get_meta())["default_job_options"] == {}
 
 
-@pytest.mark.parametrize("bad", [{"attempts": 0}, {"colour": "red"}, [1], 5])
-def test_bad_defaults_of_an_object_are_refused(location: str, bad: Any) -> None:
-    with pytest.raises(BulliteError):
-        Queue("emails", location, default_job_options=bad)
+def test_bad_defaults_of_an_object_are_refused(location: str) -> None:
+    for bad in [{"attempts": 0}, {"colour": "red"}, [1], 5]:
+        with case(bad), pytest.raises(BulliteError):
+            Queue("emails", location, default_job_options=bad)
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -197,9 +199,8 @@ async def test_an_unknown_setting_is_refused_with_those_there_are(queue: Queue) 
         await queue.configure(colour="red")  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
+async def test_a_bad_setting_is_named_and_nothing_is_stored(queue: Queue) -> None:
+    for setting, value in [
         ("priority_order", "sideways"),
         ("priority_order", None),
         ("priority_order", 5),
@@ -222,17 +223,14 @@ async def test_an_unknown_setting_is_refused_with_those_there_are(queue: Queue) 
         ("max_events", 10**30),
         ("dead_letter", 5),
         ("dead_letter", ""),
-    ],
-)
-async def test_a_bad_setting_is_named_and_nothing_is_stored(
-    queue: Queue, setting: str, value: Any
-) -> None:
-    before = await queue.get_meta()
-    settings: Any = {"trash_age": 77, setting: value}
-    with pytest.raises(BulliteError, match=setting) as raised:
-        await queue.configure(**settings)
-    assert isinstance(raised.value, ValueError | TypeError)
-    assert await queue.get_meta() == before
+    ]:
+        with case((setting, value)):
+            before = await queue.get_meta()
+            settings: Any = {"trash_age": 77, setting: value}
+            with pytest.raises(BulliteError, match=setting) as raised:
+                await queue.configure(**settings)
+            assert isinstance(raised.value, ValueError | TypeError)
+            assert await queue.get_meta() == before
 
 
 async def test_the_meta_tells_the_name_the_order_and_the_library(queue: Queue) -> None:
@@ -337,8 +335,9 @@ async def test_a_level_may_be_changed_to(queue: Queue) -> None:
     assert [job.id for job in await queue.get_prioritized()] == [second.id, first.id]
 
 
-@pytest.mark.parametrize("bad", [2_097_152, -2_097_152, "high", 1.5, True, None])
-async def test_a_bad_priority_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match="priority"):
-        await queue.add("a", priority=bad)
-    assert await queue.count() == 0
+async def test_a_bad_priority_is_refused(queue: Queue) -> None:
+    for bad in [2_097_152, -2_097_152, "high", 1.5, True, None]:
+        with case(bad):
+            with pytest.raises((InvalidOption, InvalidOptionType), match="priority"):
+                await queue.add("a", priority=bad)
+            assert await queue.count() == 0

@@ -12,7 +12,7 @@ from bullite import Deduplication, Job, Queue, Worker
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 from bullite.options import check_options
 
-from .helpers import again, until
+from .helpers import again, case, fresh, until
 from .listening import gather, names_of, payloads, told
 
 X: Deduplication = {"id": "x"}
@@ -25,9 +25,10 @@ async def nothing(job: Job) -> None:
 # --- the option ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("option", "error", "words"),
-    [
+async def test_a_bad_deduplication_is_refused_with_the_fix_and_nothing_is_stored(
+    queue: Queue,
+) -> None:
+    for option, error, words in [
         ({}, InvalidOption, "deduplication id must be provided"),
         ({"id": None}, InvalidOption, "deduplication id must be provided"),
         ({"id": ""}, InvalidOption, "deduplication id must be provided"),
@@ -50,16 +51,15 @@ async def nothing(job: Job) -> None:
         ({"id": "x", "window": 5}, InvalidOption, "unknown key 'window'; the keys are: id, ttl"),
         ("x", InvalidOptionType, 'deduplication must be a mapping with "id"'),
         (["x"], InvalidOptionType, 'deduplication must be a mapping with "id"'),
-    ],
-)
-async def test_a_bad_deduplication_is_refused_with_the_fix_and_nothing_is_stored(
-    queue: Queue, option: Any, error: type[BulliteError], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        await queue.add("a", deduplication=option)
-    with pytest.raises(error, match=words):
-        await queue.add_bulk([{"name": "b"}, {"name": "a", "opts": {"deduplication": option}}])
-    assert await queue.count() == 0
+    ]:
+        with case((option, error, words)):
+            with pytest.raises(error, match=words):
+                await queue.add("a", deduplication=option)
+            with pytest.raises(error, match=words):
+                await queue.add_bulk(
+                    [{"name": "b"}, {"name": "a", "opts": {"deduplication": option}}]
+                )
+            assert await queue.count() == 0
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,12 @@ async def test_no_deduplication_is_none(queue: Queue) -> None:
     assert (job.deduplication_id, "deduplication" in job.opts) == (None, False)
 
 
-@pytest.mark.parametrize("ttl", [90_000, "90s", "1.5m", timedelta(seconds=90)])
-async def test_the_window_may_be_any_duration(queue: Queue, ttl: Any) -> None:
-    job = await queue.add("a", deduplication={"id": "x", "ttl": ttl})
-    assert job.opts["deduplication"] == {"id": "x", "ttl": 90_000}
+async def test_the_window_may_be_any_duration(queue: Queue) -> None:
+    for ttl in [90_000, "90s", "1.5m", timedelta(seconds=90)]:
+        with case(ttl):
+            queue = fresh(queue)
+            job = await queue.add("a", deduplication={"id": "x", "ttl": ttl})
+            assert job.opts["deduplication"] == {"id": "x", "ttl": 90_000}
 
 
 async def test_a_job_tells_its_key_and_its_options(queue: Queue) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bullite import DependencyCycle, DependencyNotFound, Job, JobFailed, Queue
 from bullite.errors import InvalidOption, InvalidOptionType
 
-from .helpers import again, state_of, until
+from .helpers import again, case, fresh, state_of, until
 from .listening import gather, names_of, told
 from .relatives import FAIL, key, producer, tree, work, working
 
@@ -36,31 +36,29 @@ async def failed(queue: Queue, **options: Any) -> Job:
 # --- naming others -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spelling", ["id", "ids", "job", "jobs", "pair", "pairs", "document", "set", "twice"]
-)
-async def test_what_a_job_depends_on_can_be_named_in_several_ways(
-    queue: Queue, spelling: str
-) -> None:
-    job = await queue.add("a")
-    named: dict[str, Any] = {
-        "id": job.id,
-        "ids": [job.id],
-        "job": job,
-        "jobs": [job],
-        "pair": ("emails", job.id),
-        "pairs": [("emails", job.id)],
-        "document": [job.id],
-        "set": {job.id},
-        "twice": [job.id, job.id],
-    }
-    option = "depends_on_job_ids" if spelling == "document" else "depends_on"
-    waits = await queue.add("waits", **{option: named[spelling]})
-    assert waits.state == BLOCKED
-    assert waits.depends_on == (await again(queue, waits)).depends_on == (job.id,)
-    async with working(queue):
-        await waits.result(timeout="10s")
-    assert (await again(queue, waits)).depends_on == (job.id,)
+async def test_what_a_job_depends_on_can_be_named_in_several_ways(queue: Queue) -> None:
+    for spelling in ["id", "ids", "job", "jobs", "pair", "pairs", "document", "set", "twice"]:
+        with case(spelling):
+            queue = fresh(queue)
+            job = await queue.add("a")
+            named: dict[str, Any] = {
+                "id": job.id,
+                "ids": [job.id],
+                "job": job,
+                "jobs": [job],
+                "pair": (queue.name, job.id),
+                "pairs": [(queue.name, job.id)],
+                "document": [job.id],
+                "set": {job.id},
+                "twice": [job.id, job.id],
+            }
+            option = "depends_on_job_ids" if spelling == "document" else "depends_on"
+            waits = await queue.add("waits", **{option: named[spelling]})
+            assert waits.state == BLOCKED
+            assert waits.depends_on == (await again(queue, waits)).depends_on == (job.id,)
+            async with working(queue):
+                await waits.result(timeout="10s")
+            assert (await again(queue, waits)).depends_on == (job.id,)
 
 
 async def test_jobs_of_other_queues_can_be_depended_on(queue: Queue) -> None:
@@ -84,10 +82,12 @@ async def test_a_processor_sees_what_its_job_waited_for(queue: Queue) -> None:
         assert await waits.result(timeout="10s") == {key(first): {"found": 3}}
 
 
-@pytest.mark.parametrize("given", [None, [], ()])
-async def test_nothing_may_be_named(queue: Queue, given: Any) -> None:
-    job = await queue.add("a", depends_on=given)
-    assert (job.state, job.depends_on) == ("waiting", ())
+async def test_nothing_may_be_named(queue: Queue) -> None:
+    for given in [None, [], ()]:
+        with case(given):
+            queue = fresh(queue)
+            job = await queue.add("a", depends_on=given)
+            assert (job.state, job.depends_on) == ("waiting", ())
 
 
 async def test_an_unknown_job_is_refused_and_nothing_is_added(queue: Queue) -> None:
@@ -451,9 +451,8 @@ async def test_listeners_of_the_queue_hear_of_jobs_that_wait(queue: Queue) -> No
 # --- bad input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+async def test_bad_dependencies_are_refused(queue: Queue) -> None:
+    for options, message in [
         ({"depends_on": 3}, "depends_on must be ids"),
         ({"depends_on": {"id": "1"}}, "depends_on must be ids"),
         ({"depends_on": iter(["1"])}, "depends_on must be ids"),
@@ -471,11 +470,8 @@ async def test_listeners_of_the_queue_hear_of_jobs_that_wait(queue: Queue) -> No
         ({"depends_on": "1", "on_dependency_failure": []}, "on_dependency_failure must be"),
         ({"depends_on": "1", "deduplication": {"id": "k"}}, "together with depends_on"),
         ({"depends_on": "1", "repeat": {"every": 1_000}}, "depends_on"),
-    ],
-)
-async def test_bad_dependencies_are_refused(
-    queue: Queue, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match=message):
-        await queue.add("a", **options)
-    assert await queue.count() == 0
+    ]:
+        with case((options, message)):
+            with pytest.raises((InvalidOption, InvalidOptionType), match=message):
+                await queue.add("a", **options)
+            assert await queue.count() == 0

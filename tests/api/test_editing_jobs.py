@@ -14,7 +14,7 @@ import pytest
 from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker, loop
 from bullite.errors import BulliteError, InvalidOption, PayloadTooLarge, UnserializableData
 
-from .helpers import again, state_of, until
+from .helpers import again, case, fresh, state_of, until
 
 STATES = ("waiting", "prioritized", "delayed", "active", "completed", "failed")
 
@@ -62,13 +62,15 @@ async def completed_job(queue: Queue, **options: Any) -> Job:
 # --- data ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_data_may_be_replaced_in_every_state(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        await job.update_data({"new": [1, 2]})
-        assert job.data == {"new": [1, 2]}
-        now = await again(queue, job)
-        assert (now.data, now.state) == ({"new": [1, 2]}, state)
+async def test_data_may_be_replaced_in_every_state(queue: Queue) -> None:
+    for state in STATES:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                await job.update_data({"new": [1, 2]})
+                assert job.data == {"new": [1, 2]}
+                now = await again(queue, job)
+                assert (now.data, now.state) == ({"new": [1, 2]}, state)
 
 
 async def test_a_later_attempt_sees_the_new_data(queue: Queue) -> None:
@@ -92,17 +94,14 @@ async def test_a_thread_may_replace_the_data(queue: Queue) -> None:
     assert (await again(queue, job)).data == "new"
 
 
-@pytest.mark.parametrize(
-    "bad", [float("nan"), object(), {"a": float("inf")}, "\ud800", {1, object()}]
-)
-async def test_data_that_cannot_be_stored_is_refused_and_the_old_stays(
-    queue: Queue, bad: Any
-) -> None:
-    job = await queue.add("a", "old")
-    with pytest.raises(UnserializableData, match="data"):
-        await job.update_data(bad)
-    assert job.data == "old"
-    assert (await again(queue, job)).data == "old"
+async def test_data_that_cannot_be_stored_is_refused_and_the_old_stays(queue: Queue) -> None:
+    for bad in [float("nan"), object(), {"a": float("inf")}, "\ud800", {1, object()}]:
+        with case(bad):
+            job = await queue.add("a", "old")
+            with pytest.raises(UnserializableData, match="data"):
+                await job.update_data(bad)
+            assert job.data == "old"
+            assert (await again(queue, job)).data == "old"
 
 
 async def test_new_data_may_be_as_large_as_the_first_and_not_larger(queue: Queue) -> None:
@@ -146,12 +145,14 @@ async def test_a_delayed_job_may_be_due_at_once(queue: Queue) -> None:
         assert await job.result(timeout="10s") == 1
 
 
-@pytest.mark.parametrize("state", [state for state in STATES if state != "delayed"])
-async def test_only_a_delayed_job_has_a_delay_to_change(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        with pytest.raises(IllegalMove, match="delayed"):
-            await job.change_delay(1_000)
-        assert await state_of(queue, job) == state
+async def test_only_a_delayed_job_has_a_delay_to_change(queue: Queue) -> None:
+    for state in [state for state in STATES if state != "delayed"]:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                with pytest.raises(IllegalMove, match="delayed"):
+                    await job.change_delay(1_000)
+                assert await state_of(queue, job) == state
 
 
 async def test_a_delayed_job_may_be_promoted(queue: Queue) -> None:
@@ -169,11 +170,13 @@ async def test_a_promoted_job_keeps_its_priority(queue: Queue) -> None:
     assert await state_of(queue, job) == "prioritized"
 
 
-@pytest.mark.parametrize("state", [state for state in STATES if state != "delayed"])
-async def test_only_a_delayed_job_can_be_promoted(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        with pytest.raises(IllegalMove, match="delayed"):
-            await job.promote()
+async def test_only_a_delayed_job_can_be_promoted(queue: Queue) -> None:
+    for state in [state for state in STATES if state != "delayed"]:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                with pytest.raises(IllegalMove, match="delayed"):
+                    await job.promote()
 
 
 async def test_all_delayed_jobs_are_promoted_in_the_order_of_their_time(queue: Queue) -> None:
@@ -197,22 +200,26 @@ async def test_promoting_nothing_is_nothing(queue: Queue) -> None:
 # --- priority ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["waiting", "prioritized", "delayed", "active"])
-async def test_a_priority_may_be_changed_until_the_job_has_ended(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        await job.change_priority(9)
-        assert job.priority == 9
-        now = await again(queue, job)
-        assert now.priority == 9
-        assert now.state == ("prioritized" if state == "waiting" else state)
+async def test_a_priority_may_be_changed_until_the_job_has_ended(queue: Queue) -> None:
+    for state in ["waiting", "prioritized", "delayed", "active"]:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                await job.change_priority(9)
+                assert job.priority == 9
+                now = await again(queue, job)
+                assert now.priority == 9
+                assert now.state == ("prioritized" if state == "waiting" else state)
 
 
-@pytest.mark.parametrize("state", ["completed", "failed"])
-async def test_a_finished_job_has_no_priority_to_change(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        with pytest.raises(IllegalMove, match=state):
-            await job.change_priority(9)
-        assert (await again(queue, job)).priority == 0
+async def test_a_finished_job_has_no_priority_to_change(queue: Queue) -> None:
+    for state in ["completed", "failed"]:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                with pytest.raises(IllegalMove, match=state):
+                    await job.change_priority(9)
+                assert (await again(queue, job)).priority == 0
 
 
 async def test_a_priority_may_be_taken_away(queue: Queue) -> None:
@@ -303,12 +310,14 @@ async def test_a_completed_job_runs_again_when_asked_so(queue: Queue) -> None:
     assert (now.state, now.return_value, now.attempts_made) == ("waiting", None, 1)
 
 
-@pytest.mark.parametrize("state", ["waiting", "prioritized", "delayed", "active", "completed"])
-async def test_what_has_not_failed_is_not_retried(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        with pytest.raises(IllegalMove, match="failed"):
-            await job.retry()
-        assert await state_of(queue, job) == state
+async def test_what_has_not_failed_is_not_retried(queue: Queue) -> None:
+    for state in ["waiting", "prioritized", "delayed", "active", "completed"]:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                with pytest.raises(IllegalMove, match="failed"):
+                    await job.retry()
+                assert await state_of(queue, job) == state
 
 
 async def test_a_retry_keeps_the_jobs_priority(queue: Queue) -> None:
@@ -390,20 +399,22 @@ async def test_a_worker_that_fails_jobs_again_does_not_keep_retry_jobs_for_ever(
         await until(lambda: count_is(queue, "failed", 50))
 
 
-@pytest.mark.parametrize("state", ["waiting", "delayed", "", "removed"])
-async def test_only_finished_jobs_run_again(queue: Queue, state: str) -> None:
-    with pytest.raises(InvalidOption, match="state"):
-        await queue.retry_jobs(state=state)
+async def test_only_finished_jobs_run_again(queue: Queue) -> None:
+    for state in ["waiting", "delayed", "", "removed"]:
+        with case(state), pytest.raises(InvalidOption, match="state"):
+            await queue.retry_jobs(state=state)
 
 
 # --- progress from outside -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_progress_may_be_told_from_outside(queue: Queue, state: str) -> None:
-    async with job_in(queue, state) as job:
-        await queue.update_job_progress(job.id, {"step": 3})
-        assert (await again(queue, job)).progress == {"step": 3}
+async def test_progress_may_be_told_from_outside(queue: Queue) -> None:
+    for state in STATES:
+        with case(state):
+            queue = fresh(queue)
+            async with job_in(queue, state) as job:
+                await queue.update_job_progress(job.id, {"step": 3})
+                assert (await again(queue, job)).progress == {"step": 3}
 
 
 async def test_progress_of_nobody_is_refused(queue: Queue) -> None:

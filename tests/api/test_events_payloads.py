@@ -12,7 +12,7 @@ from bullite import Job, Queue, QueueEventsProducer, UnrecoverableError, Worker
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from tests.databases import Database
 
-from .helpers import again, python, state_of, take_away, until
+from .helpers import again, case, fresh, python, state_of, take_away, until
 from .listening import names_of, payloads, told
 
 
@@ -87,14 +87,16 @@ async def test_a_job_that_begins_tells_where_it_was(queue: Queue) -> None:
 # --- while it runs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("progress", [50, {"page": 3}, "half", None, [1, [2]]])
-async def test_progress_is_told_as_given(queue: Queue, progress: Any) -> None:
+async def test_progress_is_told_as_given(queue: Queue) -> None:
     async def work(job: Job) -> None:
-        await job.update_progress(progress)
+        await job.update_progress(job.data)
 
-    job = await queue.add("a")
-    await run_one(queue, job, work)
-    assert payloads(await told(queue), "progress") == [{"job_id": job.id, "data": progress}]
+    for progress in [50, {"page": 3}, "half", None, [1, [2]]]:
+        with case(progress):
+            queue = fresh(queue)
+            job = await queue.add("a", progress)
+            await run_one(queue, job, work)
+            assert payloads(await told(queue), "progress") == [{"job_id": job.id, "data": progress}]
 
 
 async def test_a_line_of_a_jobs_log_is_told_as_it_is_stored(queue: Queue) -> None:
@@ -108,12 +110,14 @@ async def test_a_line_of_a_jobs_log_is_told_as_it_is_stored(queue: Queue) -> Non
 # --- ending --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [7, None, "text", {"a": [1]}, ["x", None], [1, 2, 3], 0, False])
-async def test_a_completed_job_tells_its_value(queue: Queue, value: Any) -> None:
-    job = await queue.add("a", value)
-    await run_one(queue, job, succeed)
-    [payload] = payloads(await told(queue), "completed")
-    assert payload == {"job_id": job.id, "return_value": value, "prev": "active"}
+async def test_a_completed_job_tells_its_value(queue: Queue) -> None:
+    for value in [7, None, "text", {"a": [1]}, ["x", None], [1, 2, 3], 0, False]:
+        with case(value):
+            queue = fresh(queue)
+            job = await queue.add("a", value)
+            await run_one(queue, job, succeed)
+            [payload] = payloads(await told(queue), "completed")
+            assert payload == {"job_id": job.id, "return_value": value, "prev": "active"}
 
 
 @pytest.mark.parametrize("job_id", [None, "big-1"])
@@ -347,11 +351,13 @@ async def test_a_run_that_gives_its_job_back_tells_that_it_waits(queue: Queue) -
     assert payloads(heard, "waiting")[1] == {"job_id": job.id, "prev": "active"}
 
 
-@pytest.mark.parametrize("state", ["waiting", "delayed", "completed", "failed"])
-async def test_a_removed_job_tells_where_it_was(queue: Queue, state: str) -> None:
-    job = await job_in(queue, state)
-    await job.remove()
-    assert payloads(await told(queue), "removed") == [{"job_id": job.id, "prev": state}]
+async def test_a_removed_job_tells_where_it_was(queue: Queue) -> None:
+    for state in ["waiting", "delayed", "completed", "failed"]:
+        with case(state):
+            queue = fresh(queue)
+            job = await job_in(queue, state)
+            await job.remove()
+            assert payloads(await told(queue), "removed") == [{"job_id": job.id, "prev": state}]
 
 
 async def job_in(queue: Queue, state: str) -> Job:
@@ -361,23 +367,20 @@ async def job_in(queue: Queue, state: str) -> Job:
     return await again(queue, job)
 
 
-@pytest.mark.parametrize(
-    ("state", "names"),
-    [
+async def test_a_restored_job_tells_where_it_is_again(queue: Queue) -> None:
+    for state, names in [
         ("waiting", ["restored", "waiting"]),
         ("delayed", ["restored", "delayed"]),
         ("completed", ["restored"]),
         ("failed", ["restored"]),
-    ],
-)
-async def test_a_restored_job_tells_where_it_is_again(
-    queue: Queue, state: str, names: list[str]
-) -> None:
-    job = await job_in(queue, state)
-    await job.remove()
-    await queue.restore(job.id)
-    heard = names_of(await told(queue), job.id)
-    assert heard[heard.index("removed") + 1 :] == names
+    ]:
+        with case((state, names)):
+            queue = fresh(queue)
+            job = await job_in(queue, state)
+            await job.remove()
+            await queue.restore(job.id)
+            heard = names_of(await told(queue), job.id)
+            assert heard[heard.index("removed") + 1 :] == names
 
 
 async def test_a_restored_delayed_job_tells_when_it_is_due(queue: Queue) -> None:
@@ -498,21 +501,17 @@ async def test_a_custom_event_may_say_anything(queue: Queue, payload: dict[str, 
     assert payloads(await told(queue, "cut"), "cut") == [payload]
 
 
-@pytest.mark.parametrize(
-    ("name", "payload", "error"),
-    [
+async def test_a_custom_event_that_cannot_be_told_is_refused(queue: Queue) -> None:
+    for name, payload, error in [
         ("", {}, InvalidOption),
         (7, {}, InvalidOptionType),
         ("x", [1], InvalidOptionType),
         ("x", {"a": object()}, UnserializableData),
-    ],
-)
-async def test_a_custom_event_that_cannot_be_told_is_refused(
-    queue: Queue, name: Any, payload: Any, error: type[Exception]
-) -> None:
-    producer = QueueEventsProducer("emails", queue.store)
-    with pytest.raises(error):
-        await producer.publish_event(name, payload)
+    ]:
+        with case((name, payload, error)):
+            producer = QueueEventsProducer("emails", queue.store)
+            with pytest.raises(error):
+                await producer.publish_event(name, payload)
 
 
 # --- order ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from bullite import Job, Queue, QueueEvents, Scheduler, Worker
 from bullite.errors import EventsAlreadyRunning, InvalidOption, StoreError
 from tests.databases import Database
 
-from .helpers import python, until
+from .helpers import case, fresh, python, until
 from .listening import listen, names_of, payloads, place, told
 
 
@@ -153,10 +153,10 @@ async def test_the_last_event_is_remembered_and_leads_on(queue: Queue) -> None:
     assert len(rest) == 2
 
 
-@pytest.mark.parametrize("value", ["", "x", "-1", "1-", "1-2-3", 5, None, "1-x"])
-async def test_an_id_that_cannot_be_one_is_refused(queue: Queue, value: Any) -> None:
-    with pytest.raises(InvalidOption, match="last_event_id"):
-        QueueEvents("emails", queue.store, autorun=False, last_event_id=value)
+async def test_an_id_that_cannot_be_one_is_refused(queue: Queue) -> None:
+    for value in ["", "x", "-1", "1-", "1-2-3", 5, None, "1-x"]:
+        with case(value), pytest.raises(InvalidOption, match="last_event_id"):
+            QueueEvents("emails", queue.store, autorun=False, last_event_id=value)
 
 
 async def test_a_read_that_fails_in_the_middle_of_a_row_repeats_nothing(
@@ -555,11 +555,13 @@ async def test_a_listener_may_be_a_coroutine_function(queue: Queue) -> None:
     assert seen[0].id == job.id
 
 
-@pytest.mark.parametrize("name", ["log_added", "log-added", "job.log_added", "job.log-added"])
-async def test_an_event_goes_by_all_its_spellings(queue: Queue, name: str) -> None:
-    job = await queue.add("a")
-    await job.log("hello")
-    assert [event.name for event in await told(queue, name)].count(name) >= 1
+async def test_an_event_goes_by_all_its_spellings(queue: Queue) -> None:
+    for name in ["log_added", "log-added", "job.log_added", "job.log-added"]:
+        with case(name):
+            queue = fresh(queue)
+            job = await queue.add("a")
+            await job.log("hello")
+            assert [event.name for event in await told(queue, name)].count(name) >= 1
 
 
 async def test_events_are_told_on_the_readers_loop(queue: Queue) -> None:

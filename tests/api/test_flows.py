@@ -22,7 +22,7 @@ from bullite import (
 from bullite.errors import InvalidOption, InvalidOptionType, JobLocked
 from bullite.operations.governing import Configure
 
-from .helpers import again, state_of, until
+from .helpers import again, case, state_of, until
 from .listening import gather, names_of, payloads, told
 from .relatives import FAIL, jobs_of, key, lose, producer, tree, work, working
 
@@ -820,21 +820,19 @@ async def test_a_flow_shows_children_of_every_kind(queue: Queue) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("bounds", [{"depth": 0}, {"depth": -1}, {"max_children": 0}])
-async def test_a_flow_has_to_be_asked_for_with_positive_bounds(
-    queue: Queue, bounds: dict[str, int]
-) -> None:
-    [name] = bounds
-    with pytest.raises(InvalidOption, match=name):
-        await producer(queue).get_flow("emails", "1", **bounds)
+async def test_a_flow_has_to_be_asked_for_with_positive_bounds(queue: Queue) -> None:
+    for bounds in [{"depth": 0}, {"depth": -1}, {"max_children": 0}]:
+        with case(bounds):
+            [name] = bounds
+            with pytest.raises(InvalidOption, match=name):
+                await producer(queue).get_flow("emails", "1", **bounds)
 
 
 # --- bad input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("flow", "message"),
-    [
+async def test_a_bad_node_is_refused_by_name(queue: Queue) -> None:
+    for flow, message in [
         (3, "the flow: a node must be a mapping"),
         ("a", "the flow: a node must be a mapping"),
         ({"name": "a"}, "queue_name is missing"),
@@ -854,27 +852,30 @@ async def test_a_flow_has_to_be_asked_for_with_positive_bounds(
         ({"name": "a", "queue_name": "x", "children": 3}, "children must be a list"),
         ({"name": "a", "queue_name": "x", "children": iter([])}, "children must be a list"),
         ({"name": "a", "queue_name": "x", "children": [None]}, r"children\[0\]: a node must be"),
-    ],
-)
-async def test_a_bad_node_is_refused_by_name(queue: Queue, flow: Any, message: str) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match=message):
-        await producer(queue).add(flow)
-    assert await Queue("x", queue.store).count() == 0
+    ]:
+        with case((flow, message)):
+            with pytest.raises((InvalidOption, InvalidOptionType), match=message):
+                await producer(queue).add(flow)
+            assert await Queue("x", queue.store).count() == 0
 
 
-@pytest.mark.parametrize("flows", [{"name": "a"}, "a", 3])
-async def test_many_flows_have_to_be_a_list(queue: Queue, flows: Any) -> None:
-    with pytest.raises(InvalidOptionType, match="takes a list of flows"):
-        await producer(queue).add_bulk(flows)
+async def test_many_flows_have_to_be_a_list(queue: Queue) -> None:
+    for flows in [{"name": "a"}, "a", 3]:
+        with case(flows), pytest.raises(InvalidOptionType, match="takes a list of flows"):
+            await producer(queue).add_bulk(flows)
 
 
-@pytest.mark.parametrize(
-    "options", [3, {"a": 3}, {"a": {"attempts": 3}}, {"a": {"default_job_options": {"prio": 1}}}]
-)
-async def test_bad_options_of_queues_are_refused(queue: Queue, options: Any) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType)):
-        await producer(queue).add(tree("a", queue="a"), queues_options=options)
-    assert await Queue("a", queue.store).count() == 0
+async def test_bad_options_of_queues_are_refused(queue: Queue) -> None:
+    for options in [
+        3,
+        {"a": 3},
+        {"a": {"attempts": 3}},
+        {"a": {"default_job_options": {"prio": 1}}},
+    ]:
+        with case(options):
+            with pytest.raises((InvalidOption, InvalidOptionType)):
+                await producer(queue).add(tree("a", queue="a"), queues_options=options)
+            assert await Queue("a", queue.store).count() == 0
 
 
 # --- deduplication -------------------------------------------------------------------------------

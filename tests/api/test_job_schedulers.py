@@ -24,6 +24,8 @@ from bullite import (
 from bullite.schedules import LONGEST_KEY, ONE_JOBS_OWN
 from tests.api.helpers import again, until
 
+from .helpers import case
+
 DAILY = "0 3 * * *"
 HOUR = 3_600_000
 
@@ -245,10 +247,10 @@ async def test_running_one_now(queue: Queue) -> None:
     assert (await entry(queue, "id")).iteration_count == 1
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "run"])
-async def test_what_is_not_there_is_named(queue: Queue, verb: str) -> None:
-    with pytest.raises(SchedulerNotFound, match="'nobody'"):
-        await getattr(queue, f"{verb}_job_scheduler")("nobody")
+async def test_what_is_not_there_is_named(queue: Queue) -> None:
+    for verb in ["pause", "resume", "run"]:
+        with case(verb), pytest.raises(SchedulerNotFound, match="'nobody'"):
+            await getattr(queue, f"{verb}_job_scheduler")("nobody")
 
 
 async def test_removing_twice(queue: Queue) -> None:
@@ -445,59 +447,67 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("settings", BAD.values(), ids=BAD)
-async def test_bad_settings_are_refused_and_nothing_is_stored(
-    queue: Queue, settings: dict[str, Any]
-) -> None:
-    with pytest.raises(BulliteError) as error:
-        await queue.upsert_job_scheduler("id", **settings)
-    assert isinstance(error.value, ValueError | TypeError)
-    with pytest.raises(BulliteError):
-        await queue.add("a", repeat=settings or {"limit": 1})  # type: ignore[arg-type]
-    assert await queue.get_job_schedulers_count() == await queue.count() == 0
+async def test_bad_settings_are_refused_and_nothing_is_stored(queue: Queue) -> None:
+    for name, settings in BAD.items():
+        with case(name):
+            with pytest.raises(BulliteError) as error:
+                await queue.upsert_job_scheduler("id", **settings)
+            assert isinstance(error.value, ValueError | TypeError)
+            with pytest.raises(BulliteError):
+                await queue.add("a", repeat=settings or {"limit": 1})  # type: ignore[arg-type]
+            assert await queue.get_job_schedulers_count() == await queue.count() == 0
 
 
-@pytest.mark.parametrize("option", sorted(ONE_JOBS_OWN))
-async def test_what_is_one_jobs_own_is_refused(queue: Queue, option: str) -> None:
-    opts: Any = {option: {"id": "x"}}
-    with pytest.raises(BulliteError, match=option):
-        await queue.upsert_job_scheduler("id", every=1, template={"opts": opts})
-    if option != "repeat":
-        with pytest.raises(BulliteError, match=option):
-            await queue.add("a", repeat={"every": 1}, **opts)
-    assert await queue.get_job_schedulers_count() == 0
+async def test_what_is_one_jobs_own_is_refused(queue: Queue) -> None:
+    for option in sorted(ONE_JOBS_OWN):
+        with case(option):
+            opts: Any = {option: {"id": "x"}}
+            with pytest.raises(BulliteError, match=option):
+                await queue.upsert_job_scheduler("id", every=1, template={"opts": opts})
+            if option != "repeat":
+                with pytest.raises(BulliteError, match=option):
+                    await queue.add("a", repeat={"every": 1}, **opts)
+            assert await queue.get_job_schedulers_count() == 0
 
 
-@pytest.mark.parametrize(
-    "template",
-    [7, {"names": "a"}, {"opts": 7}, {"opts": {"color": "red"}}, {"name": "\n"}, {"data": {1, 2}}],
-    ids=str,
-)
-async def test_a_bad_template_is_refused(queue: Queue, template: Any) -> None:
-    if template == {"data": {1, 2}}:
-        template = {"data": object()}
-    with pytest.raises(BulliteError):
-        await queue.upsert_job_scheduler("id", every=1, template=template)
-    assert await queue.get_job_schedulers_count() == 0
+async def test_a_bad_template_is_refused(queue: Queue) -> None:
+    for template in [
+        7,
+        {"names": "a"},
+        {"opts": 7},
+        {"opts": {"color": "red"}},
+        {"name": "\n"},
+        {"data": {1, 2}},
+    ]:
+        with case(template):
+            if template == {"data": {1, 2}}:
+                template = {"data": object()}
+            with pytest.raises(BulliteError):
+                await queue.upsert_job_scheduler("id", every=1, template=template)
+            assert await queue.get_job_schedulers_count() == 0
 
 
-@pytest.mark.parametrize(
-    "repeat",
-    [7, DAILY, {"evry": 1}, {"cron": DAILY, "pattern": DAILY}, {"every": 1, "key": ""}],
-    ids=str,
-)
-async def test_a_bad_repeat_is_refused(queue: Queue, repeat: Any) -> None:
-    with pytest.raises(BulliteError, match="repeat"):
-        await queue.add("a", repeat=repeat)
-    assert await queue.get_job_schedulers_count() == 0
+async def test_a_bad_repeat_is_refused(queue: Queue) -> None:
+    for repeat in [
+        7,
+        DAILY,
+        {"evry": 1},
+        {"cron": DAILY, "pattern": DAILY},
+        {"every": 1, "key": ""},
+    ]:
+        with case(repeat):
+            with pytest.raises(BulliteError, match="repeat"):
+                await queue.add("a", repeat=repeat)
+            assert await queue.get_job_schedulers_count() == 0
 
 
-@pytest.mark.parametrize("id", ["", "x" * (LONGEST_KEY + 1), "a\x00b", 7, None], ids=repr)
-async def test_a_bad_id_is_refused(queue: Queue, id: Any) -> None:
-    with pytest.raises(BulliteError):
-        await queue.upsert_job_scheduler(id, every=1_000)
-    with pytest.raises(BulliteError):
-        await queue.get_job_scheduler(id)
+async def test_a_bad_id_is_refused(queue: Queue) -> None:
+    for id in ["", "x" * (LONGEST_KEY + 1), "a\x00b", 7, None]:
+        with case(id):
+            with pytest.raises(BulliteError):
+                await queue.upsert_job_scheduler(id, every=1_000)
+            with pytest.raises(BulliteError):
+                await queue.get_job_scheduler(id)
 
 
 async def test_the_longest_id_fits_in_the_ids_of_its_jobs(queue: Queue) -> None:

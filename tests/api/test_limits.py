@@ -12,7 +12,7 @@ import pytest
 
 from bullite import BulliteError, Job, Queue, RateLimitError, WaitingError, Worker
 
-from .helpers import again, python, state_of, until
+from .helpers import again, case, python, state_of, until
 
 
 class Gauge:
@@ -103,12 +103,13 @@ async def test_removing_what_is_not_there_says_so(queue: Queue) -> None:
     assert await queue.remove_rate_limit("a") is False
 
 
-@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", True, None, 10**30, float("nan")])
-async def test_a_bad_global_concurrency_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="concurrency") as raised:
-        await queue.set_global_concurrency(bad)
-    assert isinstance(raised.value, ValueError | TypeError)
-    assert await queue.get_global_concurrency() is None
+async def test_a_bad_global_concurrency_is_refused(queue: Queue) -> None:
+    for bad in [0, -1, 1.5, "2", True, None, 10**30, float("nan")]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="concurrency") as raised:
+                await queue.set_global_concurrency(bad)
+            assert isinstance(raised.value, ValueError | TypeError)
+            assert await queue.get_global_concurrency() is None
 
 
 # --- rate limits ---------------------------------------------------------------------------------
@@ -147,9 +148,8 @@ async def test_obliterate_removes_all_limits(queue: Queue) -> None:
     assert await queue.get_rate_limit_ttl() == 0
 
 
-@pytest.mark.parametrize(
-    ("most", "duration"),
-    [
+async def test_a_bad_rate_is_refused_wherever_it_is_given(queue: Queue) -> None:
+    for most, duration in [
         (0, 1_000),
         (-1, 1_000),
         (1.5, 1_000),
@@ -163,47 +163,51 @@ async def test_obliterate_removes_all_limits(queue: Queue) -> None:
         (5, None),
         (5, "soon"),
         (5, 10**18),
-    ],
-)
-async def test_a_bad_rate_is_refused_wherever_it_is_given(
-    queue: Queue, most: Any, duration: Any
-) -> None:
-    rate: Any = {"max": most, "duration": duration}
-    with pytest.raises(BulliteError, match=r"max|duration") as raised:
-        await queue.set_global_rate_limit(most, duration)
-    assert isinstance(raised.value, ValueError | TypeError)
-    with pytest.raises(BulliteError, match=r"max|duration"):
-        await queue.set_rate_limit("a", most, duration)
-    with pytest.raises(BulliteError, match="limiter"):
-        Worker(queue, nothing, limiter=rate, autorun=False)
-    with pytest.raises(BulliteError, match="max_rate"):
-        await queue.configure(max_rate=rate)
-    assert await queue.get_global_rate_limit() is None
-    assert await queue.get_rate_limit("a") is None
+    ]:
+        with case((most, duration)):
+            rate: Any = {"max": most, "duration": duration}
+            with pytest.raises(BulliteError, match=r"max|duration") as raised:
+                await queue.set_global_rate_limit(most, duration)
+            assert isinstance(raised.value, ValueError | TypeError)
+            with pytest.raises(BulliteError, match=r"max|duration"):
+                await queue.set_rate_limit("a", most, duration)
+            with pytest.raises(BulliteError, match="limiter"):
+                Worker(queue, nothing, limiter=rate, autorun=False)
+            with pytest.raises(BulliteError, match="max_rate"):
+                await queue.configure(max_rate=rate)
+            assert await queue.get_global_rate_limit() is None
+            assert await queue.get_rate_limit("a") is None
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [5, "10/s", [], {}, {"max": 1}, {"max": 1, "duration": 1, "burst": 2}, {"duration": 1}],
-)
-def test_a_limiter_that_is_none_is_refused(location: str, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="limiter") as raised:
-        Worker(Queue("emails", location), nothing, limiter=bad, autorun=False)
-    assert isinstance(raised.value, ValueError | TypeError)
+def test_a_limiter_that_is_none_is_refused(location: str) -> None:
+    for bad in [
+        5,
+        "10/s",
+        [],
+        {},
+        {"max": 1},
+        {"max": 1, "duration": 1, "burst": 2},
+        {"duration": 1},
+    ]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="limiter") as raised:
+                Worker(Queue("emails", location), nothing, limiter=bad, autorun=False)
+            assert isinstance(raised.value, ValueError | TypeError)
 
 
-@pytest.mark.parametrize("bad", [0, -1, "soon", None, 1.5, 10**18])
-async def test_a_bad_time_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="duration"):
-        await queue.rate_limit(bad)
-    with pytest.raises(BulliteError, match="maximum_rate_limit_delay"):
-        Worker(queue, nothing, maximum_rate_limit_delay=bad, autorun=False)
+async def test_a_bad_time_is_refused(queue: Queue) -> None:
+    for bad in [0, -1, "soon", None, 1.5, 10**18]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="duration"):
+                await queue.rate_limit(bad)
+            with pytest.raises(BulliteError, match="maximum_rate_limit_delay"):
+                Worker(queue, nothing, maximum_rate_limit_delay=bad, autorun=False)
 
 
-@pytest.mark.parametrize("bad", [0, -1, "5", 1.5])
-async def test_a_bad_number_of_jobs_to_judge_by_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="max_jobs"):
-        await queue.get_rate_limit_ttl(bad)
+async def test_a_bad_number_of_jobs_to_judge_by_is_refused(queue: Queue) -> None:
+    for bad in [0, -1, "5", 1.5]:
+        with case(bad), pytest.raises(BulliteError, match="max_jobs"):
+            await queue.get_rate_limit_ttl(bad)
 
 
 async def test_the_time_left_is_0_when_nothing_limits(queue: Queue) -> None:
@@ -395,16 +399,17 @@ async def stands_aside(queue: Queue, number: int) -> bool:
     )
 
 
-@pytest.mark.parametrize("bad", ["", "x" * 256, "a\x1fb", 5, b"a", True])
-async def test_a_bad_key_is_refused_and_nothing_is_stored(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="limit_key") as raised:
-        await queue.add("a", limit_key=bad)
-    assert isinstance(raised.value, ValueError | TypeError)
-    with pytest.raises(BulliteError, match="limit_key"):
-        await queue.set_rate_limit(bad, 1, 1)
-    with pytest.raises(BulliteError, match="limit_key"):
-        await queue.get_rate_limit_ttl(key=bad)
-    assert await queue.count() == 0
+async def test_a_bad_key_is_refused_and_nothing_is_stored(queue: Queue) -> None:
+    for bad in ["", "x" * 256, "a\x1fb", 5, b"a", True]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="limit_key") as raised:
+                await queue.add("a", limit_key=bad)
+            assert isinstance(raised.value, ValueError | TypeError)
+            with pytest.raises(BulliteError, match="limit_key"):
+                await queue.set_rate_limit(bad, 1, 1)
+            with pytest.raises(BulliteError, match="limit_key"):
+                await queue.get_rate_limit_ttl(key=bad)
+            assert await queue.count() == 0
 
 
 async def test_a_key_may_be_a_default(queue: Queue) -> None:

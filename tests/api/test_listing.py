@@ -10,7 +10,7 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.errors import BulliteError, InvalidOption
 
-from .helpers import until
+from .helpers import case, fresh, until
 
 
 async def work(job: Job) -> Any:
@@ -91,9 +91,8 @@ async def test_failed_jobs_come_newest_first(queue: Queue) -> None:
     assert data(await queue.get_failed()) == [2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "wanted"),
-    [
+async def test_ranges_include_both_ends_and_count_from_either_side(queue: Queue) -> None:
+    for start, end, wanted in [
         (0, -1, [0, 1, 2, 3, 4]),
         (0, 0, [0]),
         (1, 3, [1, 2, 3]),
@@ -106,14 +105,12 @@ async def test_failed_jobs_come_newest_first(queue: Queue) -> None:
         (0, -99, []),
         (0, 10**30, [0, 1, 2, 3, 4]),
         (10**30, 10**31, []),
-    ],
-)
-async def test_ranges_include_both_ends_and_count_from_either_side(
-    queue: Queue, start: int, end: int, wanted: list[int]
-) -> None:
-    for number in range(5):
-        await queue.add("a", number)
-    assert data(await queue.get_waiting(start, end)) == wanted
+    ]:
+        with case((start, end, wanted)):
+            queue = fresh(queue)
+            for number in range(5):
+                await queue.add("a", number)
+            assert data(await queue.get_waiting(start, end)) == wanted
 
 
 async def test_a_range_of_the_newest(queue: Queue) -> None:
@@ -122,12 +119,13 @@ async def test_a_range_of_the_newest(queue: Queue) -> None:
     assert data(await queue.get_completed(-1, -1)) == [0]
 
 
-@pytest.mark.parametrize("bad", ["1", 1.5, None, True])
-async def test_a_range_is_of_whole_numbers(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="start and end"):
-        await queue.get_waiting(bad)
-    with pytest.raises(BulliteError, match="start and end"):
-        await queue.get_jobs(end=bad)
+async def test_a_range_is_of_whole_numbers(queue: Queue) -> None:
+    for bad in ["1", 1.5, None, True]:
+        with case(bad):
+            with pytest.raises(BulliteError, match="start and end"):
+                await queue.get_waiting(bad)
+            with pytest.raises(BulliteError, match="start and end"):
+                await queue.get_jobs(end=bad)
 
 
 async def test_several_states_come_together(queue: Queue) -> None:
@@ -144,9 +142,8 @@ async def test_a_state_named_twice_is_listed_once(queue: Queue) -> None:
     assert data(await queue.get_jobs(["waiting", "wait", "PENDING"])) == [1]
 
 
-@pytest.mark.parametrize(
-    ("word", "state"),
-    [
+async def test_states_have_the_words_of_all_documents(queue: Queue) -> None:
+    for word, state in [
         ("wait", "waiting"),
         ("PENDING", "waiting"),
         ("Waiting_Children", "waiting-children"),
@@ -154,23 +151,24 @@ async def test_a_state_named_twice_is_listed_once(queue: Queue) -> None:
         ("dead", "failed"),
         (" Delayed ", "delayed"),
         ("Prioritized", "prioritized"),
-    ],
-)
-async def test_states_have_the_words_of_all_documents(queue: Queue, word: str, state: str) -> None:
-    assert await queue.get_job_counts(word) == {state: 0}
-    assert await queue.get_jobs(word) == []
+    ]:
+        with case((word, state)):
+            queue = fresh(queue)
+            assert await queue.get_job_counts(word) == {state: 0}
+            assert await queue.get_jobs(word) == []
 
 
-@pytest.mark.parametrize("word", ["removed", "stalled", "", "waiting;", "\x00", "ξ"])
-async def test_what_is_no_state_is_refused(queue: Queue, word: str) -> None:
-    for call in (
-        lambda: queue.get_jobs(word),
-        lambda: queue.get_job_counts(word),
-        lambda: queue.clean(0, state=word),
-        lambda: anext(queue.iter_jobs(word)),
-    ):
-        with pytest.raises(InvalidOption, match="state"):
-            await call()
+async def test_what_is_no_state_is_refused(queue: Queue) -> None:
+    for word in ["removed", "stalled", "", "waiting;", "\x00", "ξ"]:
+        with case(word):
+            with pytest.raises(InvalidOption, match="state"):
+                await queue.get_jobs(word)
+            with pytest.raises(InvalidOption, match="state"):
+                await queue.get_job_counts(word)
+            with pytest.raises(InvalidOption, match="state"):
+                await queue.clean(0, state=word)
+            with pytest.raises(InvalidOption, match="state"):
+                await anext(queue.iter_jobs(word))
 
 
 # --- many ----------------------------------------------------------------------------------------
@@ -220,10 +218,10 @@ async def test_what_is_streamed_may_be_removed_on_the_way(queue: Queue) -> None:
     assert data(await queue.get_waiting()) == list(range(0, 50, 2))
 
 
-@pytest.mark.parametrize("batch", [0, -1, 10_001, "5", 1.5, True])
-async def test_a_bad_batch_is_refused(queue: Queue, batch: Any) -> None:
-    with pytest.raises(BulliteError, match="batch"):
-        await anext(queue.iter_jobs(batch=batch))
+async def test_a_bad_batch_is_refused(queue: Queue) -> None:
+    for batch in [0, -1, 10_001, "5", 1.5, True]:
+        with case(batch), pytest.raises(BulliteError, match="batch"):
+            await anext(queue.iter_jobs(batch=batch))
 
 
 # --- where workers take by name ------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from bullite import LockNotAcquired, LostLock, NamedLock, Store
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 
-from .helpers import python, until
+from .helpers import case, python, until
 
 
 @pytest.fixture
@@ -282,20 +282,21 @@ Store(sys.argv[1]).lock("a", ttl=600_000).acquire()
         pass
 
 
-@pytest.mark.parametrize("name", ["", "x" * 256, "a\x00b", "a\nb"])
-def test_a_lock_has_a_name_like_an_id(store: Store, name: str) -> None:
-    with pytest.raises(InvalidOption, match="the name of a lock"):
-        store.lock(name)
+def test_a_lock_has_a_name_like_an_id(store: Store) -> None:
+    for name in ["", "x" * 256, "a\x00b", "a\nb"]:
+        with case(name), pytest.raises(InvalidOption, match="the name of a lock"):
+            store.lock(name)
 
 
-@pytest.mark.parametrize("bad", [0, 99, -1, "soon", 2**60, None, 1.5, True])
-def test_a_bad_ttl_is_refused(store: Store, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="ttl"):
-        store.lock("a", bad)
-    with store.lock("a") as lock:
-        if bad is not None:
+def test_a_bad_ttl_is_refused(store: Store) -> None:
+    for bad in [0, 99, -1, "soon", 2**60, None, 1.5, True]:
+        with case(bad):
             with pytest.raises(BulliteError, match="ttl"):
-                lock.extend(bad)
+                store.lock("a", bad)
+            with store.lock("a") as lock:
+                if bad is not None:
+                    with pytest.raises(BulliteError, match="ttl"):
+                        lock.extend(bad)
 
 
 @pytest.mark.parametrize(("bad", "error"), [(-1, InvalidOption), (1.5, InvalidOptionType)])

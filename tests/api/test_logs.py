@@ -11,6 +11,8 @@ import pytest
 from bullite import Job, JobNotFound, Queue, Worker
 from bullite.errors import BulliteError, InvalidOption
 
+from .helpers import case, fresh
+
 
 async def messages(job: Job, *arguments: Any, **more: Any) -> list[str]:
     return [line["message"] for line in (await job.get_logs(*arguments, **more))["logs"]]
@@ -107,9 +109,8 @@ async def test_the_log_of_a_job_that_does_not_exist(queue: Queue) -> None:
 # --- ranges --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "wanted"),
-    [
+async def test_a_part_of_the_log(queue: Queue) -> None:
+    for start, end, wanted in [
         (0, -1, [0, 1, 2, 3, 4]),
         (0, 1, [0, 1]),
         (3, 99, [3, 4]),
@@ -117,12 +118,12 @@ async def test_the_log_of_a_job_that_does_not_exist(queue: Queue) -> None:
         (9, 12, []),
         (2, 1, []),
         (-99, 0, [0]),
-    ],
-)
-async def test_a_part_of_the_log(queue: Queue, start: int, end: int, wanted: list[int]) -> None:
-    job = await with_lines(queue, 5)
-    assert await messages(job, start, end) == [f"line {number}" for number in wanted]
-    assert (await job.get_logs(start, end))["count"] == 5
+    ]:
+        with case((start, end, wanted)):
+            queue = fresh(queue)
+            job = await with_lines(queue, 5)
+            assert await messages(job, start, end) == [f"line {number}" for number in wanted]
+            assert (await job.get_logs(start, end))["count"] == 5
 
 
 async def test_the_newest_lines_first(queue: Queue) -> None:
@@ -136,11 +137,12 @@ async def test_the_queue_reads_logs_as_the_job_does(queue: Queue) -> None:
     assert await queue.get_job_logs(job.id, 1, 1) == await job.get_logs(1, 1)
 
 
-@pytest.mark.parametrize("bad", ["0", 1.5, None, True])
-async def test_a_part_is_named_by_whole_numbers(queue: Queue, bad: Any) -> None:
-    job = await with_lines(queue, 1)
-    with pytest.raises(BulliteError, match="start and end"):
-        await job.get_logs(bad)
+async def test_a_part_is_named_by_whole_numbers(queue: Queue) -> None:
+    for bad in ["0", 1.5, None, True]:
+        with case(bad):
+            job = await with_lines(queue, 1)
+            with pytest.raises(BulliteError, match="start and end"):
+                await job.get_logs(bad)
 
 
 # --- keeping -------------------------------------------------------------------------------------
@@ -197,12 +199,14 @@ async def test_the_log_goes_with_its_job(queue: Queue) -> None:
 # --- odd lines -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "\ud800", "naïve ✓ 𝄞", "line\nbreak", "", "\x1e|\x1f"])
-async def test_odd_text_is_stored_in_some_readable_form(queue: Queue, text: str) -> None:
-    job = await queue.add("a")
-    assert await job.log(text) == 1
-    [stored] = await messages(job)
-    assert stored == text or ("\\" in stored and "\x00" not in stored)
+async def test_odd_text_is_stored_in_some_readable_form(queue: Queue) -> None:
+    for text in ["a\x00b", "\ud800", "naïve ✓ 𝄞", "line\nbreak", "", "\x1e|\x1f"]:
+        with case(text):
+            queue = fresh(queue)
+            job = await queue.add("a")
+            assert await job.log(text) == 1
+            [stored] = await messages(job)
+            assert stored == text or ("\\" in stored and "\x00" not in stored)
 
 
 async def test_an_endless_line_is_cut(queue: Queue) -> None:
@@ -218,13 +222,14 @@ async def test_what_is_not_text_is_written_as_text(queue: Queue) -> None:
     assert await messages(job) == ["as it is"]
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, "3", True, 2**40])
-async def test_how_many_lines_stay_is_a_whole_number(queue: Queue, bad: Any) -> None:
-    job = await with_lines(queue, 2)
-    with pytest.raises(BulliteError, match="keep"):
-        await job.clear_logs(bad)
-    with pytest.raises(BulliteError, match="keep_logs"):
-        await queue.add_job_log(job.id, "line", keep_logs=bad)
-    with pytest.raises(BulliteError, match="keep_logs"):
-        await queue.add("a", keep_logs=bad)
-    assert (await job.get_logs())["count"] == 2
+async def test_how_many_lines_stay_is_a_whole_number(queue: Queue) -> None:
+    for bad in [-1, 1.5, "3", True, 2**40]:
+        with case(bad):
+            job = await with_lines(queue, 2)
+            with pytest.raises(BulliteError, match="keep"):
+                await job.clear_logs(bad)
+            with pytest.raises(BulliteError, match="keep_logs"):
+                await queue.add_job_log(job.id, "line", keep_logs=bad)
+            with pytest.raises(BulliteError, match="keep_logs"):
+                await queue.add("a", keep_logs=bad)
+            assert (await job.get_logs())["count"] == 2

@@ -8,7 +8,7 @@ from bullite import Job, Queue, Worker
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.states import REMOVE
 
-from .helpers import again, move_by_hand
+from .helpers import again, case, fresh, move_by_hand
 
 
 async def test_a_job_is_found_by_its_number(queue: Queue) -> None:
@@ -25,12 +25,22 @@ async def test_a_job_with_an_id_is_found_by_its_number_too(queue: Queue) -> None
     assert found.id == "mine"
 
 
-@pytest.mark.parametrize(
-    "unknown", ["999", "nobody", "", "-1", "0", "9" * 30, "9" * 5000, "\ud800", "a\x00b", "' or 1"]
-)
-async def test_an_unknown_id_finds_nothing(queue: Queue, unknown: str) -> None:
-    await queue.add("a", job_id="x")
-    assert await queue.get_job(unknown) is None
+async def test_an_unknown_id_finds_nothing(queue: Queue) -> None:
+    for unknown in [
+        "999",
+        "nobody",
+        "",
+        "-1",
+        "0",
+        "9" * 30,
+        "9" * 5000,
+        "\ud800",
+        "a\x00b",
+        "' or 1",
+    ]:
+        with case(unknown):
+            await queue.add("a", job_id="x")
+            assert await queue.get_job(unknown) is None
 
 
 async def test_a_job_of_another_queue_is_not_found(queue: Queue) -> None:
@@ -95,9 +105,8 @@ async def test_only_the_states_named_are_counted(queue: Queue) -> None:
     assert await queue.get_job_counts("failed", "waiting") == {"failed": 0, "waiting": 1}
 
 
-@pytest.mark.parametrize(
-    ("word", "state"),
-    [
+async def test_states_go_by_many_names(queue: Queue) -> None:
+    for word, state in [
         ("PENDING", "waiting"),
         ("wait", "waiting"),
         ("Processing", "active"),
@@ -105,16 +114,21 @@ async def test_only_the_states_named_are_counted(queue: Queue) -> None:
         ("WAITING_CHILDREN", "waiting-children"),
         ("waiting-children", "waiting-children"),
         ("Prioritized", "prioritized"),
-    ],
-)
-async def test_states_go_by_many_names(queue: Queue, word: str, state: str) -> None:
-    assert await queue.get_job_counts(word) == {state: 0}
+    ]:
+        with case((word, state)):
+            queue = fresh(queue)
+            assert await queue.get_job_counts(word) == {state: 0}
 
 
-@pytest.mark.parametrize("word", ["stalled", "removed", ""])
-async def test_an_unknown_state_is_refused_with_those_there_are(queue: Queue, word: str) -> None:
-    with pytest.raises(InvalidOption, match=f"unknown state '{word}'; the states are: waiting, "):
-        await queue.get_job_counts(word)
+async def test_an_unknown_state_is_refused_with_those_there_are(queue: Queue) -> None:
+    for word in ["stalled", "removed", ""]:
+        with (
+            case(word),
+            pytest.raises(
+                InvalidOption, match=f"unknown state '{word}'; the states are: waiting, "
+            ),
+        ):
+            await queue.get_job_counts(word)
 
 
 # --- what a job tells ----------------------------------------------------------------------------

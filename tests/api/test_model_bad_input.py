@@ -16,6 +16,8 @@ from bullite.errors import (
     JobNotFound,
 )
 
+from .helpers import case
+
 ITSELF: dict[str, Any] = {"name": "a", "queue_name": "emails"}
 ITSELF["children"] = [ITSELF]
 
@@ -50,15 +52,14 @@ OPTIONS: list[tuple[dict[str, Any], type[BulliteError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "error", "message"), OPTIONS)
-async def test_bad_ties_are_refused_by_add_and_add_bulk(
-    queue: Queue, options: dict[str, Any], error: type[BulliteError], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        await queue.add("a", **options)
-    with pytest.raises(error, match=message):
-        await queue.add_bulk([{"name": "fine"}, {"name": "a", "opts": options}])
-    assert await queue.get_job_count_by_types() == 0
+async def test_bad_ties_are_refused_by_add_and_add_bulk(queue: Queue) -> None:
+    for options, error, message in OPTIONS:
+        with case((options, error, message)):
+            with pytest.raises(error, match=message):
+                await queue.add("a", **options)
+            with pytest.raises(error, match=message):
+                await queue.add_bulk([{"name": "fine"}, {"name": "a", "opts": options}])
+            assert await queue.get_job_count_by_types() == 0
 
 
 NODES: list[tuple[Any, type[BulliteError], str]] = [
@@ -77,18 +78,17 @@ NODES: list[tuple[Any, type[BulliteError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("node", "error", "message"), NODES)
-async def test_a_bad_node_of_a_flow_is_refused(
-    queue: Queue, node: Any, error: type[BulliteError], message: str
-) -> None:
-    flows = FlowProducer(queue.store)
-    above: Any = {"name": "fine", "queue_name": "emails", "children": [node]}
-    with pytest.raises(error, match=message):
-        await flows.add(node)
-    if message != "queue_name is missing":  # a child may leave it out
-        with pytest.raises(error, match=message):
-            await flows.add_bulk([{"name": "fine", "queue_name": "emails"}, above])
-    assert await queue.get_job_count_by_types() == 0
+async def test_a_bad_node_of_a_flow_is_refused(queue: Queue) -> None:
+    for node, error, message in NODES:
+        with case((node, error, message)):
+            flows = FlowProducer(queue.store)
+            above: Any = {"name": "fine", "queue_name": "emails", "children": [node]}
+            with pytest.raises(error, match=message):
+                await flows.add(node)
+            if message != "queue_name is missing":  # a child may leave it out
+                with pytest.raises(error, match=message):
+                    await flows.add_bulk([{"name": "fine", "queue_name": "emails"}, above])
+            assert await queue.get_job_count_by_types() == 0
 
 
 async def test_a_circle_of_jobs_is_refused(queue: Queue) -> None:
@@ -105,23 +105,17 @@ async def test_a_circle_of_jobs_is_refused(queue: Queue) -> None:
     assert await queue.get_job_count_by_types() == 0
 
 
-@pytest.mark.parametrize("bounds", [{"depth": 0}, {"depth": -1}, {"max_children": 0}])
-async def test_a_flow_is_shown_within_bounds_that_make_sense(
-    queue: Queue, bounds: dict[str, Any]
-) -> None:
-    job = await queue.add("a")
-    with pytest.raises(InvalidOption, match=next(iter(bounds))):
-        await FlowProducer(queue.store).get_flow("emails", job.id, **bounds)
-
-
-@pytest.mark.parametrize(
-    "limiter", [{"max": 1}, {"max": 1, "duration": 1, "group": "g"}, {"maximum": 1, "duration": 1}]
-)
-async def test_a_limiter_has_two_keys_and_no_other(queue: Queue, limiter: Any) -> None:
-    with pytest.raises(InvalidOption, match="max and duration and nothing else"):
-        Worker(queue, None, limiter=limiter)
-    with pytest.raises(InvalidOption, match="max and duration and nothing else"):
-        await queue.configure(max_rate=limiter)
+async def test_a_limiter_has_two_keys_and_no_other(queue: Queue) -> None:
+    for limiter in [
+        {"max": 1},
+        {"max": 1, "duration": 1, "group": "g"},
+        {"maximum": 1, "duration": 1},
+    ]:
+        with case(limiter):
+            with pytest.raises(InvalidOption, match="max and duration and nothing else"):
+                Worker(queue, None, limiter=limiter)
+            with pytest.raises(InvalidOption, match="max and duration and nothing else"):
+                await queue.configure(max_rate=limiter)
 
 
 def test_every_error_is_of_one_family_and_bad_input_is_what_python_calls_it() -> None:

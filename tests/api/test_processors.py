@@ -7,7 +7,6 @@ import contextvars
 import functools
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from bullite import Job, JobFailed, Queue, Worker
 from bullite.errors import InvalidOption, InvalidOptionType
 
-from .helpers import until
+from .helpers import case, fresh, until
 
 
 async def in_loop(job: Job) -> Any:
@@ -47,25 +46,22 @@ def plain_with_extra(extra: object, job: Job) -> Any:
     return in_thread(job)
 
 
-@pytest.mark.parametrize(
-    ("processor", "where"),
-    [
-        pytest.param(in_loop, "loop", id="coroutine function"),
-        pytest.param(in_thread, "thread", id="function"),
-        pytest.param(AsyncCallable(), "loop", id="async callable object"),
-        pytest.param(AsyncCallable().method, "loop", id="async method"),
-        pytest.param(PlainCallable(), "thread", id="callable object"),
-        pytest.param(functools.partial(with_extra, 1), "loop", id="partial coroutine function"),
-        pytest.param(functools.partial(plain_with_extra, 1), "thread", id="partial function"),
-        pytest.param(functools.partial(AsyncCallable()), "loop", id="partial async callable"),
-        pytest.param(lambda job: in_thread(job), "thread", id="lambda"),
-    ],
-)
-async def test_anything_that_can_be_called_is_a_processor(
-    queue: Queue, processor: Callable[[Job], Any], where: str
-) -> None:
-    async with Worker(queue, processor):
-        assert await (await queue.add("a", 7)).result() == [where, 7]
+async def test_anything_that_can_be_called_is_a_processor(queue: Queue) -> None:
+    for kind, processor, where in [
+        ("coroutine function", in_loop, "loop"),
+        ("function", in_thread, "thread"),
+        ("async callable object", AsyncCallable(), "loop"),
+        ("async method", AsyncCallable().method, "loop"),
+        ("callable object", PlainCallable(), "thread"),
+        ("partial coroutine function", functools.partial(with_extra, 1), "loop"),
+        ("partial function", functools.partial(plain_with_extra, 1), "thread"),
+        ("partial async callable", functools.partial(AsyncCallable()), "loop"),
+        ("lambda", lambda job: in_thread(job), "thread"),
+    ]:
+        with case(kind):
+            queue = fresh(queue)
+            async with Worker(queue, processor):
+                assert await (await queue.add("a", 7)).result() == [where, 7]
 
 
 async def test_a_coroutine_runs_on_the_workers_loop(queue: Queue) -> None:
@@ -140,17 +136,14 @@ async def test_workers_by_name_and_for_all_names_share_a_queue(queue: Queue) -> 
     assert set(results[1::2]) == {"thread"}
 
 
-@pytest.mark.parametrize(
-    ("processor", "problem"),
-    [
+async def test_what_cannot_be_called_is_refused(queue: Queue) -> None:
+    for processor, problem in [
         ("work", "processor must be a function or a mapping of names to functions, not 'work'"),
         ({"a": "work"}, "the processor of 'a' must be callable, not 'work'"),
         ({1: in_loop}, "a processor's name must be text, not 1"),
-    ],
-)
-async def test_what_cannot_be_called_is_refused(queue: Queue, processor: Any, problem: str) -> None:
-    with pytest.raises(InvalidOptionType, match=problem):
-        Worker(queue, processor)
+    ]:
+        with case((processor, problem)), pytest.raises(InvalidOptionType, match=problem):
+            Worker(queue, processor)
 
 
 async def test_an_empty_mapping_is_refused(queue: Queue) -> None:
@@ -158,9 +151,8 @@ async def test_an_empty_mapping_is_refused(queue: Queue) -> None:
         Worker(queue, {})
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
+async def test_a_bad_option_of_a_worker_is_named(queue: Queue) -> None:
+    for options, problem in [
         ({"concurrency": 0}, "concurrency must be between 1 and"),
         ({"concurrency": "5"}, "concurrency must be a whole number"),
         ({"lock_duration": 50}, "lock_duration must be between 100 and"),
@@ -168,13 +160,9 @@ async def test_an_empty_mapping_is_refused(queue: Queue) -> None:
         ({"max_stalled_count": -1}, "max_stalled_count must be between 0 and"),
         ({"autorun": "no"}, "autorun must be True or False"),
         ({"name": "a\nb"}, "the worker's name must not contain control characters"),
-    ],
-)
-async def test_a_bad_option_of_a_worker_is_named(
-    queue: Queue, options: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match=problem):
-        Worker(queue, in_loop, **options)
+    ]:
+        with case(options), pytest.raises((InvalidOption, InvalidOptionType), match=problem):
+            Worker(queue, in_loop, **options)
 
 
 async def test_a_worker_needs_a_queue() -> None:

@@ -11,22 +11,23 @@ import pytest
 from bullite import Job, JobNotFound, LostLock, Queue, Worker
 from bullite.errors import UnserializableData
 
-from .helpers import again, take_away
+from .helpers import again, case, take_away
 
 
 async def test_progress_is_zero_at_first(queue: Queue) -> None:
     assert (await queue.add("a")).progress == 0
 
 
-@pytest.mark.parametrize("progress", [50, 0, 250, -1, "half way", {"page": 3, "of": 7}, [1], None])
-async def test_progress_is_stored_as_given(queue: Queue, progress: object) -> None:
+async def test_progress_is_stored_as_given(queue: Queue) -> None:
     async def work(job: Job) -> object:
-        await job.update_progress(progress)
-        assert job.progress == progress
+        await job.update_progress(job.data)
+        assert job.progress == job.data
         return (await again(queue, job)).progress
 
     async with Worker(queue, work):
-        assert await (await queue.add("a")).result() == progress
+        for progress in [50, 0, 250, -1, "half way", {"page": 3, "of": 7}, [1], None]:
+            with case(progress):
+                assert await (await queue.add("a", progress)).result() == progress
 
 
 async def test_a_thread_can_wait_until_progress_is_stored(queue: Queue) -> None:
@@ -83,20 +84,17 @@ async def test_what_was_asked_for_in_a_thread_may_be_awaited_in_a_loop(queue: Qu
     assert (await again(queue, job)).progress == "begun"
 
 
-@pytest.mark.parametrize(
-    ("reported", "shown"), [(7, 100), (99.5, 100), ("half", "half"), (True, True), ([7], [7])]
-)
-async def test_a_completed_job_shows_a_number_as_all_of_it(
-    queue: Queue, reported: object, shown: object
-) -> None:
+async def test_a_completed_job_shows_a_number_as_all_of_it(queue: Queue) -> None:
     async def work(job: Job) -> None:
-        await job.update_progress(reported)
+        await job.update_progress(job.data)
 
     async with Worker(queue, work):
-        job = await queue.add("a")
-        await job.result()
-    progress = (await again(queue, job)).progress
-    assert (progress, type(progress)) == (shown, type(shown))
+        for reported, shown in [(7, 100), (99.5, 100), ("half", "half"), (True, True), ([7], [7])]:
+            with case((reported, shown)):
+                job = await queue.add("a", reported)
+                await job.result()
+                progress = (await again(queue, job)).progress
+                assert (progress, type(progress)) == (shown, type(shown))
 
 
 async def test_the_progress_of_a_failed_try_is_kept(queue: Queue) -> None:

@@ -13,12 +13,14 @@ from tests.databases import Database
 from .helpers import again
 
 
-async def test_nothing_is_opened_before_it_is_used(database: Database, location: str) -> None:
-    queue = Queue("emails", location)
-    assert not database.exists()
+async def test_nothing_is_opened_before_it_is_used(database: Database) -> None:
+    new = database.another()
+    queue = Queue("emails", new.location)
+    assert not new.exists()
     await queue.add("a")
-    assert database.exists()
+    assert new.exists()
     await queue.close()
+    assert new.problems() == []
 
 
 async def test_a_queue_that_was_never_used_can_be_closed(database: Database, location: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bullite import BulliteError, FlowNode, FlowProducer, Job, Queue, QueueFull, Worker
 
-from .helpers import python
+from .helpers import case, python
 
 
 async def test_an_add_over_the_number_that_may_wait_is_refused(queue: Queue) -> None:
@@ -96,9 +96,8 @@ async def test_a_failed_job_may_be_retried_in_a_full_queue(queue: Queue) -> None
     assert await queue.count() == 2
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
+async def test_a_bad_quota_is_named_and_nothing_is_stored(queue: Queue) -> None:
+    for setting, value in [
         ("max_waiting", -1),
         ("max_waiting", 1.5),
         ("max_waiting", True),
@@ -109,17 +108,14 @@ async def test_a_failed_job_may_be_retried_in_a_full_queue(queue: Queue) -> None
         ("max_rate", {"max": 0, "duration": 1}),
         ("max_rate", {"max": 1}),
         ("max_rate", {"max": 1, "duration": 1, "per": "key"}),
-    ],
-)
-async def test_a_bad_quota_is_named_and_nothing_is_stored(
-    queue: Queue, setting: str, value: Any
-) -> None:
-    before = await queue.get_meta()
-    settings: Any = {setting: value}
-    with pytest.raises(BulliteError, match=setting) as raised:
-        await queue.configure(**settings)
-    assert isinstance(raised.value, ValueError | TypeError)
-    assert await queue.get_meta() == before
+    ]:
+        with case((setting, value)):
+            before = await queue.get_meta()
+            settings: Any = {setting: value}
+            with pytest.raises(BulliteError, match=setting) as raised:
+                await queue.configure(**settings)
+            assert isinstance(raised.value, ValueError | TypeError)
+            assert await queue.get_meta() == before
 
 
 async def test_a_flow_over_a_quota_of_any_of_its_queues_is_not_stored(queue: Queue) -> None:

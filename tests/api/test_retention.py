@@ -12,7 +12,7 @@ from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker, loop
 from bullite.operations.governing import Settings
 from bullite.operations.sweeping import Sweep
 
-from .helpers import until
+from .helpers import case, fresh, until
 
 
 async def work(job: Job) -> Any:
@@ -165,11 +165,13 @@ async def test_to_keep_none_is_to_go_at_once(queue: Queue, keep: Any) -> None:
     assert await kept(queue) == []
 
 
-@pytest.mark.parametrize("keep", [False, -1, {}, {"count": -1}])
-async def test_to_keep_all_is_to_keep_all(queue: Queue, keep: Any) -> None:
-    async with Worker(queue, work):
-        await finished(queue, 3, remove_on_complete=keep)
-    assert await kept(queue) == [0, 1, 2]
+async def test_to_keep_all_is_to_keep_all(queue: Queue) -> None:
+    for keep in [False, -1, {}, {"count": -1}]:
+        with case(keep):
+            queue = fresh(queue)
+            async with Worker(queue, work):
+                await finished(queue, 3, remove_on_complete=keep)
+            assert await kept(queue) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("age", [0.2, timedelta(milliseconds=200), "200ms"])

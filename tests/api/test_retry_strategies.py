@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 
-from .helpers import again, until
+from .helpers import again, case, fresh, until
 
 
 async def fail(job: Job) -> None:
@@ -25,6 +26,11 @@ def fail_in_thread(job: Job) -> None:
 
 async def has_failed_once(queue: Queue, job: Job) -> bool:
     return (await again(queue, job)).attempts_made == 1
+
+
+def always(answer: Any) -> Callable[[int, BaseException], Any]:
+    """A strategy that has one answer."""
+    return lambda attempts_made, error: answer
 
 
 async def after_one_try(queue: Queue, processor: Any, strategy: Any) -> Job:
@@ -75,13 +81,16 @@ async def test_the_function_is_asked_after_every_failure(queue: Queue) -> None:
     assert gaps[2] > 0.075
 
 
-@pytest.mark.parametrize("answer", [False, -1, -0.5])
-async def test_the_function_may_give_up(queue: Queue, answer: Any) -> None:
-    async with Worker(queue, fail, retry_strategies={"mine": lambda made, error: answer}):
-        job = await queue.add("a", attempts=5, retry_strategy="mine")
-        with pytest.raises(JobFailed, match="try 1"):
-            await job.result(timeout="10s")
-    assert (await again(queue, job)).attempts_made == 1
+async def test_the_function_may_give_up(queue: Queue) -> None:
+    for answer in [False, -1, -0.5]:
+        strategies = {"mine": always(answer)}
+        with case(answer):
+            queue = fresh(queue)
+            async with Worker(queue, fail, retry_strategies=strategies):
+                job = await queue.add("a", attempts=5, retry_strategy="mine")
+                with pytest.raises(JobFailed, match="try 1"):
+                    await job.result(timeout="10s")
+            assert (await again(queue, job)).attempts_made == 1
 
 
 async def test_zero_means_at_once(queue: Queue) -> None:
@@ -96,20 +105,25 @@ async def test_part_of_a_millisecond_is_rounded(queue: Queue) -> None:
     assert job.delay == 3_600_000
 
 
-@pytest.mark.parametrize("answer", [True, "soon", None, float("nan"), [5]])
-async def test_another_answer_fails_the_job_with_the_reason(queue: Queue, answer: Any) -> None:
-    async with Worker(queue, fail, retry_strategies={"mine": lambda made, error: answer}):
-        job = await queue.add("a", attempts=3, retry_strategy="mine")
-        with pytest.raises(JobFailed, match="retry strategy"):
-            await job.result(timeout="10s")
+async def test_another_answer_fails_the_job_with_the_reason(queue: Queue) -> None:
+    for answer in [True, "soon", None, float("nan"), [5]]:
+        strategies = {"mine": always(answer)}
+        with case(answer):
+            queue = fresh(queue)
+            async with Worker(queue, fail, retry_strategies=strategies):
+                job = await queue.add("a", attempts=3, retry_strategy="mine")
+                with pytest.raises(JobFailed, match="retry strategy"):
+                    await job.result(timeout="10s")
 
 
-@pytest.mark.parametrize("answer", [float("inf"), 10**40, 2**53])
-async def test_an_endless_delay_is_cut_to_the_longest_there_is(queue: Queue, answer: Any) -> None:
+async def test_an_endless_delay_is_cut_to_the_longest_there_is(queue: Queue) -> None:
     """As every other delay: a time that no calendar has cannot be shown."""
-    job = await after_one_try(queue, fail, lambda made, error: answer)
-    assert job.state == "delayed"
-    assert job.process_at is not None
+    for answer in [float("inf"), 10**40, 2**53]:
+        with case(answer):
+            queue = fresh(queue)
+            job = await after_one_try(queue, fail, always(answer))
+            assert job.state == "delayed"
+            assert job.process_at is not None
 
 
 async def test_a_function_that_raises_fails_the_job_with_its_error(queue: Queue) -> None:
@@ -259,10 +273,10 @@ async def test_a_function_cannot_be_stored_with_a_job(queue: Queue) -> None:
     assert await queue.count() == 0
 
 
-@pytest.mark.parametrize("bad", [5, [("mine", fail)], "mine", {"mine": 5}, {5: fail}, {"": fail}])
-async def test_bad_strategies_are_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="retry_strateg"):
-        Worker(queue, fail, autorun=False, retry_strategies=bad)
+async def test_bad_strategies_are_refused(queue: Queue) -> None:
+    for bad in [5, [("mine", fail)], "mine", {"mine": 5}, {5: fail}, {"": fail}]:
+        with case(bad), pytest.raises(BulliteError, match="retry_strateg"):
+            Worker(queue, fail, autorun=False, retry_strategies=bad)
 
 
 async def test_a_bad_backoff_strategy_is_refused(queue: Queue) -> None:
@@ -271,8 +285,9 @@ async def test_a_bad_backoff_strategy_is_refused(queue: Queue) -> None:
         Worker(queue, fail, autorun=False, backoff_strategy=bad)
 
 
-@pytest.mark.parametrize("bad", ["", "a\x00", 5, [1]])
-async def test_a_bad_name_of_a_strategy_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises((InvalidOption, InvalidOptionType), match="retry_strategy"):
-        await queue.add("a", retry_strategy=bad)
-    assert await queue.count() == 0
+async def test_a_bad_name_of_a_strategy_is_refused(queue: Queue) -> None:
+    for bad in ["", "a\x00", 5, [1]]:
+        with case(bad):
+            with pytest.raises((InvalidOption, InvalidOptionType), match="retry_strategy"):
+                await queue.add("a", retry_strategy=bad)
+            assert await queue.count() == 0

@@ -251,8 +251,8 @@ async def test_a_scheduler_closes_the_store_it_opened_and_no_other(location: str
     store.close()
 
 
-async def test_a_scheduler_makes_a_database_that_does_not_exist_yet(
-    database: Database, location: str
-) -> None:
-    async with Scheduler(location):
-        await until(database.exists)
+async def test_a_scheduler_makes_a_database_that_does_not_exist_yet(database: Database) -> None:
+    new = database.another()
+    async with Scheduler(new.location):
+        await until(new.exists)
+    assert new.problems() == []

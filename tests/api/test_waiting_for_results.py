@@ -11,7 +11,7 @@ from bullite import Job, JobFailed, JobNotFound, Queue, Worker
 from bullite.errors import InvalidOptionType, StoreClosed
 from bullite.states import REMOVE
 
-from .helpers import again, move_by_hand, python
+from .helpers import again, case, fresh, move_by_hand, python
 
 
 async def echo(job: Job) -> object:
@@ -20,10 +20,12 @@ async def echo(job: Job) -> object:
     return job.data
 
 
-@pytest.mark.parametrize("value", [None, 0, "", False, [], {"a": [1, 2.5, None]}, 10**30])
-async def test_the_result_is_what_the_processor_returned(queue: Queue, value: object) -> None:
-    async with Worker(queue, echo):
-        assert await (await queue.add("a", value)).result() == value
+async def test_the_result_is_what_the_processor_returned(queue: Queue) -> None:
+    for value in [None, 0, "", False, [], {"a": [1, 2.5, None]}, 10**30]:
+        with case(value):
+            queue = fresh(queue)
+            async with Worker(queue, echo):
+                assert await (await queue.add("a", value)).result() == value
 
 
 async def test_the_result_is_there_for_any_number_of_callers(queue: Queue) -> None:

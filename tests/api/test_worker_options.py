@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from bullite import DelayedError, Job, JobFailed, LostLock, Queue, Signal, Worke
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 from tests.databases import Database
 
-from .helpers import again, python, state_of, take_away, until
+from .helpers import again, case, python, state_of, take_away, until
 
 
 async def echo(job: Job) -> Any:
@@ -325,55 +326,58 @@ DURATIONS = (
 )
 
 
-@pytest.mark.parametrize("option", DURATIONS)
-@pytest.mark.parametrize("bad", [-1, 10**18, 1.5, "soon", True, [5], "5 parsecs", b"5s"])
-async def test_a_bad_duration_is_named(queue: Queue, option: str, bad: Any) -> None:
-    options: Any = {option: bad}
-    with pytest.raises(BulliteError, match=option) as raised:
-        Worker(queue, echo, **options)
-    assert isinstance(raised.value, ValueError | TypeError)
+async def test_a_bad_duration_is_named(queue: Queue) -> None:
+    for bad, option in product([-1, 10**18, 1.5, "soon", True, [5], "5 parsecs", b"5s"], DURATIONS):
+        with case((bad, option)):
+            options: Any = {option: bad}
+            with pytest.raises(BulliteError, match=option) as raised:
+                Worker(queue, echo, **options)
+            assert isinstance(raised.value, ValueError | TypeError)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [o for o in DURATIONS if o not in ("lock_renew_time", "run_retry_delay")],
-)
-async def test_nothing_is_done_all_the_time(queue: Queue, option: str) -> None:
-    options: Any = {option: 0}
-    with pytest.raises(InvalidOption, match=option):
-        Worker(queue, echo, **options)
+async def test_nothing_is_done_all_the_time(queue: Queue) -> None:
+    for option in [o for o in DURATIONS if o not in ("lock_renew_time", "run_retry_delay")]:
+        with case(option):
+            options: Any = {option: 0}
+            with pytest.raises(InvalidOption, match=option):
+                Worker(queue, echo, **options)
 
 
-@pytest.mark.parametrize("option", ["autorun", "skip_stalled_check", "skip_lock_renewal"])
-@pytest.mark.parametrize("bad", [1, 0, "yes", None])
-async def test_a_bad_flag_is_named(queue: Queue, option: str, bad: Any) -> None:
-    options: Any = {option: bad}
-    with pytest.raises(InvalidOptionType, match=option):
-        Worker(queue, echo, **options)
+async def test_a_bad_flag_is_named(queue: Queue) -> None:
+    for bad, option in product(
+        [1, 0, "yes", None], ["autorun", "skip_stalled_check", "skip_lock_renewal"]
+    ):
+        with case((bad, option)):
+            options: Any = {option: bad}
+            with pytest.raises(InvalidOptionType, match=option):
+                Worker(queue, echo, **options)
 
 
-@pytest.mark.parametrize("option", ["max_stalled_count", "max_started_attempts"])
-@pytest.mark.parametrize("bad", [-1, 2**31, 1.5, "3", True])
-async def test_a_bad_number_is_named(queue: Queue, option: str, bad: Any) -> None:
-    options: Any = {option: bad}
-    with pytest.raises(BulliteError, match=option):
-        Worker(queue, echo, **options)
+async def test_a_bad_number_is_named(queue: Queue) -> None:
+    for bad, option in product(
+        [-1, 2**31, 1.5, "3", True], ["max_stalled_count", "max_started_attempts"]
+    ):
+        with case((bad, option)):
+            options: Any = {option: bad}
+            with pytest.raises(BulliteError, match=option):
+                Worker(queue, echo, **options)
 
 
-@pytest.mark.parametrize("option", ["remove_on_complete", "remove_on_fail"])
-@pytest.mark.parametrize(
-    "bad", [-2, 1.5, "all", {"age": -1}, {"count": -2}, {"limit": 1.5}, {"days": 1}, [1], 2**40]
-)
-async def test_bad_retention_is_named(queue: Queue, option: str, bad: Any) -> None:
-    options: Any = {option: bad}
-    with pytest.raises(BulliteError, match=option):
-        Worker(queue, echo, **options)
+async def test_bad_retention_is_named(queue: Queue) -> None:
+    for bad, option in product(
+        [-2, 1.5, "all", {"age": -1}, {"count": -2}, {"limit": 1.5}, {"days": 1}, [1], 2**40],
+        ["remove_on_complete", "remove_on_fail"],
+    ):
+        with case((bad, option)):
+            options: Any = {option: bad}
+            with pytest.raises(BulliteError, match=option):
+                Worker(queue, echo, **options)
 
 
-@pytest.mark.parametrize("bad", [5, "", "a\x00b", "a\nb", "\ud800", "x" * 256])
-async def test_a_bad_name_is_refused(queue: Queue, bad: Any) -> None:
-    with pytest.raises(BulliteError, match="name"):
-        Worker(queue, echo, name=bad)
+async def test_a_bad_name_is_refused(queue: Queue) -> None:
+    for bad in [5, "", "a\x00b", "a\nb", "\ud800", "x" * 256]:
+        with case(bad), pytest.raises(BulliteError, match="name"):
+            Worker(queue, echo, name=bad)
 
 
 async def test_an_unknown_option_is_refused(queue: Queue) -> None:
@@ -381,14 +385,13 @@ async def test_an_unknown_option_is_refused(queue: Queue) -> None:
         Worker(queue, echo, colour="red")  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, "later", True])
-async def test_a_bad_time_limit_of_closing_is_refused_and_the_worker_works_on(
-    queue: Queue, bad: Any
-) -> None:
-    async with Worker(queue, echo) as worker:
-        with pytest.raises(BulliteError, match="timeout"):
-            await worker.close(timeout=bad)
-        assert await (await queue.add("a", 1)).result(timeout="10s") == 1
+async def test_a_bad_time_limit_of_closing_is_refused_and_the_worker_works_on(queue: Queue) -> None:
+    for bad in [-1, 1.5, "later", True]:
+        with case(bad):
+            async with Worker(queue, echo) as worker:
+                with pytest.raises(BulliteError, match="timeout"):
+                    await worker.close(timeout=bad)
+                assert await (await queue.add("a", 1)).result(timeout="10s") == 1
 
 
 async def test_a_refused_worker_leaves_no_trace(queue: Queue) -> None:

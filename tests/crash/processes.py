@@ -1,14 +1,14 @@
 """Real processes for tests: start them, hear what they say, end them by their id.
 
-`Child(function, ...)` runs a function of any test module in a fresh interpreter; arguments travel
-as JSON. A child speaks in lines on its standard output, and its parent waits for those lines. What
-cannot be said is waited for with `wait_until`, which gives up at a deadline.
+`Child(function, ...)` runs a function of any test module in a process of its own, forked from the
+nursery, which has imported the module and done nothing else; arguments travel as JSON. A child
+speaks in lines on its standard output, and its parent waits for those lines. What cannot be said is
+waited for with `wait_until`, which gives up at a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import json
 import os
@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from bullite import Job, Queue, Store, verify
+from tests.crash.nursery import ROOT, Born, run
 from tests.databases import PATIENCE, database_at
-
-ROOT = Path(__file__).parents[2]
 
 Location = str | os.PathLike[str]
 
@@ -68,13 +67,16 @@ class Child:
     def __init__(
         self, function: Callable[..., Any], *args: Any, under: Sequence[str] = (), **kwargs: Any
     ) -> None:
-        file = inspect.getsourcefile(function)
-        arguments = json.dumps([args, kwargs], default=os.fspath)
-        self._process = subprocess.Popen(
-            [*under, sys.executable, "-m", __name__, file, function.__name__, arguments],
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
+        source = inspect.getsourcefile(function)
+        assert source is not None
+        module = ".".join(Path(source).relative_to(ROOT).with_suffix("").parts)
+        task = module, function.__name__, json.dumps([args, kwargs], default=os.fspath)
+        self._process: Born | subprocess.Popen[bytes]
+        if under:
+            program = [*under, sys.executable, "-m", __name__, *task]
+            self._process = subprocess.Popen(program, stdout=subprocess.PIPE, cwd=ROOT)
+        else:
+            self._process = Born(*task)
         self._heard = b""
 
     @property
@@ -157,14 +159,6 @@ def hang() -> None:
         signal.pause()
 
 
-def main(file: str, name: str, arguments: str) -> None:
-    sys.path.insert(0, str(Path(file).parent))
-    args, kwargs = json.loads(arguments)
-    result = getattr(importlib.import_module(Path(file).stem), name)(*args, **kwargs)
-    if inspect.iscoroutine(result):
-        asyncio.run(result)
-
-
 # --- on either side: a look at the database from outside -----------------------------------------
 
 
@@ -224,4 +218,4 @@ def problems(location: Location) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(*sys.argv[1:])

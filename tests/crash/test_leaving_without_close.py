@@ -16,7 +16,7 @@ from bullite import Job, Queue, Worker
 from tests.crash.processes import Child, events, problems, rows, say, states, wait_until
 from tests.databases import Database
 
-JOBS, LINES = 300, 3
+JOBS, LINES = 200, 3
 
 
 async def in_loop(job: Job) -> str:

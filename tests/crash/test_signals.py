@@ -16,7 +16,7 @@ from bullite import Job, Queue, Worker
 from tests.crash.processes import Child, add, events, problems, rows, say, states, wait_until
 from tests.databases import Database
 
-JOBS = 400
+JOBS = 200
 
 
 async def in_loop(job: Job) -> str:

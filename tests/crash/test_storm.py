@@ -1,4 +1,4 @@
-"""4 workers, 2,000 jobs, 25 times kill -9: nothing lost, nothing recorded twice."""
+"""4 workers, 1,200 jobs, 15 times kill -9: nothing lost, nothing recorded twice."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tests.databases import Database
 
 def storm(database: Database, *more: str) -> dict[str, str]:
     """What the storm's summary says."""
-    numbers = ["--workers", "4", "--jobs", "2000", "--kills", "25", "--seed", "1"]
+    numbers = ["--workers", "4", "--jobs", "1200", "--kills", "15", "--seed", "1"]
     place = ["--location", database.location]
     return summary_of("tests.crash.storm", *numbers, *place, *more, timeout=60)
 
 
 def assert_promises_kept(summary: dict[str, str]) -> None:
-    assert summary["kills"] == "25"
-    assert int(summary["kills that hit jobs"]) > 18, "a victim may finish its last job in time"
+    assert summary["kills"] == "15"
+    assert int(summary["kills that hit jobs"]) > 10, "a victim may finish its last job in time"
     assert summary["lost"] == "0"
     assert summary["recorded twice"] == "0"
     assert summary["wrong results"] == "0"
@@ -30,12 +30,12 @@ def test_in_a_storm_of_kills_every_job_is_completed_and_recorded_once(database):
     summary = storm(database)
 
     assert_promises_kept(summary)
-    assert summary["completed"] == "2000"
+    assert summary["completed"] == "1200"
 
 
 def test_with_the_default_limit_the_unlucky_fail_and_none_is_lost(database):
     summary = storm(database, "--max-stalled-count", "1")
 
     assert_promises_kept(summary)
-    assert int(summary["completed"]) + int(summary["failed"]) == 2000
+    assert int(summary["completed"]) + int(summary["failed"]) == 1200
     assert int(summary["failed"]) < int(summary["stalled"])

@@ -48,60 +48,71 @@ def test_a_good_store_has_no_problems(jobs_in: Database) -> None:
             "update bullite_jobs set nonce = nonce + 1 where state = 'active'",
             "job 2 is held with a token that is not its worker's",
         ),
-        ("delete from bullite_payloads where job = 1", "job 1 has no payload"),
-        (
-            "insert into bullite_payloads (job, data, opts) values (99, '1', null)",
-            "payload of job 99, which does not exist",
-        ),
-        (
-            "insert into bullite_results (job) values (99)",
-            "result of job 99, which does not exist",
-        ),
-        (
-            "insert into bullite_attempts (job, number, ended_at, outcome) values (99, 1, 1, '')",
-            "attempt of job 99, which does not exist",
-        ),
-        (
-            "insert into bullite_logs (job, number, at, level, message) "
-            "values (99, 1, 1, 'info', 'a line')",
-            "log of job 99, which does not exist",
-        ),
-        (
-            "update bullite_jobs set ahead = 1 where state = 'delayed'",
-            "job 3 is delayed and yet held ahead",
-        ),
-        (
-            "update bullite_jobs set due_at = null where state = 'delayed'",
-            "job 3 is delayed without a due time",
-        ),
-        (
-            "update bullite_jobs set finished_at = null where state = 'completed'",
-            "job 1 is completed without a finish time",
-        ),
     ],
 )
-def test_damage_is_named(jobs_in: Database, damage: str, problem: str) -> None:
+def test_damage_to_a_held_job_is_named(jobs_in: Database, damage: str, problem: str) -> None:
     jobs_in.write(damage)
     assert problem in problems(jobs_in.location)
 
 
-@pytest.mark.parametrize(
-    ("job", "until", "next", "problem"),
-    [
-        (1, "null", "null", "deduplication key x is taken by job 1, which has ended"),
-        (99, "null", "'{}'", "deduplication key x is taken by job 99, which has ended"),
-        (3, "null", "null", "deduplication key x is taken by job 3, which has none"),
-        (3, "7", "'{}'", "deduplication key x keeps a job behind a window"),
-    ],
-)
-def test_a_key_that_nobody_can_hold_is_named(
-    jobs_in: Database, job: int, until: str, next: str, problem: str
-) -> None:
-    jobs_in.write(
-        "insert into bullite_deduplication (queue, key, job, until, next) "
-        f"select id, 'x', {job}, {until}, {next} from bullite_queues"
-    )
-    assert problem in problems(jobs_in.location)
+ELSEWHERE = [
+    ("delete from bullite_payloads where job = 1", "job 1 has no payload"),
+    (
+        "insert into bullite_payloads (job, data, opts) values (99, '1', null)",
+        "payload of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_results (job) values (99)",
+        "result of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_attempts (job, number, ended_at, outcome) values (99, 1, 1, '')",
+        "attempt of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_logs (job, number, at, level, message) "
+        "values (99, 1, 1, 'info', 'a line')",
+        "log of job 99, which does not exist",
+    ),
+    (
+        "update bullite_jobs set ahead = 1 where state = 'delayed'",
+        "job 3 is delayed and yet held ahead",
+    ),
+    (
+        "update bullite_jobs set due_at = null where state = 'delayed'",
+        "job 3 is delayed without a due time",
+    ),
+    (
+        "update bullite_jobs set finished_at = null where state = 'completed'",
+        "job 1 is completed without a finish time",
+    ),
+]
+"""None of them hides another."""
+
+
+def test_damage_is_named(jobs_in: Database) -> None:
+    for damage, _ in ELSEWHERE:
+        jobs_in.write(damage)
+    named = problems(jobs_in.location)
+    assert [problem for _, problem in ELSEWHERE if problem not in named] == []
+
+
+KEYS = [
+    ("a", 1, "null", "null", "deduplication key a is taken by job 1, which has ended"),
+    ("b", 99, "null", "'{}'", "deduplication key b is taken by job 99, which has ended"),
+    ("c", 3, "null", "null", "deduplication key c is taken by job 3, which has none"),
+    ("d", 3, "7", "'{}'", "deduplication key d keeps a job behind a window"),
+]
+
+
+def test_a_key_that_nobody_can_hold_is_named(jobs_in: Database) -> None:
+    for key, job, until, next, _ in KEYS:
+        jobs_in.write(
+            "insert into bullite_deduplication (queue, key, job, until, next) "
+            f"select id, '{key}', {job}, {until}, {next} from bullite_queues"
+        )
+    named = problems(jobs_in.location)
+    assert [problem for *_, problem in KEYS if problem not in named] == []
 
 
 def test_a_key_of_no_queue_is_named(jobs_in: Database) -> None:

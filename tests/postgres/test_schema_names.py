@@ -35,14 +35,10 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def location(name: str) -> Iterator[str]:
-    with schema_called(name) as location:
+@pytest.fixture(scope="module", params=NAMES)
+def location(request: pytest.FixtureRequest) -> Iterator[str]:
+    """One for each name: every test has a queue of its own in it."""
+    with schema_called(request.param) as location:
         yield location
 
 
@@ -89,16 +85,16 @@ async def test_jobs_are_added_run_and_read_in_it(location):
 
 
 async def test_it_is_found_again(location):
-    async with Queue("emails", location) as queue:
+    async with Queue("found again", location) as queue:
         await queue.add("job", 1)
 
-    async with Queue("emails", location) as queue:
+    async with Queue("found again", location) as queue:
         assert [job.data for job in await queue.get_waiting()] == [1]
 
 
 async def test_its_events_are_read(location):
     heard: list[str] = []
-    async with Queue("emails", location) as queue, QueueEvents("emails", location) as events:
+    async with Queue("heard", location) as queue, QueueEvents("heard", location) as events:
         events.on("completed", lambda event: heard.append(event["job_id"]))
         job = await queue.add("job", 1)
         async with Worker(queue, echo):
@@ -109,7 +105,7 @@ async def test_its_events_are_read(location):
 
 
 async def test_its_workers_are_woken_by_other_processes(location):
-    async with Queue("emails", location) as queue, Worker(queue, echo, poll_interval="1h"):
+    async with Queue("woken", location) as queue, Worker(queue, echo, poll_interval="1h"):
         await until(lambda: is_hungry(location))
         await asyncio.sleep(0.05)
         with closing(Store(location)) as store:
@@ -122,7 +118,7 @@ async def added_elsewhere(queue: Queue, location: str) -> str:
     """The id of a job that another process adds."""
     # Another name for the same place: it has an engine, and so a connection, of its own.
     other = f"{location}&keepalives_idle=11"
-    async with Queue("emails", other) as elsewhere:
+    async with Queue(queue.name, other) as elsewhere:
         assert elsewhere.store.open() is not queue.store.open()
         return (await elsewhere.add("job", 1)).id
 

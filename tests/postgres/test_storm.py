@@ -1,4 +1,4 @@
-"""2,000 jobs, 30 terminated backends, 2 crashes of the server: nothing lost, nothing done twice.
+"""1,200 jobs, 20 terminated backends, 2 crashes of the server: nothing lost, nothing done twice.
 
 The figures of the long one: python -m tests.postgres.storm --jobs 20000 --kills 300 --restarts 3
 """
@@ -11,16 +11,16 @@ from tests.postgres.storm import STARTED_WITHIN
 
 def storm() -> dict[str, str]:
     """What the storm's summary says."""
-    numbers = ["--jobs", "2000", "--kills", "30", "--restarts", "2", "--seed", "1"]
+    numbers = ["--jobs", "1200", "--kills", "20", "--restarts", "2", "--seed", "1"]
     return summary_of("tests.postgres.storm", *numbers, timeout=100)
 
 
 def test_in_a_storm_over_the_server_every_job_is_kept_and_recorded_once() -> None:
     summary = storm()
 
-    assert summary["completed"] == summary["acknowledged"] == "2002"
+    assert summary["completed"] == summary["acknowledged"] == "1202"
     assert summary["restarts"] == "2"
-    assert int(summary["killed writers"]) + int(summary["killed listeners"]) > 15
+    assert int(summary["killed writers"]) + int(summary["killed listeners"]) > 10
     assert summary["adds refused"] == "0"
     assert summary["lost"] == "0"
     assert summary["added twice"] == "0"

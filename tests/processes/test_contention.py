@@ -9,14 +9,14 @@ from bullite import Queue
 from tests.crash.handlers import work
 from tests.crash.processes import problems, rows, say, states, wait_until
 
-PROCESSES, JOBS = 8, 150
+PROCESSES, JOBS = 8, 60
 
 
-async def add_one_by_one(location: str, barrier: str, name: str) -> None:
+async def add_one_by_one(location: str, barrier: str, name: str, jobs: int = JOBS) -> None:
     async with Queue("work", location) as queue:
         say("ready")
         await asyncio.to_thread(wait_until, Path(barrier).exists)
-        for number in range(JOBS):
+        for number in range(jobs):
             await queue.add(name, number)
 
 

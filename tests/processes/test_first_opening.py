@@ -8,7 +8,7 @@ from pathlib import Path
 from bullite import Queue
 from tests.crash.processes import problems, rows, say, wait_until
 
-PROCESSES, JOBS = 16, 25
+PROCESSES, JOBS = 16, 5
 
 
 def open_and_add(location: str, barrier: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,8 +18,8 @@ from bullite.errors import (
 )
 from tests.crash.processes import Child, problems, rows, say
 
-PROCESSES, SECONDS = 3, 5.0
-LIMIT = 5 * SECONDS
+PROCESSES, MOVES = 3, 250
+LIMIT = 60.0
 """Seconds in which a process comes to its end."""
 
 IDS = 20
@@ -101,8 +100,8 @@ async def meddle(location: str, seed: int) -> None:
         lambda: some_queue().clean(0, 5, dice.choice(["completed", "failed", "wait"])),
     ]
 
-    async def go_on(until: float) -> None:
-        while time.monotonic() < until:
+    async def go_on() -> None:
+        while came.total() < MOVES:
             try:
                 await dice.choice(moves)()
                 came["done"] += 1
@@ -121,8 +120,7 @@ async def meddle(location: str, seed: int) -> None:
     for worker in workers:
         worker.on("error", trouble)
     async with asyncio.timeout(LIMIT), queues[0], queues[1], workers[0], workers[1]:
-        ends = time.monotonic() + SECONDS
-        await asyncio.gather(*(go_on(ends) for _ in range(3)))
+        await asyncio.gather(*(go_on() for _ in range(3)))
     say("came", *(f"{name}={number}" for name, number in came.items()))
 
 

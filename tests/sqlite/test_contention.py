@@ -14,13 +14,15 @@ from bullite import Queue
 from bullite.errors import StoreBusy
 from bullite.sqlite import opening
 from tests.crash.processes import add, rows, say, states, wait_until
-from tests.processes.test_contention import JOBS, add_one_by_one
+from tests.processes.test_contention import add_one_by_one
+
+JOBS = 150
 
 
 def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
     """Of the first half of the jobs, each process wrote at least half of its fair share."""
     barrier = tmp_path / "barrier"
-    adders = [start(add_one_by_one, database, barrier, f"from {n}") for n in range(4)]
+    adders = [start(add_one_by_one, database, barrier, f"from {n}", JOBS) for n in range(4)]
     for adder in adders:
         adder.said("ready")
 

@@ -27,13 +27,21 @@ SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
 PRESENT = "present"
 
 
-@pytest.fixture(params=[*FROZEN, PRESENT], ids=lambda given: getattr(given, "stem", given))
-def old(request: pytest.FixtureRequest, database: Path) -> Path:
+@pytest.fixture(
+    scope="module", params=[*FROZEN, PRESENT], ids=lambda given: getattr(given, "stem", given)
+)
+def frozen_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param != PRESENT:
+        return Path(request.param)
+    present = tmp_path_factory.mktemp("present") / "jobs.db"
+    freeze.main(present)
+    return present
+
+
+@pytest.fixture
+def old(frozen_once: Path, database: Path) -> Path:
     """A copy of a frozen database."""
-    if request.param == PRESENT:
-        freeze.main(database)
-    else:
-        shutil.copyfile(request.param, database)
+    shutil.copyfile(frozen_once, database)
     return database
 
 
