@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import time
 from typing import Any, Self
 
 from . import loop
@@ -135,12 +136,12 @@ class NamedLock:
             raise
 
     def _take(self, engine: Engine, grant: Grant) -> Plan[None]:
-        began = engine.clock.lease_now()
+        began = time.monotonic()
         instead_of: int | None = None
         while not (yield self._ask(engine.taking(grant, instead_of))):
             instead_of = yield from self._until_it_may_be_had(engine, began)
 
-    def _until_it_may_be_had(self, engine: Engine, began: int) -> Plan[int | None]:
+    def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
         """Wait until it is let go here, or seems free; the token of a holder that is gone."""
         bell = engine.keeping.queue_up(self.name)
         rung = asyncio.wrap_future(bell) if is_in_loop() else None
@@ -149,7 +150,7 @@ class NamedLock:
                 is_free, holder = yield from self._look(engine)
                 if is_free:
                     return holder
-                pause = self._pause(engine.clock.lease_now() - began) / 1000
+                pause = self._pause(int((time.monotonic() - began) * 1000)) / 1000
                 if rung is None:
                     concurrent.futures.wait([bell], pause)
                 else:

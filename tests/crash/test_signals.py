@@ -37,7 +37,8 @@ PROCESSORS = {"coroutine": in_loop, "thread": in_thread}
 
 
 async def works(location: str, kind: str, **settings: Any) -> None:
-    """Until it is ended."""
+    """Until it is ended. A job that is hit twice is to be run once more all the same."""
+    settings |= {"max_stalled_count": 9}
     await Worker(Queue("work", location), PROCESSORS[kind], concurrency=4, **settings).run()
 
 
