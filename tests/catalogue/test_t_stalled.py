@@ -43,7 +43,7 @@ async def lose(queue: Queue, number: int, max_stalled_count: int) -> None:
     worker = Worker(
         queue,
         None,
-        lock_duration=100,
+        lock_duration=500,  # longer than it takes to take them all
         skip_lock_renewal=True,
         stalled_interval=50,
         max_stalled_count=max_stalled_count,

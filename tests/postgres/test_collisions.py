@@ -61,11 +61,13 @@ async def test_a_deadlock_with_somebody_else_is_got_over(
     async with Queue("work", location) as queue:
         first, second = [await queue.add("a", delay=60_000) for _ in range(2)]
         with closing(psycopg.connect(database.location_of_libpq())) as somebody:
+            # Who looks for deadlocks first is undone: that shall be us.
+            somebody.execute("set deadlock_timeout = '1min'")
             somebody.execute(LOCK, [second.pk])
             promote = MoveByHand(PROMOTE, [first.pk, second.pk])
             promoting = asyncio.ensure_future(loop.ask(queue.store, promote))
             await until(lambda: waiting_for_locks(database))
-            # Now each has what the other wants. We have waited longer, and so we are undone.
+            # Now each has what the other wants.
             await asyncio.get_running_loop().run_in_executor(
                 None, somebody.execute, LOCK, [first.pk]
             )
