@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint format bench sabotage clean
+.PHONY: demo test lint format bench bench-check sabotage clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,7 +29,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python -m bench core
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+bench-check: $(READY)
+	$(BIN)/python -m bench check
 
 sabotage: $(READY)
 	$(BIN)/python -m tests.sabotage

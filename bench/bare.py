@@ -11,6 +11,7 @@ not look at theirs either, and we decode only what is looked at.
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -74,6 +75,12 @@ update jobs set state = 'active', token = ?, processed_at = ?
 from json_each(?) as held where jobs.id = held.value and state = 'waiting'
 """
 
+_COUNT = """
+select count(*) filter (where state = 'waiting'),
+       count(*) filter (where state = 'completed' and attempts_made = 1)
+from jobs join payloads on job = id
+"""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -84,28 +91,38 @@ class Bare:
         self._db = sqlite3.connect(path, isolation_level=None)
         for setting in _SETTINGS:
             self._db.execute(setting).fetchall()
+        self._last: int | None = None
+
+    def install(self) -> None:
         self._db.executescript(_SCHEMA)
-        self._last = 0
 
     def close(self) -> None:
         self._db.close()
 
     def add(self, payloads: Sequence[Any], batch: int = BATCH) -> None:
         """Add jobs, `batch` of them per transaction."""
-        insert_jobs = _JOB_COLUMNS + ", ".join([_JOB_ROW] * batch)
-        insert_payloads = _PAYLOAD_COLUMNS + ", ".join([_PAYLOAD_ROW] * batch)
         execute = self._db.execute
+        if self._last is None:
+            self._last = execute("select coalesce(max(id), 0) from jobs").fetchone()[0]
+        insert_jobs, insert_payloads = _inserts(batch)
         for start in range(0, len(payloads), batch):
+            piece = payloads[start : start + batch]
+            if len(piece) < batch:
+                insert_jobs, insert_payloads = _inserts(len(piece))
             jobs: list[Any] = [QUEUE, _now()]
             data: list[Any] = []
-            for number, payload in enumerate(payloads[start : start + batch], self._last + 1):
+            for number, payload in enumerate(piece, self._last + 1):
                 jobs += (number, JOB_NAME, 0, 1)
                 data += (number, _encode(payload).decode())
             execute("begin immediate")
             execute(insert_jobs, jobs)
             execute(insert_payloads, data)
             execute("commit")
-            self._last += batch
+            self._last += len(piece)
+
+    def count(self) -> dict[str, int | None]:
+        waiting, finished = self._db.execute(_COUNT).fetchone()
+        return {"waiting": waiting, "finished": finished}
 
     def process(self) -> int:
         """Take and finish every job; how many there were.
@@ -129,6 +146,15 @@ class Bare:
             if not rows:
                 return processed
             processed += len(rows)
+
+
+@functools.cache
+def _inserts(rows: int) -> tuple[str, str]:
+    """Statements for so many jobs and their payloads."""
+    return (
+        _JOB_COLUMNS + ", ".join([_JOB_ROW] * rows),
+        _PAYLOAD_COLUMNS + ", ".join([_PAYLOAD_ROW] * rows),
+    )
 
 
 def _now() -> int:

@@ -68,8 +68,11 @@ with finished as (
 select taken.*, data from taken join payloads on job = taken.id order by taken.priority, taken.id
 """
 
-COUNT_WAITING = "select count(*) from jobs join payloads on job = id where state = 'waiting'"
-COUNT_FINISHED = "select count(*) from jobs where state = 'completed' and attempts_made = 1"
+_COUNT = """
+select count(*) filter (where state = 'waiting'),
+       count(*) filter (where state = 'completed' and attempts_made = 1)
+from jobs join payloads on job = id
+"""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -80,8 +83,10 @@ class BarePostgres:
     def __init__(self, url: str) -> None:
         self._db = psycopg.connect(url, autocommit=True)
         self._db.execute(_SETTINGS)
+        self._last: int | None = None
+
+    def install(self) -> None:
         self._db.execute(_SCHEMA)
-        self._last = 0
 
     def close(self) -> None:
         self._db.close()
@@ -89,6 +94,9 @@ class BarePostgres:
     def add(self, payloads: Sequence[Any], batch: int = BATCH) -> None:
         """Add jobs, `batch` of them per transaction."""
         cursor = self._db.cursor()
+        if self._last is None:
+            [(last,)] = cursor.execute("select coalesce(max(id), 0) from jobs").fetchall()
+            self._last = int(last)
         for start in range(0, len(payloads), batch):
             data = [_encode(payload).decode() for payload in payloads[start : start + batch]]
             count = len(data)
@@ -103,18 +111,23 @@ class BarePostgres:
             cursor.execute(_ADD, parameters, prepare=True)
             self._last += count
 
-    def process(self) -> None:
-        """Take and finish every job.
+    def count(self) -> dict[str, int | None]:
+        [(waiting, finished)] = self._db.execute(_COUNT).fetchall()
+        return {"waiting": waiting, "finished": finished}
+
+    def process(self) -> int:
+        """Take and finish every job; how many there were.
 
         A transaction finishes one batch and takes the next, as a queue under load does.
         """
         cursor = self._db.cursor(binary=True)
-        token, held = 0, list[int]()
+        processed, token, held = 0, 0, list[int]()
         while True:
             parameters = {"now": _now(), "held": held, "token": token}
             rows = cursor.execute(_FINISH_AND_TAKE, parameters, prepare=True).fetchall()
             if not rows:
-                return
+                return processed
+            processed += len(rows)
             token += 1
             held = [row[0] for row in rows]
 

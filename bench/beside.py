@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from bullite import Job, Queue, Worker
 
 from . import ours
 from .bare import Bare
 from .figures import Line, Section
-from .rounds import Size, in_turn, rounds, seconds_for, with_bare, with_queue
-from .throughput import process_bare, process_ours
+from .places import folder
+from .rounds import Size, in_turn, rounds, seconds_for
 from .workload import payloads
+
+T = TypeVar("T")
 
 BURNERS = 4
 CONCURRENCY = 100
 
 
-def beside(size: Size) -> Iterator[Section]:
+def beside(size: Size, ends: float) -> Iterator[Section]:
     us = Line("ours, concurrency 100", "jobs/s")
     bare = Line("the bare loop", "jobs/s")
     for index in rounds("beside CPU-bound handlers", size.rounds):
@@ -32,6 +36,22 @@ def beside(size: Size) -> Iterator[Section]:
             slow, fast = in_turn(index, beside, alone)
             line.add(1 / slow, 1 / fast)
     yield Section("process beside 4 CPU-bound handlers", "beside", "alone", [us, bare])
+
+
+def process_ours(count: int, concurrency: int) -> float:
+    async def measure(queue: Queue) -> float:
+        await ours.fill(queue, count)
+        return await ours.seconds_to_process(queue, count, concurrency)
+
+    return with_queue(measure)
+
+
+def process_bare(count: int) -> float:
+    def measure(bare: Bare) -> float:
+        bare.add(payloads(count))
+        return seconds_for(bare.process) / count
+
+    return with_bare(measure)
 
 
 def ours_beside(count: int) -> float:
@@ -50,6 +70,28 @@ def bare_beside(count: int) -> float:
             return seconds_for(bare.process) / count
 
     return with_bare(measure)
+
+
+def with_queue(measure: Callable[[Queue], Awaitable[T]]) -> T:
+    """Measure on a queue in a file of its own."""
+
+    async def opened(path: Path) -> T:
+        async with Queue("bench", path) as queue:
+            return await measure(queue)
+
+    with folder() as path:
+        return asyncio.run(opened(path / "jobs.db"))
+
+
+def with_bare(measure: Callable[[Bare], T]) -> T:
+    """Measure the bare loop on a file of its own."""
+    with folder() as path:
+        bare = Bare(path / "bare.db")
+        bare.install()
+        try:
+            return measure(bare)
+        finally:
+            bare.close()
 
 
 class Fire:

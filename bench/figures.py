@@ -108,16 +108,15 @@ class Section:
 
 def table(sections: Iterable[Section]) -> str:
     """All sections under each other, their columns aligned."""
-    blocks = [section.as_rows() for section in sections]
-    widths = [max(map(len, column)) for column in zip(*(row for block in blocks for row in block))]
-    return "\n\n".join(
-        "\n".join(_aligned(row, widths) for row in (block[0], _rule(widths), *block[1:]))
-        for block in blocks
-    )
+    return "\n\n".join(aligned(section.as_rows()) for section in sections)
 
 
-def _rule(widths: Sequence[int]) -> tuple[str, ...]:
-    return tuple("-" * width for width in widths)
+def aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows of text, the first one a header; what does not fit its column has a line of its own."""
+    whole = [row for row in rows if any(row[1:])]
+    widths = [max((len(row[index]) for row in whole), default=0) for index in range(len(rows[0]))]
+    rule = tuple("-" * width for width in widths)
+    return "\n".join(_aligned(row, widths) for row in (rows[0], rule, *rows[1:]))
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -143,14 +142,14 @@ def _rounded(value: float) -> float:
 def _shown(values: Sequence[float], unit: str, spread: bool = False) -> str:
     if not values:
         return ""
-    middle = _number(median(values))
+    middle = number(median(values))
     text = middle if unit == "x" else f"{middle} {unit}"
     if spread and len(values) > 1:
-        text += f" ({_number(min(values))}-{_number(max(values))})"
+        text += f" ({number(min(values))}-{number(max(values))})"
     return text
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits or so."""
     for least, digits in ((99.95, 0), (9.995, 1), (0.0995, 2)):
         if value >= least:

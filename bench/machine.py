@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .rounds import folder
+from .places import folder
 
 SYNCS = 200
 

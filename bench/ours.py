@@ -11,7 +11,7 @@ from typing import Any
 
 from bullite import Job, Queue, Worker
 
-from .workload import JOB_NAME, bulk, payloads
+from .workload import JOB_NAME, bulk
 
 PRELOAD = 1_000
 """Jobs per `add_bulk` when a queue is filled."""
@@ -29,7 +29,7 @@ class Tally:
     def __init__(self, enough: int) -> None:
         self.reached = asyncio.Event()
         self._enough = enough
-        self._count = itertools.count(1)  # one step is atomic, also among threads
+        self._count = itertools.count(1)
 
     def as_coroutine(self) -> Callable[[Job], Any]:
         count, enough, reached = self._count, self._enough, self.reached
@@ -40,30 +40,20 @@ class Tally:
 
         return no_op
 
-    def as_function(self) -> Callable[[Job], Any]:
-        count, enough, reached = self._count, self._enough, self.reached
-        loop = asyncio.get_running_loop()
-
-        def no_op(job: Job) -> None:
-            if next(count) == enough:
-                loop.call_soon_threadsafe(reached.set)
-
-        return no_op
-
     def total(self) -> int:
         """How many were handled; ask once, at the end."""
         return next(self._count) - 1
 
 
 async def seconds_to_process(
-    queue: Queue, count: int, concurrency: int, *, in_threads: bool = False, only: str | None = None
+    queue: Queue, count: int, concurrency: int, *, only: str | None = None
 ) -> float:
     """Seconds per job, from the start of a worker until all its jobs are completed on the disk.
 
     With more than `count` jobs in the line a few more may be done; they are counted.
     """
     tally = Tally(count)
-    handler = tally.as_function() if in_threads else tally.as_coroutine()
+    handler = tally.as_coroutine()
     processor: Any = handler if only is None else {only: handler}
     before = (await queue.get_job_counts())["completed"]
     gc.collect()
@@ -75,36 +65,6 @@ async def seconds_to_process(
     handled = tally.total()
     _check("completed", before + handled, await queue.get_job_counts())
     return took / handled
-
-
-async def seconds_to_add_bulk(queue: Queue, count: int, size: int) -> float:
-    """Seconds per job, adding lists of `size`."""
-    jobs: Any = bulk(size)
-    before = (await queue.get_job_counts())["waiting"]
-    gc.collect()
-    begin = time.perf_counter()
-    for _ in range(0, count, size):
-        await queue.add_bulk(jobs)
-    took = time.perf_counter() - begin
-    _check("waiting", before + count, await queue.get_job_counts())
-    return took / count
-
-
-async def seconds_to_add(queue: Queue, count: int, callers: int) -> float:
-    """Seconds per job, with so many callers that each await one `add` after the other."""
-    share = payloads(count // callers)
-
-    async def caller() -> None:
-        for data in share:
-            await queue.add(JOB_NAME, data)
-
-    before = (await queue.get_job_counts())["waiting"]
-    gc.collect()
-    begin = time.perf_counter()
-    await asyncio.gather(*(caller() for _ in range(callers)))
-    took = time.perf_counter() - begin
-    _check("waiting", before + count, await queue.get_job_counts())
-    return took / count
 
 
 def _check(state: str, expected: int, counts: Mapping[str, int]) -> None:

@@ -1,23 +1,14 @@
-"""What measurements share: fresh files, rounds, and taking turns."""
+"""What measurements share: how much is measured, rounds, and taking turns."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
 
-from bullite import Queue
-
-from .bare import Bare
-
-T = TypeVar("T")
+Measure = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -25,48 +16,51 @@ class Size:
     """How much is measured."""
 
     rounds: int = 5
+    budget: float = 57 * 60
+    """Seconds for everything."""
+
+    alone: float = 13 * 60
+    """Of these, seconds for what only we do."""
+
+    trial: float = 0.25
+    """Seconds that a trial of settings should take at least."""
+
+    shortest: float = 0.8
+    longest: float = 2.0
+    """Seconds that a measurement should take at least and at most."""
+
+    tries: bool = True
+    """Whether settings are tried; else those of the last published run are taken, if there is."""
+
+    best: int = 2
+    """So many of the others do the cells that not everybody does."""
+
+    latencies: int = 250
     jobs: int = 20_000
-    backlog: int = 1_000_000
+    """What we alone are measured with, in each round."""
+
+    backlogs: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
     beside: int = 3_000
-    latencies: int = 300
     idle: float = 10.0
     imports: int = 7
 
 
-QUICK = Size(rounds=3, jobs=6_000, backlog=100_000, beside=600, latencies=150, idle=5.0, imports=5)
-
-Measure = Callable[[], float]
-
-
-@contextmanager
-def folder() -> Iterator[Path]:
-    """A folder that is gone afterwards.
-
-    It must be on a disk: on a tmpfs a sync is free, and every ratio would flatter somebody.
-    """
-    with tempfile.TemporaryDirectory(prefix="bench-") as path:
-        yield Path(path)
-
-
-def with_queue(measure: Callable[[Queue], Awaitable[T]]) -> T:
-    """Measure on a queue in a file of its own."""
-
-    async def opened(path: Path) -> T:
-        async with Queue("bench", path) as queue:
-            return await measure(queue)
-
-    with folder() as path:
-        return asyncio.run(opened(path / "jobs.db"))
-
-
-def with_bare(measure: Callable[[Bare], T]) -> T:
-    """Measure the bare loop on a file of its own."""
-    with folder() as path:
-        bare = Bare(path / "bare.db")
-        try:
-            return measure(bare)
-        finally:
-            bare.close()
+QUICK = Size(
+    rounds=3,
+    budget=9.5 * 60,
+    alone=1.0 * 60,
+    trial=0.08,
+    shortest=0.3,
+    longest=0.5,
+    tries=False,
+    best=0,
+    latencies=80,
+    jobs=6_000,
+    backlogs=(100_000,),
+    beside=600,
+    idle=5.0,
+    imports=5,
+)
 
 
 def rounds(what: str, number: int) -> Iterator[int]:
@@ -81,6 +75,13 @@ def tell(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
+
+
+def note(text: str) -> None:
+    """A line for the log of a run, or for people."""
+    tell("")
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def in_turn(index: int, one: Measure, other: Measure) -> tuple[float, float]:

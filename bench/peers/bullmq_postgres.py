@@ -5,21 +5,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from bullmq import Queue, Worker
 
+from .handling import Handler
 from .protocol import main, run_until
 
 QUEUE = "bench"
 NAME = "mail"
 
+TWICE = {"attempts": 2}
+"""Without a back-off, a failed job runs again at once."""
+
 
 class Bullmq:
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self._options = {"backend": "postgres", "connection": url}
-        self._concurrency: int = options.get("concurrency", 1)
+        self._worker_options = {
+            **self._options,
+            "autorun": False,
+            "concurrency": options.get("concurrency", 1),
+            "drainDelay": options.get("drain_delay", 5),
+        }
 
     async def install(self) -> None:
         await self.open()
@@ -38,15 +46,24 @@ class Bullmq:
     async def add_bulk(self, jobs: list[dict[str, Any]]) -> None:
         await self._queue.addBulk([{"name": NAME, "data": data} for data in jobs])
 
-    async def work(self, handle: Callable[[Any], None], stop: asyncio.Event) -> None:
-        async def process(job: Any, token: str) -> None:
-            handle(job.data)
+    async def add_delayed(self, data: dict[str, Any], milliseconds: int) -> None:
+        await self._queue.add(NAME, data, {"delay": milliseconds})
 
-        options = {**self._options, "concurrency": self._concurrency, "autorun": False}
-        worker = Worker(QUEUE, process, options)
+    async def add_failing(self, jobs: list[dict[str, Any]]) -> None:
+        await self._queue.addBulk([{"name": NAME, "data": data, "opts": TWICE} for data in jobs])
+
+    async def work(self, handle: Handler, stop: asyncio.Event) -> None:
+        async def process(job: Any, token: str) -> None:
+            handle(job.data, job.attemptsMade + 1)
+
+        worker = Worker(QUEUE, process, self._worker_options)
         running = asyncio.create_task(worker.run())
         await run_until(stop, running)
         await worker.close()
+
+    async def count(self) -> dict[str, int | None]:
+        found = await self._queue.getJobCounts("waiting", "delayed", "completed")
+        return {"waiting": found["waiting"] + found["delayed"], "finished": found["completed"]}
 
 
 if __name__ == "__main__":

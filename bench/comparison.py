@@ -1,0 +1,143 @@
+"""The whole run: everybody is installed, every cell is measured, and what was found is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from .alone import ALONE, measure_alone
+from .cells import KINDS, Bench
+from .contest import Contest
+from .contestants import About, Entry, entries, everybody
+from .environments import Unavailable
+from .folders import RESULTS
+from .machine import Machine
+from .places import Places
+from .results import Results
+from .rounds import QUICK, Size, note, tell
+from .targets import BULLMQ, named_for
+
+USUALLY = 8
+"""Lines of a cell that not everybody does."""
+
+MEASUREMENTS = (*KINDS, *ALONE)
+
+
+def compare(
+    names: Sequence[str],
+    *,
+    quick: bool,
+    only: Sequence[str] | None,
+    rounds: int | None,
+    file: Path,
+) -> Results:
+    """Measure these cells of these contestants (None: of all); `file` grows with every cell."""
+    size = QUICK if quick else Size()
+    size = replace(size, rounds=rounds or size.rounds)
+    return _Comparison(names, size, only, file).run()
+
+
+class _Comparison:
+    def __init__(
+        self, names: Sequence[str], size: Size, only: Sequence[str] | None, file: Path
+    ) -> None:
+        found = everybody()
+        self._only = only
+        self._size = size
+        self._file = file
+        self._cells = [name for name in KINDS if name in names]
+        self._alone = [name for name in ALONE if name in names]
+        chosen = {key: about for key, about in found.items() if only is None or key in only}
+        self._results = Results(chosen)
+        self._machine = Machine()
+
+    def run(self) -> Results:
+        begin = time.monotonic()
+        with Places() as places:
+            benches = self._assemble(places) if self._cells else {}
+            # What is installed once is no part of a run.
+            started = time.monotonic()
+            ends = started + self._size.budget - (self._size.alone if self._alone else 0)
+            for number, cell in enumerate(self._cells):
+                weights = [self._weight(one, benches) for one in self._cells[number:]]
+                share = weights[0] / sum(weights)
+                if time.monotonic() > ends:
+                    self._results.left_out.append(cell)
+                    continue
+                self._measure(cell, benches, places, share * (ends - time.monotonic()))
+            self._results.machine = places.versions.copy()
+        self._measure_alone()
+        facts = self._machine.facts() | self._results.machine
+        seconds = {"rounds": self._size.rounds, "seconds": round(time.monotonic() - begin)}
+        self._results.machine = facts | seconds
+        self._results.write(self._file)
+        tell("")
+        return self._results
+
+    def _assemble(self, places: Places) -> dict[str, Bench]:
+        """Install everybody; who cannot be is named, not dropped."""
+        benches = {}
+        for key, about in self._results.field.items():
+            tell(f"preparing {key}")
+            try:
+                place = places.of(about.place)
+                environment = about.environment()
+                environment.install(about.requirements)
+                benches[key] = Bench(about, place, environment)
+            except Unavailable as error:
+                self._results.missing[key] = str(error)
+                note(f"{key}: {error}")
+        return benches
+
+    def _measure(
+        self, cell: str, benches: dict[str, Bench], places: Places, seconds: float
+    ) -> None:
+        begin = time.monotonic()
+        taking_part = self._taking_part(cell, benches)
+        pairs: dict[str, tuple[Entry, Bench]] = {}
+        for about in taking_part:
+            for entry in entries(about, cell):
+                pairs[entry.key] = (entry, benches[about.key])
+        able = {entry.about.key for entry, _ in pairs.values()}
+        cannot = [about.key for about in taking_part if about.key not in able]
+        self._results.cannot[cell] = cannot
+        earlier = {} if self._size.tries else Results.lines_of(RESULTS / "results.json", cell)
+        contest = Contest(cell, pairs, self._size, earlier)
+        self._results.cells[cell] = contest.run(places, seconds)
+        failed = [key for key, line in self._results.cells[cell].items() if line.failed]
+        self._results.write(self._file)
+        said = f"; failed: {', '.join(failed)}" if failed else ""
+        note(f"{cell}: {len(pairs)} lines in {time.monotonic() - begin:.0f} s{said}")
+
+    def _weight(self, cell: str, benches: dict[str, Bench]) -> int:
+        """About how many lines a cell will have."""
+        able = sum(cell in bench.about.cells for bench in benches.values())
+        return 1 + (able if KINDS[cell].everybody else min(able, USUALLY))
+
+    def _taking_part(self, cell: str, benches: dict[str, Bench]) -> list[About]:
+        """Everybody; or ours, BullMQ on Node, the two best others and whom a target names."""
+        known = [self._results.field[key] for key in benches]
+        if KINDS[cell].everybody or self._only is not None or "process" not in self._cells:
+            return known
+        chosen = {BULLMQ, *self._best_others(), *named_for(cell)}
+        return [about for about in known if about.is_ours or about.key in chosen]
+
+    def _best_others(self) -> list[str]:
+        rates = {
+            key: median(line.column("rate"))
+            for key, about in self._results.field.items()
+            if not about.is_ours and key != BULLMQ
+            if (line := self._results.line("process", key))
+        }
+        return sorted(rates, key=lambda key: -rates[key])[: self._size.best]
+
+    def _measure_alone(self) -> None:
+        ends = time.monotonic() + self._size.alone
+        for name in self._alone:
+            begin = time.monotonic()
+            self._results.alone += measure_alone(name, self._size, ends)
+            self._results.write(self._file)
+            note(f"{name}: {time.monotonic() - begin:.0f} s")
