@@ -185,8 +185,7 @@ class Pool:
     def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
         if self._fed_directly:
             self.appetite.ahead = self._thread_runner.pace.ahead()
-        runs = (Run(job, result),) if self._owner.wants_reports else None
-        self._settler.send((verdict,), runs)
+        self._settler.send_soon(verdict, Run(job, result) if self._owner.wants_reports else None)
 
     def _flush(self) -> None:
         verdicts, self._verdicts = self._verdicts, []

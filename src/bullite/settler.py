@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from .engine.appetite import Appetite
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
+from .engine.mail import Ask, Part
 from .engine.writer import Engine
 from .errors import RequestRefused, StoreClosed, StoreReplaced
 from .job import Job
@@ -67,14 +68,31 @@ class Settler:
         """Send the verdicts of runs that ended, or never began; their slots are free now."""
         with self._lock:
             self.unsettled += len(verdicts)
-        worker = self._worker
-        answered = partial(self._answered, Batch(verdicts, runs), FIRST_PAUSE)
-        self._engine.settle(Settle(worker.queue, verdicts), answered, worker.mailbox, worker)
+        ask = self._ask(Batch(verdicts, runs))
+        self._engine.settle(ask.request, ask.reply, ask.mailbox, self._worker)
+
+    def send_soon(self, verdict: Verdict, run: Run | None) -> None:
+        """Send the verdict of a run that ended in a thread, with others that end meanwhile."""
+        with self._lock:
+            self.unsettled += 1
+        self._engine.submit_all([Part(self, (verdict, run))])
+
+    def join(self, parts: Sequence[tuple[Verdict, Run | None]]) -> list[Ask]:
+        """What several runs came to, in as few requests as can be; on the engine's thread."""
+        self._worker.ended(len(parts), self._engine.clock.lease_now())
+        unheard = [verdict for verdict, run in parts if run is None]
+        heard = [(verdict, run) for verdict, run in parts if run is not None]
+        batches = [Batch(unheard, None)] if unheard else []
+        if heard:
+            batches.append(Batch([verdict for verdict, _ in heard], [run for _, run in heard]))
+        return [self._ask(batch) for batch in batches]
+
+    def _ask(self, batch: Batch, pause: int = FIRST_PAUSE) -> Ask:
+        settle = Settle(self._worker.queue, batch.verdicts)
+        return Ask(settle, partial(self._answered, batch, pause), self._worker.mailbox)
 
     def _send_again(self, batch: Batch, pause: int) -> None:
-        answered = partial(self._answered, batch, pause)
-        settle = Settle(self._worker.queue, batch.verdicts)
-        self._engine.submit(settle, answered, self._worker.mailbox)
+        self._engine.submit_all([self._ask(batch, pause)])
 
     def _answered(self, batch: Batch, pause: int, answer: Any) -> None:
         verdicts = batch.verdicts

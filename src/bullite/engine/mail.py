@@ -43,6 +43,13 @@ class Direct:
 DIRECT = Direct()
 
 
+class Joiner(Protocol):
+    """Makes few requests of many parts."""
+
+    def join(self, parts: Sequence[Any]) -> Sequence[Ask]:
+        """The requests for parts that came one after the other; called on the engine's thread."""
+
+
 class Ask:
     """A request on its way, and where its answer goes."""
 
@@ -52,3 +59,18 @@ class Ask:
         self.request = request
         self.reply = reply
         self.mailbox = mailbox
+
+
+class Part(Ask):
+    """Something that becomes a request together with its like, behind all that came before it."""
+
+    __slots__ = ("joiner", "part")
+
+    def __init__(self, joiner: Joiner, part: Any) -> None:
+        super().__init__(None, self._refuse)
+        self.joiner = joiner
+        self.part = part
+
+    def _refuse(self, error: Any) -> None:
+        for ask in self.joiner.join([self.part]):
+            ask.mailbox.deliver([(ask.reply, error)])

@@ -46,7 +46,7 @@ from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, 
 from .feeding import Feeding
 from .inbox import Inbox
 from .keeping import Grant, Keeping
-from .mail import DIRECT, Ask, Mailbox, Reply
+from .mail import DIRECT, Ask, Joiner, Mailbox, Part, Reply
 from .plan import group
 from .watching import Watched, Watchers
 
@@ -385,11 +385,16 @@ class Engine:
     def _obey(self, asks: list[Ask]) -> list[Ask]:
         """Carry out the orders that concern the engine itself; the rest needs a transaction."""
         requests: list[Ask] = []
+        parts: dict[Joiner, list[Any]] = {}
         for ask in asks:
-            if isinstance(ask.request, _Order):
+            if type(ask) is Part:
+                parts.setdefault(ask.joiner, []).append(ask.part)
+            elif isinstance(ask.request, _Order):
                 requests += ask.request.carry_out(ask) or ()
             else:
                 requests.append(ask)
+        for joiner, alike in parts.items():
+            requests += joiner.join(alike)
         return requests
 
     def _attach(self, appetite: Appetite, ask: Ask) -> None:

@@ -119,15 +119,15 @@ class Identity:
     """Remembers which files were opened, to notice when others have taken their names."""
 
     def __init__(self, places: Places) -> None:
-        self._places = places
-        self._database = _identity(places.database)
-        self._log = _identity(places.log)
+        # As text: they are looked at after every commit.
+        self._paths = os.fspath(places.database), os.fspath(places.log)
+        self._database, self._log = map(_identity, self._paths)
 
     def check(self) -> None:
         """Raise StoreReplaced if the database or its log is not the one that was opened."""
-        if _identity(self._places.database) != self._database:
+        database, log = map(_identity, self._paths)
+        if database != self._database:
             raise StoreReplaced(self._message("database file"))
-        log = _identity(self._places.log)
         if self._log is None:
             self._log = log  # made by the first write
         elif log != self._log:
@@ -135,12 +135,12 @@ class Identity:
 
     def _message(self, what: str) -> str:
         return (
-            f"the {what} of {self._places.database} was deleted or replaced while it was in use; "
+            f"the {what} of {self._paths[0]} was deleted or replaced while it was in use; "
             "what was written since may be lost: stop all processes that use it and reopen it"
         )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
