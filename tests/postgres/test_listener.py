@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -64,14 +66,27 @@ async def test_a_worker_whose_listener_was_terminated_is_woken_again(
 
 
 async def test_a_job_added_while_the_listener_is_gone_is_found(
-    location: str, behind_proxy: str, database: PostgresDatabase
+    location: str,
+    behind_proxy: str,
+    database: PostgresDatabase,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starts = Starts()
+    starts, may_listen, listen = Starts(), threading.Event(), ear.Ear._listen_to_new
+    may_listen.set()
+
+    def listen_when_it_may(ear: ear.Ear, *args: Any) -> None:
+        assert may_listen.wait(20)
+        listen(ear, *args)
+
+    monkeypatch.setattr(ear.Ear, "_listen_to_new", listen_when_it_may)
     async with Queue("work", location) as queue, sleeper(behind_proxy, starts):
         await becomes_idle(database)
-        [listener] = backends(database, "listener")
-        database.query("select pg_terminate_backend(?)", listener)
-        assert await seconds_to_start(queue, starts) < 5
+        may_listen.clear()
+        for listener in backends(database, "listener"):
+            await terminate(database, listener)
+        job = await queue.add("a")
+        may_listen.set()
+        await starts.of(job, 5)
 
 
 async def test_a_worker_is_woken_after_all_its_connections_were_terminated(
