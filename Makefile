@@ -15,8 +15,9 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
+# One process more than there are cores: tests of processes wait as much as they work.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest --dist worksteal -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -37,7 +37,7 @@ async def test_a_sleeping_job_is_delayed_and_goes_on_afterwards(queue: Queue) ->
     async def work(job: Job) -> str:
         await job.step("before", said.append, "before")
         times.append(time.monotonic())
-        await job.sleep(150)
+        await job.sleep(800)
         said.append("after")
         return "rested"
 
@@ -46,7 +46,7 @@ async def test_a_sleeping_job_is_delayed_and_goes_on_afterwards(queue: Queue) ->
         await until(lambda: is_put_off(queue, job))
         assert await job.result(timeout="10s") == "rested"
     assert said == ["before", "after"]
-    assert times[1] - times[0] >= 0.149
+    assert times[1] - times[0] >= 0.799
     done = await again(queue, job)
     assert (done.attempts_made, done.attempts_started, done.failed_reason) == (1, 2, None)
 
@@ -118,7 +118,7 @@ async def test_a_job_that_is_promoted_sleeps_on_for_the_rest(queue: Queue) -> No
 
 async def test_a_sleep_goes_on_under_another_worker(queue: Queue) -> None:
     async def work(job: Job) -> str:
-        await job.sleep(100)
+        await job.sleep(800)
         return job.processed_by or ""
 
     async with Worker(queue, work, name="first"):
