@@ -33,6 +33,35 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # --- what is on the disk ---
+    Mutant(
+        "what was asked for is on the disk before it is answered",
+        "engine/writer.py",
+        "            self.driver.sync()\n",
+        "            pass\n",
+        ["sqlite/test_journal.py"],
+    ),
+    Mutant(
+        "an event is on the disk before it is told",
+        "sqlite/driver.py",
+        "            self._sync()\n",
+        "            pass\n",
+        ["sqlite/test_journal.py"],
+    ),
+    Mutant(
+        "a result is on the disk before it is told",
+        "engine/watching.py",
+        "                self._driver.sync()",
+        "                pass",
+        ["sqlite/test_journal.py"],
+    ),
+    Mutant(
+        "a producer hears of its job before it begins",
+        "engine/writer.py",
+        " and not any(r.awaited for r in requests)",
+        "",
+        ["sqlite/test_journal.py"],
+    ),
     # --- the guards of the moves ---
     Mutant(
         "a verdict needs the number of the token",

@@ -202,6 +202,17 @@ class StoreReplaced(StoreError):
     """The file, its log or the tables were replaced or deleted under us; reopen the store."""
 
 
+class StoreUnsynced(StoreError):
+    """The disk failed to keep what was written; whether the request was stored is not known.
+
+    The store is closed: asked again, the system would call the same data safe.
+    """
+
+
+ENDING = (StoreReplaced, StoreUnsynced)
+"""After these, nothing more is written: the store must be opened again."""
+
+
 class NotABulliteDatabase(StoreError):
     """The file is not a SQLite database, or `bullite_` tables are there that are not ours."""
 

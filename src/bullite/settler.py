@@ -12,14 +12,14 @@ from .engine.appetite import Appetite
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .engine.mail import Ask, Part
 from .engine.writer import Engine
-from .errors import RequestRefused, StoreClosed, StoreReplaced
+from .errors import ENDING, RequestRefused, StoreClosed
 from .job import Job
 from .operations.settling import Settle, Settled
 from .outcome import Result, Verdict, storable
 from .seldom import Seldom
 from .states import FAIL
 
-_FINAL = (StoreClosed, StoreReplaced, RequestRefused)
+_FINAL = (StoreClosed, RequestRefused, *ENDING)
 """Errors after which trying again is no use."""
 
 log = logging.getLogger("bullite.worker")

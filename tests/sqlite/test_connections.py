@@ -15,6 +15,7 @@ from bullite import Job, Queue, Worker
 from bullite.clock import SystemClock
 from bullite.errors import SQLiteTooOld
 from bullite.sqlite.driver import SQLiteDriver
+from bullite.sqlite.journal import Journal
 from bullite.sqlite.opening import refuse_old_sqlite
 from tests.crash.processes import wait_until
 
@@ -85,20 +86,38 @@ class Trace:
             driver._writer.execute("pragma synchronous").fetchone()[0]
         ]
         driver._writer.set_trace_callback(self.statements.append)
+        commit, sync = driver.commit, driver.sync
+
+        def traced_commit() -> bool:
+            is_due = commit()
+            self.statements.append("-- sync is due" if is_due else "-- no sync is due")
+            return is_due
+
+        def traced_sync() -> None:
+            sync()
+            self.statements.append("-- synced")
+
+        driver.commit, driver.sync = traced_commit, traced_sync
 
     def count(self, mark: str) -> int:
         return sum(mark in statement for statement in self.statements)
 
     def transactions(self) -> list[tuple[str, list[str]]]:
         """(how it is synced, its statements) for each that was committed."""
-        found, level = [], self._level
+        found, level, is_due = [], self._level, False
         current: list[str] | None = None
         for statement in self.statements:
             if changed := re.match("pragma synchronous = (full|normal)", statement):
                 level = changed[1]
+            elif statement == "-- sync is due":
+                is_due = True
+            elif statement == "-- synced" and is_due:
+                found[-1] = ("full", found[-1][1])
+                is_due = False
             elif statement.startswith("begin"):
                 assert statement == "begin immediate"
                 assert current is None
+                assert not is_due
                 current = []
             elif statement in ("commit", "rollback"):
                 assert current is not None
@@ -167,6 +186,15 @@ def test_every_write_happens_in_a_transaction_that_begins_immediate(database):
 
 def test_a_transaction_that_adds_or_settles_waits_for_the_disk(database):
     assert life_of_some_jobs(database).levels(ADDS, COMPLETES) == {"full"}
+
+
+def test_where_the_log_cannot_be_synced_apart_sqlite_syncs_in_the_commit(database, monkeypatch):
+    monkeypatch.setattr(Journal, "of", classmethod(lambda cls, path: None))
+    trace = life_of_some_jobs(database)
+
+    assert trace.levels(ADDS, COMPLETES) == {"full"}
+    assert trace.levels_without(ADDS, COMPLETES, REGISTERS) == {"normal"}
+    assert trace.count("-- sync is due") == 0
 
 
 def test_a_transaction_that_only_claims_renews_or_reports_progress_does_not(database):

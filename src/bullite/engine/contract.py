@@ -102,10 +102,16 @@ class Driver(Protocol):
         StoreError for anything else.
         """
 
-    def commit(self) -> None:
-        """Make the transaction permanent; if it began as durable, on the disk.
+    def commit(self) -> bool:
+        """Make the transaction permanent; whether it began as durable and needs a `sync` for that.
 
         Raises Undone if it is certain that it is not, a StoreError if that cannot be known.
+        """
+
+    def sync(self) -> None:
+        """Return when everything that anybody committed so far is on the disk, if it has to be.
+
+        Raises a StoreError if that cannot be known.
         """
 
     def rollback(self) -> None:

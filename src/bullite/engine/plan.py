@@ -18,6 +18,8 @@ class Request:
     """Whether its answer may be given only when it is on the disk."""
     barrier = False
     """Whether nothing that came after it may be carried out before it."""
+    awaited = True
+    """Whether somebody may wait for its answer who must have it before jobs begin that it freed."""
     keeps_order = False
     """Whether several for one job may share a group, because they are carried out in order."""
 

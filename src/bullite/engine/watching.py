@@ -93,6 +93,8 @@ class Watchers:
         try:
             finished = self._driver.execute("finished_among", params).rows
             existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
+            if finished or len(existing) < len(watched):
+                self._driver.sync()  # somebody else may have committed that just now
         except StoreError as error:
             self._seldom.warning("could not look for results: %s", error)
             return []

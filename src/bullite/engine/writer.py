@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from ..errors import RequestRefused, StoreBusy, StoreClosed, StoreError, StoreReplaced
+from ..errors import ENDING, RequestRefused, StoreBusy, StoreClosed, StoreError
 from ..operations import (
     adding,
     by_hand,
@@ -545,7 +545,7 @@ class Engine:
             self._deliver([(ask, error)])
 
     def _fail(self, asks: list[Ask], error: Exception) -> None:
-        if isinstance(error, StoreReplaced):
+        if isinstance(error, ENDING):
             self._broken = error
             self._stopping = True
         self._deliver([(ask, error) for ask in asks] + self._feeding.failed(error))
@@ -589,13 +589,18 @@ class Engine:
             served = self._feeding.serve(tx, self._drive) if not careful else ()
             self._drive(tx.close_books())
             self._feeding.announce(tx, served)
-            self.driver.commit()
+            sync_due = self.driver.commit()
         except BaseException:
             self.driver.rollback()
             raise
         self.driver.wake()
         told = self._told(tx) if self._followers else ()
         jobs = self._feeding.committed(tx, served)
+        if sync_due:
+            if jobs and not told and not any(r.awaited for r in requests):
+                self._deliver(jobs)  # a claim need not be on the disk
+                jobs = []
+            self.driver.sync()
         results = self._watchers.settled(requests, answers)
         # Answers first: who added a job hears of that before it is begun.
         self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])

@@ -43,6 +43,7 @@ class Settle(Request):
 
     queue: int
     verdicts: Sequence[Verdict]
+    awaited = False
 
     def keys(self) -> Sequence[int]:
         return [verdict.job for verdict in self.verdicts]

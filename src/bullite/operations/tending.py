@@ -125,6 +125,7 @@ class Renew(Request):
     """The workers of this process live on. Answers the ids of those still registered."""
 
     durable = False
+    awaited = False
 
 
 def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:

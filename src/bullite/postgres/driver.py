@@ -214,7 +214,7 @@ class PostgresDriver:
             connection.execute(statement.text, columns)
         return Result((), len(rows))
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         connection = self._inside
         assert connection is not None
         try:
@@ -235,6 +235,10 @@ class PostgresDriver:
                 log.warning("%s: nobody was woken: %s", self.location, error)
         self._inside = None
         self._announced.clear()
+        return False
+
+    def sync(self) -> None:
+        """The server's commits return when they are on its disk, and show nothing before."""
 
     def _has_ended(self, connection: Connection) -> bool:
         """Whether the server is past the commit, be it made or refused."""

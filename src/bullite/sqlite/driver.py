@@ -28,6 +28,7 @@ from . import forks
 from .checkpoints import CheckpointGauge, checkpoint
 from .files import Identity, Places, refuse_network_file_system
 from .gate import Gate
+from .journal import Journal
 from .liveness import Liveness, is_alive
 from .opening import connect, enter, prepare, refuse_old_sqlite
 from .wakeups import Wakeups
@@ -61,6 +62,7 @@ class SQLiteDriver:
         self._durable = durable
         self._allow_network = allow_network
         self._synchronous_full = True
+        self._sync_due = False
         self._written_rows = self._written_bytes = 0
         self._gauge = CheckpointGauge()
         self._liveness: Liveness | None = None
@@ -88,6 +90,7 @@ class SQLiteDriver:
             except BaseException:
                 self._gate.close()
                 raise
+            self._journal = Journal.of(self._places.log)
             forks.guard(self)
         self._identity = Identity(self._places)
         self._data_version = self._read_data_version()
@@ -104,6 +107,8 @@ class SQLiteDriver:
         self._checkpointer.close()
         # The last connection to close checkpoints, under SQLite's own exclusive lock.
         writer.close()
+        if self._journal is not None:
+            self._journal.close()
         self._gate.close()
 
     def _is_missed(self, writer: sqlite3.Connection) -> bool:
@@ -128,17 +133,20 @@ class SQLiteDriver:
             forks.drop(self._writer)
             forks.drop(self._checkpointer)
             self._writer = None
+            if self._journal is not None:
+                self._journal.close()
             self._gate.abandon()
             self._wakeups.abandon()
 
     def reader(self) -> SQLiteReader:
-        return SQLiteReader(self.path)
+        return SQLiteReader(self._places, self._durable)
 
     # --- transactions ----------------------------------------------------------------------------
 
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         writer = self._connection()
-        full = durable and self._durable
+        self._sync_due = durable and self._durable
+        full = self._sync_due and self._journal is None
         enter(self._gate, self.path)
         self._in_use.acquire()
         self._inside = True
@@ -195,7 +203,7 @@ class SQLiteDriver:
             self._inserts[statement.name, rows] = text
         return text
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         try:
             self._connection().execute("commit")
         except sqlite3.Error as error:
@@ -204,6 +212,11 @@ class SQLiteDriver:
         self._gauge.wrote(self._written_rows, self._written_bytes)
         self._written_rows = self._written_bytes = 0
         self._identity.check()
+        return self._sync_due and self._journal is not None
+
+    def sync(self) -> None:
+        if self._durable and self._journal is not None:
+            self._journal.sync()
 
     def rollback(self) -> None:
         self._wakeups.forget()
@@ -315,11 +328,14 @@ class SQLiteDriver:
 class SQLiteReader:
     """A connection that only reads."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, places: Places, durable: bool) -> None:
+        self._path = places.database
+        self._log = places.log
+        self._durable = durable
+        self._journal: Journal | None = None
         self._in_use = threading.RLock()
         with forks.opening:
-            self._connection = connect(path)
+            self._connection = connect(self._path)
             forks.guard(self)
 
     def read(self, statement: str, params: Params) -> Result:
@@ -332,11 +348,21 @@ class SQLiteReader:
             raise _store_error(error, self._path) from error
         except (OverflowError, UnicodeError):
             return Result((), 0)  # no row has such a value
+        if rows and known.flag == "settled" and self._durable:
+            self._sync()
         return Result(unfold(rows[0]) if known.flag == "folded" else rows, 0)
+
+    def _sync(self) -> None:
+        # Found here and not before: a connection opens the log when it reads.
+        self._journal = self._journal or Journal.of(self._log)
+        if self._journal is not None:
+            self._journal.sync()
 
     def close(self) -> None:
         forks.unguard(self)
         self._connection.close()
+        if self._journal is not None:
+            self._journal.close()
 
     def hold_still(self) -> None:
         self._in_use.acquire()
@@ -346,6 +372,8 @@ class SQLiteReader:
 
     def abandon(self) -> None:
         forks.drop(self._connection)
+        if self._journal is not None:
+            self._journal.close()
 
 
 def unfold(row: Sequence[Any]) -> list[list[Any]]:

@@ -5,6 +5,7 @@
 --             by the record separator, which JSON text cannot contain. The driver unfolds them.
 --             One row means one step, and one step means one hand-over of the interpreter lock.
 --   (many):   a single-row insert that the driver repeats for many rows.
+--   (settled): what a reader finds with it is told only when it is on the disk.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
 -- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
 -- is of [token, what it takes]; for a move that needs neither it is an array of jobs.
@@ -575,13 +576,13 @@ update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
     and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
 
 -- How far the log has come: for each queue, in all and up to a row.
--- name: end_of_log
+-- name: end_of_log (settled)
 select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
     select total from bullite_events
     where queue = bullite_queues.id and id <= :after order by total desc limit 1
 ) from bullite_queues
 
--- name: events_after
+-- name: events_after (settled)
 select id, queue, kind, jobs, total, at from bullite_events
 where id > :after and (:queue is null or queue = :queue) order by id limit :most
 
@@ -1201,12 +1202,10 @@ order by number
 -- name: log_range
 select min(number), max(number) from bullite_logs where job = :job
 
--- name: finished_among (folded)
-select json_group_array(json_array(id, state, return_value, failed_reason)) from (
-    select id, state, return_value, failed_reason
-    from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
-    where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
-)
+-- name: finished_among (settled)
+select id, state, return_value, failed_reason
+from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
+where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
 
 -- name: existing_among (folded)
 select json_group_array(json_array(id)) from bullite_jobs
