@@ -105,7 +105,7 @@ class Feeding:
         )
 
     def stir(self, queue: int, names: Mapping[str, int] = _ANYTHING) -> None:
-        """Something in this queue became ready."""
+        """Something in this queue became ready, or will be: a claim finds out about both."""
         for appetite in self._appetites:
             if appetite.queue == queue and appetite.takes(names):
                 appetite.stirred = True
@@ -118,13 +118,6 @@ class Feeding:
     def look_around(self) -> None:
         """Somebody else committed: see whether there is something to take."""
         for queue in {a.queue for a in self._appetites if a.is_hungry and not a.stirred}:
-            self.look_into(queue)
-
-    def woken_for(self, queue: int) -> None:
-        """Somebody says that there is something to take, now or later."""
-        if self._driver.has_other_writers:
-            self.stir(queue)  # a claim stands in nobody's way, and finds out about both
-        else:
             self.look_into(queue)
 
     def look_into(self, queue: int) -> None:

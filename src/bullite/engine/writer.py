@@ -319,7 +319,7 @@ class Engine:
             return
         if self._inbox.sleep(self.driver.ears(), self._timeout()):
             for queue in self.driver.hear():
-                self._feeding.woken_for(queue)
+                self._feeding.stir(queue)
         self._check_for_others()
 
     def _timeout(self) -> float | None:

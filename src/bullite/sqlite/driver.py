@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ from .opening import connect, enter, prepare, refuse_old_sqlite
 from .wakeups import Wakeups
 
 ROWS_PER_INSERT = 100
+MOST_INSERTS = 200
+"""Texts of inserts to remember, by the number of rows and the columns they share."""
+
 RECORD_SEPARATOR = "\x1e"
 
 STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
@@ -67,7 +70,7 @@ class SQLiteDriver:
         self._gauge = CheckpointGauge()
         self._liveness: Liveness | None = None
         self._wakeups = Wakeups(self._places.socket(self.nonce))
-        self._inserts: dict[tuple[str, int], str] = {}
+        self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
         self._writer: sqlite3.Connection | None = None
         self._inside = False
         self._in_use = threading.RLock()
@@ -188,19 +191,25 @@ class SQLiteDriver:
         writer = self._connection()
         for start in range(0, len(rows), ROWS_PER_INSERT):
             chunk = rows[start : start + ROWS_PER_INSERT]
-            values = list(chain.from_iterable(chunk))
-            writer.execute(self._insert_text(statement, len(chunk)), values)
+            columns = list(zip(*chunk, strict=True))
+            # Binding costs more than anything else: what a whole column shares is bound once.
+            shared = tuple([column.count(column[0]) == len(chunk) for column in columns])
+            values = [column[0] for column, same in zip(columns, shared, strict=True) if same]
+            own = [column for column, same in zip(columns, shared, strict=True) if not same]
+            values += chain.from_iterable(zip(*own, strict=True))
+            writer.execute(self._insert_text(statement, len(chunk), shared), values)
             # One row stands for its chunk: an estimate is all the gauge needs.
             self._written_bytes += len(chunk) * sum(len(v) for v in chunk[0] if type(v) is str)
         self._written_rows += len(rows)
         return Result((), len(rows))
 
-    def _insert_text(self, statement: Statement, rows: int) -> str:
-        text = self._inserts.get((statement.name, rows))
+    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...]) -> str:
+        text = self._inserts.get((statement.name, rows, shared))
         if text is None:
-            before, values, after = _split_values(statement.text)
-            text = f"{before} values {', '.join([values] * rows)}{after}"
-            self._inserts[statement.name, rows] = text
+            if len(self._inserts) >= MOST_INSERTS:
+                self._inserts.clear()
+            text = _insert_many(statement.text, rows, shared)
+            self._inserts[statement.name, rows, shared] = text
         return text
 
     def commit(self) -> bool:
@@ -386,11 +395,14 @@ def unfold(row: Sequence[Any]) -> list[list[Any]]:
     return rows
 
 
-def _split_values(text: str) -> tuple[str, str, str]:
-    """An insert of one row as what comes before `values`, the row, and what follows it."""
+def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
+    """An insert of one row made one of many; the columns they share are the first parameters."""
     before, _, rest = text.partition(" values ")
-    end = rest.index(")") + 1
-    return before, rest[:end], rest[end:]
+    after = rest[rest.index(")") + 1 :]
+    first, own = count(1), count(1 + sum(shared))
+    common = [f"?{next(first)}" if same else "" for same in shared]
+    each = [", ".join([place or f"?{next(own)}" for place in common]) for _ in range(rows)]
+    return f"{before} values ({'), ('.join(each)}){after}"
 
 
 def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
