@@ -199,6 +199,10 @@ def test_a_ratio_that_lost_a_quarter_is_found() -> None:
     assert check._dropped({"one": 0.61, "two": 0.59, "new": 0.1}, known) == ["two"]
 
 
+def test_a_ratio_is_taken_between_the_best_rounds_of_both() -> None:
+    assert check._ratio_of_best([(50.0, 40.0), (60.0, 100.0), (30.0, 90.0)]) == 0.6
+
+
 def test_what_was_best_in_an_earlier_run_is_not_tried_again() -> None:
     log: list[str] = []
     bench = FakeBench({1: 100.0, 10: 400.0}, log, "a")

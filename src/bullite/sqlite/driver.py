@@ -191,19 +191,16 @@ class SQLiteDriver:
         writer = self._connection()
         for start in range(0, len(rows), ROWS_PER_INSERT):
             chunk = rows[start : start + ROWS_PER_INSERT]
-            columns = list(zip(*chunk, strict=True))
-            # Binding costs more than anything else: what a whole column shares is bound once.
-            shared = tuple([column.count(column[0]) == len(chunk) for column in columns])
-            values = [column[0] for column, same in zip(columns, shared, strict=True) if same]
-            own = [column for column, same in zip(columns, shared, strict=True) if not same]
-            values += chain.from_iterable(zip(*own, strict=True))
+            shared, values = _bound_once(chunk) if len(chunk) > 1 else (None, chunk[0])
             writer.execute(self._insert_text(statement, len(chunk), shared), values)
             # One row stands for its chunk: an estimate is all the gauge needs.
             self._written_bytes += len(chunk) * sum(len(v) for v in chunk[0] if type(v) is str)
         self._written_rows += len(rows)
         return Result((), len(rows))
 
-    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...]) -> str:
+    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...] | None) -> str:
+        if shared is None:
+            return statement.text
         text = self._inserts.get((statement.name, rows, shared))
         if text is None:
             if len(self._inserts) >= MOST_INSERTS:
@@ -393,6 +390,19 @@ def unfold(row: Sequence[Any]) -> list[list[Any]]:
             for columns, text in zip(rows, joined.split(RECORD_SEPARATOR), strict=True):
                 columns.append(text)
     return rows
+
+
+def _bound_once(rows: Sequence[Sequence[Any]]) -> tuple[tuple[bool, ...], list[Any]]:
+    """Which columns all rows share, and what is to be bound: those once, then the others.
+
+    Binding costs more than anything else that SQLite does with a row.
+    """
+    columns = list(zip(*rows, strict=True))
+    shared = tuple([column.count(column[0]) == len(rows) for column in columns])
+    values = [column[0] for column, same in zip(columns, shared, strict=True) if same]
+    own = [column for column, same in zip(columns, shared, strict=True) if not same]
+    values += chain.from_iterable(zip(*own, strict=True))
+    return shared, values
 
 
 def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
