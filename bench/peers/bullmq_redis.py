@@ -8,53 +8,27 @@ import asyncio
 from typing import Any
 
 import uvloop
-from bullmq import Queue, Worker
+from bullmq import Worker
 
+from .bullmq_port import QUEUE, Port
 from .handling import Handler
 from .protocol import main, run_until
 from .settling import Settling
 
-QUEUE = "bench"
-NAME = "mail"
 
-
-class Bullmq:
+class Bullmq(Port):
     def __init__(self, place: str, options: dict[str, Any]) -> None:
-        self._place = place
-        self._concurrency: int = options.get("concurrency", 1)
+        super().__init__({"connection": place}, options)
 
     async def install(self) -> None:
         """Redis has no tables."""
-
-    async def open(self) -> None:
-        self._queue = Queue(QUEUE, {"connection": self._place})
-
-    async def close(self) -> None:
-        await self._queue.close()
-
-    async def add(self, data: dict[str, Any]) -> None:
-        await self._queue.add(NAME, data)
-
-    async def add_bulk(self, jobs: list[dict[str, Any]]) -> None:
-        await self._queue.addBulk([{"name": NAME, "data": data} for data in jobs])
-
-    async def add_delayed(self, data: dict[str, Any], milliseconds: int) -> None:
-        await self._queue.add(NAME, data, {"delay": milliseconds})
-
-    async def add_failing(self, jobs: list[dict[str, Any]]) -> None:
-        twice = {"attempts": 2}
-        await self._queue.addBulk([{"name": NAME, "data": data, "opts": twice} for data in jobs])
 
     async def work(self, handle: Handler, stop: asyncio.Event) -> None:
         async def process(job: Any, token: str) -> None:
             handle(job.data, job.attemptsMade + 1)
 
         self._settling = Settling()
-        worker = Worker(
-            QUEUE,
-            process,
-            {"connection": self._place, "concurrency": self._concurrency, "autorun": False},
-        )
+        worker = Worker(QUEUE, process, self._worker_options)
         worker.on("completed", self._settling.settled)
         worker.on("failed", self._settling.settled)
         running = asyncio.create_task(worker.run())

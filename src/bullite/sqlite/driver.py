@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ..clock import Clock
-from ..codec import decode
 from ..engine.contract import Params, Result, StatementRefused, Step, Worker
 from ..engine.statements import Statement, load
 from ..errors import (
@@ -27,6 +26,7 @@ from ..operations.moving import ANY_NAME, as_json
 from . import forks
 from .checkpoints import CheckpointGauge, checkpoint
 from .files import Identity, Places, refuse_network_file_system
+from .folding import Loading, unfold
 from .gate import Gate
 from .journal import Journal
 from .liveness import Liveness, is_alive
@@ -36,8 +36,6 @@ from .wakeups import Wakeups
 ROWS_PER_INSERT = 100
 MOST_INSERTS = 200
 """Texts of inserts to remember, by the number of rows and the columns they share."""
-
-RECORD_SEPARATOR = "\x1e"
 
 STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
 
@@ -68,6 +66,7 @@ class SQLiteDriver:
         self._sync_due = False
         self._written_rows = self._written_bytes = 0
         self._gauge = CheckpointGauge()
+        self._loading = Loading()
         self._liveness: Liveness | None = None
         self._wakeups = Wakeups(self._places.socket(self.nonce))
         self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
@@ -173,6 +172,8 @@ class SQLiteDriver:
             if known.flag == "many":
                 return self._insert(known, params)
             with self._in_use:
+                if known.flag == "loaded":
+                    return Result(self._loading.read(self._connection(), known.text, params), 0)
                 cursor = self._connection().execute(known.text, params)
                 rows: Sequence[Any] = cursor.fetchall()
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
@@ -380,16 +381,6 @@ class SQLiteReader:
         forks.drop(self._connection)
         if self._journal is not None:
             self._journal.close()
-
-
-def unfold(row: Sequence[Any]) -> list[list[Any]]:
-    """The rows behind one folded row; columns of joined texts are appended to each."""
-    rows: list[list[Any]] = decode(row[0])
-    for joined in row[1:]:
-        if rows:
-            for columns, text in zip(rows, joined.split(RECORD_SEPARATOR), strict=True):
-                columns.append(text)
-    return rows
 
 
 def _bound_once(rows: Sequence[Sequence[Any]]) -> tuple[tuple[bool, ...], list[Any]]:

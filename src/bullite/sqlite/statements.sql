@@ -1,9 +1,9 @@
 -- Every statement of the SQLite store.
 --
 -- "-- name: x" opens statement x; its parameters are :names.
---   (folded): the rows come back as one, a JSON array of arrays, and columns of JSON texts joined
---             by the record separator, which JSON text cannot contain. The driver unfolds them.
+--   (folded): the rows come back as one, a JSON array of arrays. The driver unfolds them.
 --             One row means one step, and one step means one hand-over of the interpreter lock.
+--   (loaded): rows whose last column is a payload; the driver folds them while payloads are short.
 --   (many):   a single-row insert that the driver repeats for many rows.
 --   (settled): what a reader finds with it is told only when it is on the disk.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
@@ -306,18 +306,12 @@ select json_group_array(json_array(id)) from bullite_queues where exists (
 select exists (select 1 from bullite_jobs where queue = :queue and state = 'waiting'),
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed')
 
--- name: ready (folded)
-select json_group_array(json_array(
-    id, name, custom_id, priority, attempts, attempts_made, started, stalled_count, created_at,
-    deferred_failure, opts, rank, seq, traits
-)), group_concat(data, char(30))
-from (
-    select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as started,
-        stalled_count, created_at, deferred_failure, opts, rank, seq, traits, data
-    from bullite_jobs join bullite_payloads on job = id
-    where queue = :queue and state = 'waiting' and lane = :lane
-    order by rank, seq limit :want
-)
+-- name: ready (loaded)
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts, rank, seq, traits, data
+from bullite_jobs join bullite_payloads on job = id
+where queue = :queue and state = 'waiting' and lane = :lane
+order by rank, seq limit :want
 
 -- name: heads (folded)
 select json_group_array(json_array(rank, seq, id)) from (
@@ -326,18 +320,13 @@ select json_group_array(json_array(rank, seq, id)) from (
     order by rank, seq limit :want
 )
 
--- name: ready_among (folded)
-select json_group_array(json_array(
-    id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
-    created_at, deferred_failure, opts, rank, seq, traits
-)), group_concat(data, char(30))
-from (
-    select bullite_jobs.*, data, opts
-    from json_each(:jobs) as asked
-        join bullite_jobs on bullite_jobs.id = asked.value
-        join bullite_payloads on job = bullite_jobs.id
-    order by rank, seq
-)
+-- name: ready_among (loaded)
+select bullite_jobs.id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+    created_at, deferred_failure, opts, rank, seq, traits, data
+from json_each(:jobs) as asked
+    join bullite_jobs on bullite_jobs.id = asked.value
+    join bullite_payloads on job = bullite_jobs.id
+order by rank, seq
 
 -- name: sort_into_lanes
 update bullite_jobs set lane = name where id in (
