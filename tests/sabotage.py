@@ -56,6 +56,13 @@ MUTANTS = (
         ["sqlite/test_journal.py"],
     ),
     Mutant(
+        "rows are not fetched one by one beside somebody who computes",
+        "sqlite/folding.py",
+        "            if time.perf_counter() - began > SLOW:",
+        "            if False:",
+        ["sqlite/test_folding.py"],
+    ),
+    Mutant(
         "a producer hears of its job before it begins",
         "engine/writer.py",
         " and not any(r.awaited for r in requests)",
@@ -409,8 +416,8 @@ MUTANTS = (
     Mutant(
         "first in, first out",
         SQL,
-        "order by rank, seq limit :want\n)\n\n-- name: heads",
-        "order by rank, seq desc limit :want\n)\n\n-- name: heads",
+        "order by rank, seq limit :want\n\n-- name: heads",
+        "order by rank, seq desc limit :want\n\n-- name: heads",
         [
             "test_claiming.py::test_jobs_given_back_keep_their_old_places",
             "test_claiming.py::test_last_in_first_out_jobs_go_in_front_of_their_rank",
@@ -420,8 +427,8 @@ MUTANTS = (
     Mutant(
         "priority before age",
         SQL,
-        "order by rank, seq limit :want\n)\n\n-- name: heads",
-        "order by seq limit :want\n)\n\n-- name: heads",
+        "order by rank, seq limit :want\n\n-- name: heads",
+        "order by seq limit :want\n\n-- name: heads",
         ["test_claiming.py::test_a_lower_rank_goes_first_and_equal_ranks_in_the_order_they_came"],
     ),
     Mutant(
