@@ -1,4 +1,5 @@
-"""`python -m bench`: the comparison; `… check`: ratios; `… against REVISION`: two commits."""
+"""`python -m bench`: the comparison; `… tune`: everybody's best settings for it; `… check`: ratios;
+`… against REVISION`: two commits."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from .folders import CACHE
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=["compare", "check", "against"], default="compare"
+        "what", nargs="?", choices=["compare", "tune", "check", "against"], default="compare"
     )
     parser.add_argument("revision", nargs="?", help="the commit to compare with, for against")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
@@ -51,14 +52,16 @@ def main() -> None:
 
 
 def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    from .comparison import MEASUREMENTS, compare
+    from .comparison import MEASUREMENTS, compare, tune
     from .contestants import everybody
     from .page import write_page
     from .tables import report
 
     names = _names(parser, options.only, MEASUREMENTS)
     peers = None if options.peers is None else _names(parser, options.peers, everybody())
-    assert names is not None
+    if options.what == "tune":
+        tune(names, only=peers)
+        return
     results = compare(
         names, quick=options.quick, only=peers, rounds=options.rounds, file=options.json
     )

@@ -13,12 +13,13 @@ from .cells import KINDS, Bench
 from .contest import Contest
 from .contestants import About, Entry, entries, everybody
 from .environments import Unavailable
-from .folders import RESULTS
+from .folders import CACHE
 from .machine import Machine
 from .places import Places
 from .results import Results
 from .rounds import QUICK, Size, note, tell
 from .targets import BULLMQ, named_for
+from .tuning import keep, known_trials
 
 USUALLY = 8
 """Lines of a cell that not everybody does."""
@@ -38,6 +39,11 @@ def compare(
     size = QUICK if quick else Size()
     size = replace(size, rounds=rounds or size.rounds)
     return _Comparison(names, size, only, file).run()
+
+
+def tune(names: Sequence[str], *, only: Sequence[str] | None) -> None:
+    """Find the best settings for these cells of these contestants, and keep them."""
+    _Comparison(names, Size(), only, CACHE / "tuning.json").tune()
 
 
 class _Comparison:
@@ -77,6 +83,22 @@ class _Comparison:
         tell("")
         return self._results
 
+    def tune(self) -> None:
+        """Try the settings of everybody in these cells, and keep the best."""
+        with Places() as places:
+            benches = self._assemble(places)
+            for cell in self._cells:
+                begin = time.monotonic()
+                pairs = _pairs(cell, self._taking_part(cell, benches), benches)
+                contest = Contest(cell, pairs, self._size)
+                keep(cell, contest.tune(places), self._results.field)
+                failed = [
+                    f"{key}: {line.failed}" for key, line in contest.lines.items() if line.failed
+                ]
+                note(f"{cell}: {len(pairs)} lines in {time.monotonic() - begin:.0f} s")
+                for reason in failed:
+                    note(f"  {reason}")
+
     def _assemble(self, places: Places) -> dict[str, Bench]:
         """Install everybody; who cannot be is named, not dropped."""
         benches = {}
@@ -97,15 +119,12 @@ class _Comparison:
     ) -> None:
         begin = time.monotonic()
         taking_part = self._taking_part(cell, benches)
-        pairs: dict[str, tuple[Entry, Bench]] = {}
-        for about in taking_part:
-            for entry in entries(about, cell):
-                pairs[entry.key] = (entry, benches[about.key])
+        pairs = _pairs(cell, taking_part, benches)
         able = {entry.about.key for entry, _ in pairs.values()}
         cannot = [about.key for about in taking_part if about.key not in able]
         self._results.cannot[cell] = cannot
-        earlier = {} if self._size.tries else Results.lines_of(RESULTS / "results.json", cell)
-        contest = Contest(cell, pairs, self._size, earlier)
+        known = known_trials(cell, self._results.field)
+        contest = Contest(cell, pairs, self._size, known)
         self._results.cells[cell] = contest.run(places, seconds)
         failed = [key for key, line in self._results.cells[cell].items() if line.failed]
         self._results.write(self._file)
@@ -141,3 +160,14 @@ class _Comparison:
             self._results.alone += measure_alone(name, self._size, ends)
             self._results.write(self._file)
             note(f"{name}: {time.monotonic() - begin:.0f} s")
+
+
+def _pairs(
+    cell: str, taking_part: Sequence[About], benches: dict[str, Bench]
+) -> dict[str, tuple[Entry, Bench]]:
+    """The lines of a cell, and who measures each."""
+    return {
+        entry.key: (entry, benches[about.key])
+        for about in taking_part
+        for entry in entries(about, cell)
+    }

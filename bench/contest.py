@@ -29,9 +29,6 @@ SLOW_START = 0.1
 LONGEST = 4.0
 """Seconds of work at most, for those that start slowly."""
 
-A_START = 1.0
-"""Seconds, about, that a measurement takes beside what is timed."""
-
 
 @dataclass
 class Line:
@@ -84,43 +81,42 @@ class Contest:
         cell: str,
         entries: Mapping[str, tuple[Entry, Bench]],
         size: Size,
-        remembered: Mapping[str, Mapping[str, Any]] | None = None,
+        known: Mapping[str, Trial] | None = None,
     ) -> None:
-        """`remembered` are the lines of an earlier run: what was best then is not tried again."""
+        """Whose best settings are `known` is not tried."""
         self._cell = cell
         self._kind = KINDS[cell]
         self._entries = entries
         self._size = size
-        self._remembered = remembered or {}
+        self._known = known or {}
         self._trials: dict[str, Trial] = {}
         self.lines = {key: Line() for key in entries}
 
     def run(self, places: Places, seconds: float) -> dict[str, Line]:
-        """Calibrate and measure, so that both take about so many seconds together."""
+        """Find the settings and measure, so that both take about so many seconds together."""
         ends = time.monotonic() + seconds
-        for number, (key, (entry, bench)) in enumerate(self._entries.items(), 1):
-            tell(f"{self._cell}: settings of {key} ({number} of {len(self._entries)})")
-            self._calibrate(key, entry, bench)
-            places.sweep()
+        self.tune(places)
         long = self._seconds_a_measurement(ends)
         for index in rounds(self._cell, self._size.rounds):
             self._run_round(index, long)
             places.sweep()
         return self.lines
 
+    def tune(self, places: Places) -> dict[str, Trial]:
+        """Find the best settings of everybody, and how much each does with them."""
+        for number, (key, (entry, bench)) in enumerate(self._entries.items(), 1):
+            tell(f"{self._cell}: settings of {key} ({number} of {len(self._entries)})")
+            self._calibrate(key, entry, bench)
+            places.sweep()
+        return self._trials
+
     # --- settings and numbers ---
 
     def _calibrate(self, key: str, entry: Entry, bench: Bench) -> None:
         """Find the settings that are best, and how many jobs can be done in how much time."""
-        known = self._remembered.get(key, {})
-        if known.get("settings") in entry.candidates and "medians" in known:
-            medians, start = known["medians"], known.get("start", 0.0)
-            net = max(0.1 * medians["seconds"], medians["seconds"] - start)
-            rate = 0.0 if self._kind.is_time else known["jobs"] / net
-            if self._kind.how == "processes":
-                rate = medians["rate"]
-            trial = Trial(known["settings"], medians, rate, start, A_START)
-            self._trials[key], self.lines[key].settings = trial, trial.settings
+        known = self._known.get(key)
+        if known is not None and known.settings in entry.candidates:
+            self._trials[key], self.lines[key].settings = known, known.settings
             return
         trials, reasons, start, hint = list[Trial](), list[str](), None, None
         for settings in entry.candidates:

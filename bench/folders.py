@@ -11,6 +11,7 @@ CACHE = ROOT / ".bench"
 
 PROGRAMS = ROOT / "bench" / "peers"
 BASELINE = ROOT / "bench" / "baseline.json"
+SETTINGS = ROOT / "bench" / "settings.json"
 
 PAGE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "bench"

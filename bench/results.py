@@ -87,15 +87,6 @@ class Results:
             "targets": [verdict.as_json() for verdict in verdicts(self)],
         }
 
-    @staticmethod
-    def lines_of(file: Path, cell: str) -> dict[str, dict[str, Any]]:
-        """The lines of a cell in the file of an earlier run; none, if there is no such file."""
-        if not file.exists():
-            return {}
-        cells = json.loads(file.read_text())["cells"]
-        found: dict[str, dict[str, Any]] = cells.get(cell, {}).get("lines", {})
-        return found
-
     def write(self, file: Path) -> None:
         """In one step, so that a run that is broken off leaves a whole file."""
         file.parent.mkdir(parents=True, exist_ok=True)

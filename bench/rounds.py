@@ -29,9 +29,6 @@ class Size:
     longest: float = 2.0
     """Seconds that a measurement should take at least and at most."""
 
-    tries: bool = True
-    """Whether settings are tried; else those of the last published run are taken, if there is."""
-
     best: int = 2
     """So many of the others do the cells that not everybody does."""
 
@@ -52,7 +49,6 @@ QUICK = Size(
     trial=0.08,
     shortest=0.3,
     longest=0.5,
-    tries=False,
     best=0,
     latencies=80,
     jobs=6_000,

@@ -10,10 +10,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from bench import check
+from bench import check, tuning
 from bench.cells import KINDS, Bench, Figures
 from bench.charts import write_charts
-from bench.contest import Contest, Line
+from bench.contest import Contest, Line, Trial
 from bench.contestants import About, Entry, entries, everybody
 from bench.environments import Unavailable, last_line
 from bench.folders import PROGRAMS
@@ -203,11 +203,23 @@ def test_a_ratio_is_taken_between_the_best_rounds_of_both() -> None:
     assert check._ratio_of_best([(50.0, 40.0), (60.0, 100.0), (30.0, 90.0)]) == 0.6
 
 
-def test_what_was_best_in_an_earlier_run_is_not_tried_again() -> None:
+def test_whose_best_settings_are_known_is_not_tried_again() -> None:
     log: list[str] = []
     bench = FakeBench({1: 100.0, 10: 400.0}, log, "a")
     pairs: Any = {"a": (Entry(about("a"), "process", [{"concurrency": n} for n in (1, 10)]), bench)}
-    earlier = {"a": {"settings": {"concurrency": 1}, "medians": {"rate": 100.0, "seconds": 0.5}}}
-    earlier["a"]["jobs"] = 50
-    Contest("process", pairs, QUICK, earlier).run(NoPlaces(), 1000.0)  # type: ignore[arg-type]
+    known = {"a": Trial({"concurrency": 1}, {}, 100.0, 0.0, 0.5)}
+    Contest("process", pairs, QUICK, known).run(NoPlaces(), 1000.0)  # type: ignore[arg-type]
     assert len(log) == QUICK.rounds
+
+
+def test_settings_are_kept_until_the_version_is_another(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "SETTINGS", tmp_path / "settings.json")
+    field = {"a": about("a")}
+    trial = Trial({"concurrency": 10}, {"rate": 5.0}, 400.0, 0.0, 0.5)
+    tuning.keep("process", {"a": trial, "a, special": trial}, field)
+
+    found = tuning.known_trials("process", field)
+    assert found == dict.fromkeys(["a", "a, special"], replace(trial, figures={}))
+    assert tuning.known_trials("add", field) == {}
+    newer = replace(field["a"], requirements=("a==99",))
+    assert tuning.known_trials("process", {"a": newer}) == {}
