@@ -12,7 +12,7 @@ from ..states import MOVES, Move, State
 
 _HEADER = re.compile(
     r"^-- (name|move|template|page): ([\w-]+)(?: takes (\w+))?(?: by (\w+), (\w+) aged (\w+))?"
-    r"(?: \((folded|loaded|many|settled|whole)\))?$"
+    r"(?: \((folded|folded, settled|loaded|many|settled|whole)\))?$"
 )
 
 

@@ -37,6 +37,7 @@ ROWS_PER_INSERT = 100
 MOST_INSERTS = 200
 """Texts of inserts to remember, by the number of rows and the columns they share."""
 
+FOLDED, SETTLED = ("folded", "folded, settled"), ("settled", "folded, settled")
 STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
 
 
@@ -185,7 +186,7 @@ class SQLiteDriver:
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
-        return Result(unfold(rows[0]) if known.flag == "folded" else rows, changed)
+        return Result(unfold(rows[0]) if known.flag in FOLDED else rows, changed)
 
     def _insert(self, statement: Statement, rows: Params) -> Result:
         assert not isinstance(rows, Mapping)
@@ -355,9 +356,11 @@ class SQLiteReader:
             raise _store_error(error, self._path) from error
         except (OverflowError, UnicodeError):
             return Result((), 0)  # no row has such a value
-        if rows and known.flag == "settled" and self._durable:
+        if known.flag in FOLDED:
+            rows = unfold(rows[0])
+        if rows and known.flag in SETTLED and self._durable:
             self._sync()
-        return Result(unfold(rows[0]) if known.flag == "folded" else rows, 0)
+        return Result(rows, 0)
 
     def _sync(self) -> None:
         # Found here and not before: a connection opens the log when it reads.

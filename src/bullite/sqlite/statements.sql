@@ -1191,10 +1191,12 @@ order by number
 -- name: log_range
 select min(number), max(number) from bullite_logs where job = :job
 
--- name: finished_among (settled)
-select id, state, return_value, failed_reason
-from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
-where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
+-- name: finished_among (folded, settled)
+select json_group_array(json_array(id, state, return_value, failed_reason)) from (
+    select id, state, return_value, failed_reason
+    from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
+    where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
+)
 
 -- name: existing_among (folded)
 select json_group_array(json_array(id)) from bullite_jobs
