@@ -21,9 +21,6 @@ from .rounds import QUICK, Size, note, tell
 from .targets import BULLMQ, named_for
 from .tuning import keep, known_trials
 
-USUALLY = 8
-"""Lines of a cell that not everybody does."""
-
 MEASUREMENTS = (*KINDS, *ALONE)
 
 
@@ -54,10 +51,11 @@ class _Comparison:
         self._only = only
         self._size = size
         self._file = file
-        self._cells = [name for name in KINDS if name in names]
+        cells = [name for name in KINDS if name in names]
+        self._cells = [name for name in cells if named_for(name) or not size.for_targets]
         self._alone = [name for name in ALONE if name in names]
         chosen = {key: about for key, about in found.items() if only is None or key in only}
-        self._results = Results(chosen)
+        self._results = Results(chosen, left_out=[c for c in cells if c not in self._cells])
         self._machine = Machine()
 
     def run(self) -> Results:
@@ -133,15 +131,20 @@ class _Comparison:
 
     def _weight(self, cell: str, benches: dict[str, Bench]) -> int:
         """About how many lines a cell will have."""
-        able = sum(cell in bench.about.cells for bench in benches.values())
-        return 1 + (able if KINDS[cell].everybody else min(able, USUALLY))
+        able = [about for about in self._taking_part(cell, benches) if cell in about.cells]
+        return 1 + len(able)
 
     def _taking_part(self, cell: str, benches: dict[str, Bench]) -> list[About]:
         """Everybody; or ours, BullMQ on Node, the two best others and whom a target names."""
         known = [self._results.field[key] for key in benches]
-        if KINDS[cell].everybody or self._only is not None or "process" not in self._cells:
+        if self._only is not None or cell == "process":
             return known
-        chosen = {BULLMQ, *self._best_others(), *named_for(cell)}
+        named = {BULLMQ, *named_for(cell)}
+        if self._size.for_targets:
+            return [about for about in known if about.key in named]
+        if KINDS[cell].everybody or "process" not in self._cells:
+            return known
+        chosen = named | set(self._best_others())
         return [about for about in known if about.is_ours or about.key in chosen]
 
     def _best_others(self) -> list[str]:

@@ -29,7 +29,7 @@ class Results:
     """For each cell those who were asked and have no such thing."""
 
     left_out: list[str] = kept(default_factory=list)
-    """Cells for which there was no time."""
+    """Cells for which there was no time, or which a quick run does without."""
 
     alone: list[Section] = kept(default_factory=list)
     machine: dict[str, Any] = kept(default_factory=dict)

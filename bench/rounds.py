@@ -32,6 +32,9 @@ class Size:
     best: int = 2
     """So many of the others do the cells that not everybody does."""
 
+    for_targets: bool = False
+    """Whether only what the targets are about is measured, and those whom they name."""
+
     latencies: int = 250
     jobs: int = 20_000
     """What we alone are measured with, in each round."""
@@ -50,6 +53,7 @@ QUICK = Size(
     shortest=0.3,
     longest=0.5,
     best=0,
+    for_targets=True,
     latencies=80,
     jobs=6_000,
     backlogs=(100_000,),

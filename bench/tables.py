@@ -31,7 +31,7 @@ def report(results: Results) -> str:
     if results.alone:
         parts.append(table(results.alone))
     if results.left_out:
-        parts.append(f"left out, for there was no time: {', '.join(results.left_out)}")
+        parts.append(f"left out of this run: {', '.join(results.left_out)}")
     parts.append("\n".join(_notes(results)))
     return "\n\n".join(part for part in parts if part)
 

@@ -499,11 +499,11 @@ class ThreadRunner(Rule):
     ) -> None:
         super().__init__(handlers, concurrency, master, most_started)
         self._name = name
-        self._signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """For each job put into the line, True; False tells a thread to end."""
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One who sleeps wakes up for each."""
         self._counting = threading.Lock()
         self._running: set[Job] = set()
-        self._threads = self._made = 0
+        self._threads = self._sleeping = self._made = 0
 
     def take(self, jobs: Sequence[Job]) -> None:
         with self._counting:
@@ -514,41 +514,43 @@ class ThreadRunner(Rule):
                 self._made += 1
                 name = f"{self._name}-{self._made}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
-        for _ in jobs:
-            self._signals.put(True)
+            self._wake(len(jobs))
 
     def running(self) -> list[Job]:
         with self._counting:
             return list(self._running)
 
     def busy(self) -> int:
-        return len(self._running) + len(self._line)
+        with self._counting:
+            return len(self._running) + len(self._line)
 
     def change_concurrency(self, concurrency: int) -> None:
+        self.pace.concurrency = concurrency
         with self._counting:
-            self._concurrency = self.pace.concurrency = concurrency
-            for _ in range(self._threads - concurrency):
-                self._threads -= 1
-                self._signals.put(False)
+            self._concurrency = concurrency
+            self._wake(self._threads - concurrency)
 
     def stop(self, interrupt: bool) -> list[Job]:
         jobs = self._line.clear()
         with self._counting:
-            for _ in range(self._threads):
-                self._signals.put(False)
-            self._threads = 0
+            self._concurrency = 0
+            self._wake(self._threads)
             if interrupt:
                 for job in self._running:
                     job.abort("the worker is closing")
         return jobs
 
+    # --- threads ---
+
+    def _wake(self, number: int) -> None:
+        """Wake so many of those who sleep; who calls has the lock."""
+        for _ in range(min(number, self._sleeping)):
+            self._sleeping -= 1
+            self._bell.put(None)
+
     def _work(self) -> None:
-        while self._signals.get():
-            with self._counting:
-                job = self._line.pop()
-                if job is None:
-                    continue  # it was given up meanwhile
-                self._running.add(job)
+        job = self._wait()
+        while job is not None:
             if self.tells_begin:
                 self._master.begun(job)
             began = time.perf_counter()
@@ -558,7 +560,28 @@ class ThreadRunner(Rule):
             self.pace.took(time.perf_counter() - began)
             with self._counting:
                 self._running.discard(job)
+                following = self._begin_next()
             self._master.ended(job, result)
+            job = following or self._wait()
+
+    def _wait(self) -> Job | None:
+        """The next job, as soon as there is one; None for a thread that is one too many."""
+        while True:
+            with self._counting:
+                if self._threads > self._concurrency:
+                    self._threads -= 1
+                    return None
+                if (job := self._begin_next()) is not None:
+                    return job
+                self._sleeping += 1
+            self._bell.get()
+
+    def _begin_next(self) -> Job | None:
+        """The next job, if there is one and this thread may go on; who calls has the lock."""
+        if self._threads > self._concurrency or (job := self._line.pop()) is None:
+            return None
+        self._running.add(job)
+        return job
 
     def _run(self, job: Job) -> Result:
         if job.needs_care or self._most_started is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .engine.appetite import Appetite
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
-from .engine.mail import Ask, Part
+from .engine.mail import Ask
 from .engine.writer import Engine
 from .errors import ENDING, RequestRefused, StoreClosed
 from .job import Job
@@ -75,7 +75,7 @@ class Settler:
         """Send the verdict of a run that ended in a thread, with others that end meanwhile."""
         with self._lock:
             self.unsettled += 1
-        self._engine.submit_all([Part(self, (verdict, run))])
+        self._engine.submit_with_others(self, (verdict, run))
 
     def join(self, parts: Sequence[tuple[Verdict, Run | None]]) -> list[Ask]:
         """What several runs came to, in as few requests as can be; on the engine's thread."""

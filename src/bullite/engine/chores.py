@@ -25,6 +25,9 @@ SWEEP_EVERY = 10_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
+LEEWAY = 25
+"""Ms by which a chore may be early: better than to wake up again for it."""
+
 Chore = CatchUp | Expire | Promote | Recover | Renew | Sweep | SweepLocks
 
 
@@ -46,22 +49,26 @@ class Chores:
         """The lease time at which there is something to do."""
         return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)
 
+    def are_due(self, lease_now: int) -> bool:
+        return lease_now + LEEWAY >= self.next_at()
+
     def due(self, lease_now: int) -> list[Chore]:
-        """The requests whose time has come."""
+        """The requests whose time has come, or is about to."""
         chores: list[Chore] = []
-        if lease_now >= self._renew_at:
+        soon = lease_now + LEEWAY
+        if soon >= self._renew_at:
             self._renew_at = lease_now + self.renew_every
             chores.append(Renew())
-        if lease_now >= self._recover_at:
+        if soon >= self._recover_at:
             self._recover_at = lease_now + min(self.driver.recover_every, self.maintenance_interval)
             if self.recovers:
                 chores += self._recoveries(lease_now)
-        if lease_now >= self._promote_at:
+        if soon >= self._promote_at:
             self._promote_at = lease_now + self.maintenance_interval
             chores += self._promotions()
             chores += self._expiries()
             chores += self._late_schedulers()
-        if lease_now >= self._sweep_at:
+        if soon >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
             chores += self._lapsed_locks(lease_now)
             chores += self._sweeps()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..operations.adding import AddJobs
-from .mail import Ask, Mailbox, Reply
+from .mail import Ask, Joiner, Mailbox, Reply
 
 BATCH_ROWS = 2_000
 """A batch is closed once it holds so many jobs: a transaction is one lock for everybody."""
@@ -27,6 +27,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._asks: deque[Ask] = deque()
+        self._parts: deque[tuple[Joiner, Any]] = deque()
         self._rows_in = self._rows_out = 0
         self._counting = threading.Lock()
         self._waiting_for_room: deque[tuple[Reply, Mailbox]] = deque()
@@ -44,6 +45,11 @@ class Inbox:
                 with self._counting:
                     self._rows_in += jobs
         self._asks.extend(asks)
+        self.ring()
+
+    def put_part(self, joiner: Joiner, part: Any) -> None:
+        """Put in what becomes a request together with its like, behind all that was put in."""
+        self._parts.append((joiner, part))
         self.ring()
 
     def has_room(self) -> bool:
@@ -66,10 +72,12 @@ class Inbox:
     # --- from the engine's thread ---
 
     def __bool__(self) -> bool:
-        return bool(self._asks)
+        return bool(self._asks or self._parts)
 
     def take(self) -> list[Ask]:
         """What waits, up to a batch."""
+        # Counted first: who put a part in may have put a request in before.
+        parts = len(self._parts)
         asks: list[Ask] = []
         rows = 0
         while self._asks and rows < BATCH_ROWS:
@@ -78,12 +86,20 @@ class Inbox:
             self._rows_out += jobs
             rows += jobs or 1
             asks.append(ask)
-        return asks
+        return asks if self._asks else asks + self._joined(parts)
+
+    def _joined(self, number: int) -> list[Ask]:
+        """The requests that the first so many parts make."""
+        alike: dict[Joiner, list[Any]] = {}
+        for _ in range(number):
+            joiner, part = self._parts.popleft()
+            alike.setdefault(joiner, []).append(part)
+        return [ask for joiner, parts in alike.items() for ask in joiner.join(parts)]
 
     def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
         """Wait until something is put in or an ear hears; whether an ear did."""
         self._asleep = True
-        if self._asks or self._waiting_for_room:
+        if self or self._waiting_for_room:
             self._asleep = False
             return False
         ready = _first_ready([self._bell.fileno(), *ears], timeout)

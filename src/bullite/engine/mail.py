@@ -44,7 +44,7 @@ DIRECT = Direct()
 
 
 class Joiner(Protocol):
-    """Makes few requests of many parts."""
+    """Makes few requests of many parts, which came to the inbox one by one."""
 
     def join(self, parts: Sequence[Any]) -> Sequence[Ask]:
         """The requests for parts that came one after the other; called on the engine's thread."""
@@ -59,18 +59,3 @@ class Ask:
         self.request = request
         self.reply = reply
         self.mailbox = mailbox
-
-
-class Part(Ask):
-    """Something that becomes a request together with its like, behind all that came before it."""
-
-    __slots__ = ("joiner", "part")
-
-    def __init__(self, joiner: Joiner, part: Any) -> None:
-        super().__init__(None, self._refuse)
-        self.joiner = joiner
-        self.part = part
-
-    def _refuse(self, error: Any) -> None:
-        for ask in self.joiner.join([self.part]):
-            ask.mailbox.deliver([(ask.reply, error)])

@@ -46,7 +46,7 @@ from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, 
 from .feeding import Feeding
 from .inbox import Inbox
 from .keeping import Grant, Keeping
-from .mail import DIRECT, Ask, Joiner, Mailbox, Part, Reply
+from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
 from .plan import group
 from .watching import Watched, Watchers
 
@@ -147,7 +147,7 @@ class Engine:
         self._feeding = Feeding(driver)
         self._watchers = Watchers(driver)
         self.keeping = Keeping(driver, self.submit)
-        self._check_at = self._look_at = 0
+        self._check_at = self._check_from = self._look_at = 0
         self._poll_interval = POLL_INTERVAL
         self._caretakers = 0
         self._followers: list[tuple[int, frozenset[str] | None, Ask]] = []
@@ -170,6 +170,13 @@ class Engine:
             self._deliver([(ask, error) for ask in asks])
         else:
             self._inbox.put(asks)
+
+    def submit_with_others(self, joiner: Joiner, part: Any) -> None:
+        """Put in what `joiner` makes a request of, with other parts that come meanwhile."""
+        if self._stopping:
+            self.submit_all(joiner.join([part]))
+        else:
+            self._inbox.put_part(joiner, part)
 
     def settle(
         self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, worker: Appetite
@@ -345,9 +352,12 @@ class Engine:
     def _check_for_others(self) -> None:
         """Every now and then, see whether others have committed: wake-ups may get lost."""
         lease_now = self.clock.lease_now()
-        if lease_now < self._check_at or not self._is_waited_for():
+        if lease_now < self._check_from or not self._is_waited_for():
             return
-        self._check_at = lease_now + self._check_interval(lease_now)
+        interval = self._check_interval(lease_now)
+        self._check_at = lease_now + interval
+        # Early rather than late: an idle engine then wakes up for this and for chores at once.
+        self._check_from = lease_now + interval // 2
         if self.driver.changed() or lease_now >= self._look_at:
             self._look_at = lease_now + self._poll_interval
             self._look_around()
@@ -370,7 +380,7 @@ class Engine:
         """One batch: everything there is to do now, in one transaction."""
         asks = self._obey(self._inbox.take())
         asks += self._registrations()
-        if self._has_chores() and self.clock.lease_now() >= self._chores.next_at():
+        if self._has_chores() and self._chores.are_due(self.clock.lease_now()):
             asks += self._due_chores()
         asks += self.keeping.due(self.clock.lease_now())
         self._feeding.stir_due()
@@ -385,16 +395,11 @@ class Engine:
     def _obey(self, asks: list[Ask]) -> list[Ask]:
         """Carry out the orders that concern the engine itself; the rest needs a transaction."""
         requests: list[Ask] = []
-        parts: dict[Joiner, list[Any]] = {}
         for ask in asks:
-            if type(ask) is Part:
-                parts.setdefault(ask.joiner, []).append(ask.part)
-            elif isinstance(ask.request, _Order):
+            if isinstance(ask.request, _Order):
                 requests += ask.request.carry_out(ask) or ()
             else:
                 requests.append(ask)
-        for joiner, alike in parts.items():
-            requests += joiner.join(alike)
         return requests
 
     def _attach(self, appetite: Appetite, ask: Ask) -> None:
@@ -477,7 +482,7 @@ class Engine:
 
     def _watch(self, job: Watched, ask: Ask) -> None:
         self._watchers.add(job, ask)
-        self._check_at = 0
+        self._check_at = self._check_from = 0
         self._deliver(self._watchers.check([job.job]))
 
     def _registrations(self) -> list[Ask]:

@@ -1,0 +1,67 @@
+"""Where requests wait for the engine: what was put in together or before comes out so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from bullite.engine.inbox import BATCH_ROWS, Inbox
+from bullite.engine.mail import Ask
+
+
+class Joined:
+    """A joiner whose requests are the lists of their parts."""
+
+    def join(self, parts: Sequence[Any]) -> list[Ask]:
+        return [Ask(list(parts), ignore)]
+
+
+def ignore(answer: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    inbox = Inbox()
+    yield inbox
+    inbox.close()
+
+
+def taken(inbox: Inbox) -> list[Any]:
+    return [ask.request for ask in inbox.take()]
+
+
+def test_parts_that_wait_become_one_request_of_each_joiner(inbox: Inbox) -> None:
+    one, other = Joined(), Joined()
+    for joiner, part in ((one, 1), (other, 2), (one, 3)):
+        inbox.put_part(joiner, part)
+
+    assert inbox
+    assert taken(inbox) == [[1, 3], [2]]
+    assert not inbox
+
+
+def test_a_part_comes_behind_the_requests_that_were_put_in_before_it(inbox: Inbox) -> None:
+    joiner = Joined()
+    inbox.put_part(joiner, "part")
+    inbox.put([Ask("before the second", ignore)])
+    inbox.put_part(joiner, "second")
+
+    assert taken(inbox) == ["before the second", ["part", "second"]]
+
+
+def test_parts_wait_while_requests_from_before_them_do(inbox: Inbox) -> None:
+    joiner = Joined()
+    inbox.put([Ask(number, ignore) for number in range(BATCH_ROWS + 1)])
+    inbox.put_part(joiner, "part")
+
+    assert taken(inbox) == list(range(BATCH_ROWS))
+    assert taken(inbox) == [BATCH_ROWS, ["part"]]
+
+
+def test_a_part_keeps_the_engine_from_sleeping(inbox: Inbox) -> None:
+    inbox.put_part(Joined(), "part")
+
+    assert inbox.sleep([], timeout=60) is False
