@@ -12,6 +12,7 @@ from .engine.appetite import Appetite
 from .engine.contract import Params
 from .engine.mail import Ask, Reply
 from .engine.writer import Engine
+from .joining import joined
 from .store import Store
 
 T = TypeVar("T")
@@ -40,11 +41,12 @@ class LoopMailbox:
 
     def _send_all(self) -> None:
         outgoing, self._outgoing = self._outgoing, {}
+        self._is_crowded = any(len(asks) > 1 for asks in outgoing.values())
         for engine, asks in outgoing.items():
-            engine.submit_all(asks)
+            engine.submit_all(joined(engine, asks))
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
-        self._is_crowded = len(answers) > 1
+        self._is_crowded = self._is_crowded or len(answers) > 1
         try:
             self._loop.call_soon_threadsafe(_hand_out, answers)
         except RuntimeError:
