@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bullite import Job, Queue, Store, Worker, verify
+from bullite import Job, JobOptions, Queue, Store, Worker, verify
 
 from . import ours
 from .figures import Line, Section
@@ -181,7 +181,8 @@ def build(file: Path, kind: Kind, count: int) -> None:
 
 async def _make_one(file: Path, kind: Kind) -> None:
     async with Queue("bench", file) as queue:
-        await queue.add(kind.name, {"user": 100_000, "kind": "welcome"}, delay=kind.delay)
+        options: JobOptions = {"delay": kind.delay} if kind.delay else {}
+        await queue.add(kind.name, {"user": 100_000, "kind": "welcome"}, **options)
         if kind.state == "completed":
             await ours.seconds_to_process(queue, 1, 1)
 

@@ -65,7 +65,7 @@ def _short(results: Results, cell: str, about: About) -> str:
         return "not installed"
     found = results.cells[cell].get(about.key)
     if found is None:
-        return "cannot"
+        return "" if about.is_ours or cell in about.cells else "cannot"
     if found.failed is not None or not found.figures:
         return "failed"
     return number(median(found.column(KINDS[cell].first)))
@@ -106,6 +106,8 @@ def _rows(results: Results, cell: str, kind: Kind, figure: str) -> Iterator[tupl
         if line.failed is not None:
             yield (f"{results.title(key)}: {line.failed[:LONGEST_REASON]}", "", "", "", "", "")
     for key in results.cannot.get(cell, ()):
+        if results.about(key).is_ours:
+            continue
         yield (results.title(key), "", "cannot", "", "", "")
     for key, reason in results.missing.items():
         yield (f"{results.title(key)}: {reason[:LONGEST_REASON]}", "", "", "", "", "")

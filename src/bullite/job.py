@@ -270,7 +270,13 @@ class Job(Family, Stepping):
     @property
     def needs_care(self) -> bool:
         """Whether there is more to running it than calling its processor."""
-        return self._facts[_OPTS] is not None or self._facts[9] is not None
+        facts = self._facts
+        return facts[9] is not None or (facts[_OPTS] is not None and "timeout" in facts[_OPTS])
+
+    def may_have(self, option: str) -> bool:
+        """Whether it may have such an option: quicker to tell from their text than to read it."""
+        text: str | None = self._facts[_OPTS]
+        return text is not None and option in text
 
     @property
     def opts(self) -> dict[str, Any]:

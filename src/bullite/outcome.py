@@ -45,6 +45,7 @@ class Attempt(Protocol):
     def attempts_made(self) -> int: ...
     @property
     def stored_options(self) -> Mapping[str, Any]: ...
+    def may_have(self, option: str) -> bool: ...
     @property
     def traits(self) -> int: ...
 
@@ -140,10 +141,8 @@ def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES
 
 def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_RULES) -> Verdict:
     """The same for what is by far the most common: the processor returned `value`."""
-    if value is None and not job.stored_options:
-        return _completed_with(job, None, rules.keep_completed)
     keep = rules.keep_completed
-    if job.stored_options:
+    if job.may_have("remove_on_complete"):
         keep = _keep(job, "remove_on_complete", keep)
     text: str | None = None
     if value is not None:

@@ -329,7 +329,13 @@ class LoopRunner(Rule):
         context = self._context.copy()
         consumer = asyncio.get_running_loop().create_task(self._consume(), context=context)
         self._consumers.add(consumer)
-        consumer.add_done_callback(self._consumers.discard)
+        consumer.add_done_callback(self._consumer_ended)
+
+    def _consumer_ended(self, consumer: asyncio.Task[None]) -> None:
+        """One that a job has cancelled may have been counted on for what came meanwhile."""
+        self._consumers.discard(consumer)
+        if len(self._line) and not self._stopped:
+            self._wake_one()
 
     def _replace_this_consumer(self) -> None:
         self._dismiss_this_consumer()

@@ -46,6 +46,9 @@ class Run:
     traits: int = 0
     custom_id: str | None = None
 
+    def may_have(self, option: str) -> bool:
+        return option in self.stored_options
+
 
 ONCE = Run()
 THRICE = Run(attempts=3)
