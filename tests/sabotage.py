@@ -75,16 +75,30 @@ MUTANTS = (
         SQL,
         "and bullite_jobs.token = asked.value and",
         "and",
-        [
-            "test_moves.py::test_a_held_move_needs_the_number_of_the_token",
-            "test_interleaving.py::test_settle_and_a_new_claim_by_the_same_process",
-        ],
+        ["test_moves.py::test_a_held_move_of_jobs_of_several_claims_needs_the_token_of_each"],
     ),
     Mutant(
         "a verdict needs the nonce of the token",
         SQL,
         " = asked.value and bullite_jobs.nonce = :nonce",
         " = asked.value",
+        ["test_moves.py::test_a_held_move_of_jobs_of_several_claims_needs_the_token_of_each"],
+    ),
+    Mutant(
+        "verdicts on jobs of one claim need the number of the token",
+        SQL,
+        "-- template: one_token_guard\nand bullite_jobs.token = :token and",
+        "-- template: one_token_guard\nand",
+        [
+            "test_moves.py::test_a_held_move_needs_the_number_of_the_token",
+            "test_interleaving.py::test_settle_and_a_new_claim_by_the_same_process",
+        ],
+    ),
+    Mutant(
+        "verdicts on jobs of one claim need the nonce of the token",
+        SQL,
+        "and bullite_jobs.token = :token and bullite_jobs.nonce = :nonce",
+        "and bullite_jobs.token = :token",
         [
             "test_moves.py::test_a_held_move_needs_the_nonce_of_the_token",
             "test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused",
@@ -1037,13 +1051,27 @@ MUTANTS = (
         PG,
         "-- template: token_guard\nand j.token = asked.token and",
         "-- template: token_guard\nand",
-        ["test_moves.py::test_a_held_move_needs_the_number_of_the_token"],
+        ["test_moves.py::test_a_held_move_of_jobs_of_several_claims_needs_the_token_of_each"],
     ),
     Mutant(
         "on PostgreSQL a verdict needs the nonce of the token",
         PG,
         "-- template: token_guard\nand j.token = asked.token and j.nonce = :nonce",
         "-- template: token_guard\nand j.token = asked.token",
+        ["test_moves.py::test_a_held_move_of_jobs_of_several_claims_needs_the_token_of_each"],
+    ),
+    Mutant(
+        "on PostgreSQL verdicts on jobs of one claim need the number of the token",
+        PG,
+        "-- template: one_token_guard\nand j.token = :token and",
+        "-- template: one_token_guard\nand",
+        ["test_moves.py::test_a_held_move_needs_the_number_of_the_token"],
+    ),
+    Mutant(
+        "on PostgreSQL verdicts on jobs of one claim need the nonce of the token",
+        PG,
+        "and j.token = :token and j.nonce = :nonce",
+        "and j.token = :token",
         ["test_moves.py::test_a_held_move_needs_the_nonce_of_the_token"],
     ),
     Mutant(

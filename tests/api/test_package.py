@@ -28,7 +28,17 @@ CLASSES = (
 
 AMONG_OURSELVES = {
     *("add_entry", "forget", "key", "priority_number", "rank_of"),
-    *("abort", "ahead", "append_log", "hold_as", "listens", "moving", "needs_care", "place"),
+    *(
+        "abort",
+        "ahead",
+        "append_log",
+        "hold_as",
+        "listens",
+        "may_have",
+        "moving",
+        "needs_care",
+        "place",
+    ),
     *("in_queue", "revived", "settled", "stored_options", "token_number", "traits"),
     *("planted", "has_no_parent", "awaits_children"),
     *("check", "look_again", "settings_version", "new_job", "as_new_job", "job_numbered"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -288,6 +288,10 @@ def test_a_new_job_starts_where_the_table_says(store: Store, move: Move, delay: 
 
 def swap(process: Process, move: Move, source: State, job: int, token: int) -> bool:
     """Try a bare compare-and-swap, as an operation that saw the job in `source` would."""
+    return swap_together(process, move, source, {job: token})
+
+
+def swap_together(process: Process, move: Move, source: State, tokens: dict[int, int]) -> bool:
     extras = {
         "token": 99,
         "worker": 1,
@@ -302,11 +306,11 @@ def swap(process: Process, move: Move, source: State, job: int, token: int) -> b
     try:
         with process.transaction() as open:
             if move.target is None:
-                open.run(delete_jobs(open.tx, source, {job: 0}, move))
+                open.run(delete_jobs(open.tx, source, dict.fromkeys(tokens, 0), move))
             else:
-                takes = move in TAKES_A_VALUE
-                tokens = {job: [token, 1] if takes else token}
-                asked = tokens if move.held or takes else [job]
+                asked: Any = tokens if move.held else list(tokens)
+                if move in TAKES_A_VALUE:
+                    asked = {job: [token, 1] for job, token in tokens.items()}
                 open.run(swap_all(open.tx, move, source, asked, **extras))
             # A move may be on its way until something is asked.
             process.driver.execute("queue_names", {})
@@ -346,6 +350,18 @@ def test_a_held_move_needs_the_nonce_of_the_token(store: Store) -> None:
     for move in HELD:
         assert not swap(other, move, State.ACTIVE, scene.job, scene.token), str(move)
         assert swap(store.home, move, State.ACTIVE, scene.job, scene.token), str(move)
+
+
+def test_a_held_move_of_jobs_of_several_claims_needs_the_token_of_each(store: Store) -> None:
+    one, two = arrange(store, "active"), arrange(store, "active")
+    right = {one.job: one.token, two.job: two.token}
+    exchanged = {one.job: two.token, two.job: one.token}
+    assert right != exchanged
+    other = store.process()
+    for move in HELD:
+        assert not swap_together(store.home, move, State.ACTIVE, exchanged), str(move)
+        assert not swap_together(other, move, State.ACTIVE, right), str(move)
+        assert swap_together(store.home, move, State.ACTIVE, right), str(move)
 
 
 def test_a_verdict_of_another_process_with_the_same_number_is_refused(store: Store) -> None:

@@ -104,6 +104,28 @@ def test_one_request_may_settle_many_jobs_in_different_ways(store: Store) -> Non
     assert store.counts() == {"completed": 1, "failed": 1, "delayed": 2, "waiting": 3}
 
 
+def test_jobs_of_several_claims_are_settled_together(store: Store) -> None:
+    jobs = store.add_all(*(new_job() for _ in range(3)))
+    worker = store.worker()
+    held = [*worker.claim(2), *worker.claim(1)]
+    assert held[0].token != held[2].token
+    assert store.home.settle(*(Verdict(h.id, h.token, COMPLETE) for h in held)) == []
+    assert store.states(*jobs) == ["completed"] * 3
+
+
+def test_jobs_of_one_claim_are_settled_under_the_number_of_that_claim_only(store: Store) -> None:
+    jobs = store.add_all(new_job(), new_job())
+    worker = store.worker()
+    held = worker.claim(2)
+    late = [Verdict(h.id, h.token, COMPLETE) for h in held]
+    for one in held:
+        worker.release(one)
+    again = worker.claim(2)
+    assert store.home.settle(*late) == list(jobs)
+    assert store.states(*jobs) == ["active"] * 2
+    assert store.home.settle(*(Verdict(h.id, h.token, COMPLETE) for h in again)) == []
+
+
 # --- attempts ------------------------------------------------------------------------------------
 
 

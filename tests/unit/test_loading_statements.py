@@ -21,6 +21,9 @@ update plain jobs set state = '{target}'{changes} where state = '{source}'{guard
 -- template: token_guard
 and token = asked
 
+-- template: one_token_guard
+and token = one
+
 -- template: taken_token_guard
 and token = asked in front
 
@@ -51,7 +54,7 @@ def test_flags_are_read() -> None:
 def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
     loaded = load(source_of())
     wanted = {move_statement(move, state) for move in MOVES for state in move.sources}
-    assert set(loaded) == wanted
+    assert {name for name in loaded if not name.endswith(":alike")} == wanted
     assert "fail:active" in loaded
 
 
@@ -63,6 +66,16 @@ def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> N
     assert loaded["remove:delayed"].text == (
         "update plain jobs set state = 'removed', x = 1 where state = 'delayed'"
     )
+
+
+def test_jobs_that_are_held_under_one_token_have_a_swap_of_their_own() -> None:
+    source = source_of().replace("-- move: retry\nx = 1", "-- move: retry takes seq\nseq = 2")
+    loaded = load(source)
+    assert loaded["fail:active:alike"].text == (
+        "update plain jobs set state = 'failed', x = 1 where state = 'active' and token = one"
+    )
+    alike = {name.partition(":")[0] for name in loaded if name.endswith(":alike")}
+    assert alike == {move.name for move in MOVES if move.held and move.target} - {"retry"}
 
 
 def test_a_move_that_takes_something_finds_its_token_in_front_of_it() -> None:
@@ -92,3 +105,10 @@ def test_the_sqlite_store_guards_every_move(move: Move, state: State) -> None:
     assert f"state = '{state}'" in text
     assert ("bullite_jobs.token =" in text) == move.held
     assert ("bullite_jobs.nonce =" in text) == move.held
+
+
+@pytest.mark.parametrize("name", [name for name in STATEMENTS if name.endswith(":alike")])
+def test_the_sqlite_store_compares_the_one_token_that_all_jobs_are_held_under(name: str) -> None:
+    text = STATEMENTS[name].text
+    assert "bullite_jobs.state = 'active'" in text
+    assert "bullite_jobs.token = :token and bullite_jobs.nonce = :nonce" in text

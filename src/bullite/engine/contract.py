@@ -6,10 +6,52 @@ connections; it knows no rule about jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from ..clock import Clock
+
+
+class Same(NamedTuple):
+    """A column of which every row has the same value."""
+
+    value: Any
+
+
+class Table(Sequence[Sequence[Any]]):
+    """Rows by their columns: quicker to make of many, and what they share is known."""
+
+    __slots__ = ("_size", "columns")
+
+    def __init__(self, size: int, columns: Iterable[Sequence[Any] | Same]) -> None:
+        self._size = size
+        self.columns = [
+            Same(column[0])
+            if type(column) is not Same and size > 1 and column.count(column[0]) == size
+            else column
+            for column in columns
+        ]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Table:
+        return cls(len(rows), zip(*rows, strict=True))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Sequence[Any]]:
+        return zip(
+            *[
+                repeat(column.value, self._size) if isinstance(column, Same) else column
+                for column in self.columns
+            ],
+            strict=True,
+        )
+
 
 Params = Mapping[str, Any] | Sequence[Sequence[Any]]
 """Named values; for a statement over many rows, the rows."""

@@ -54,6 +54,10 @@ def load(source: str) -> dict[str, Statement]:
             name = move_statement(move, state)
             text = _compose(move, state, templates, changes)
             statements[name] = Statement(name, text, None if move.target is None else "move")
+            if move.held and move.target is not None and not changes[move.name].takes:
+                name = alike_statement(move, state)
+                text = _compose(move, state, templates, changes, alike=True)
+                statements[name] = Statement(name, text, "move")
     for block in blocks:
         if block.kind == "page":
             statements |= _page_statements(block, templates)
@@ -63,6 +67,11 @@ def load(source: str) -> dict[str, Statement]:
 def move_statement(move: Move, source: State) -> str:
     """The name of the statement that makes `move` from `source`."""
     return f"{move.name}:{source}"
+
+
+def alike_statement(move: Move, source: State) -> str:
+    """The same for jobs that are all held under one token."""
+    return f"{move.name}:{source}:alike"
 
 
 def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Statement]:
@@ -93,19 +102,30 @@ def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Stat
 
 
 def _compose(
-    move: Move, source: State, templates: dict[str, str], changes: dict[str, _Block]
+    move: Move,
+    source: State,
+    templates: dict[str, str],
+    changes: dict[str, _Block],
+    alike: bool = False,
 ) -> str:
     if move.target is None:
         return templates["delete"].format(source=source)
     block = changes[move.name]
     change, _, condition = block.text.partition("where ")
     guards = f" and {condition.strip()}" if condition else ""
+    kind = "taking_move" if block.takes else "move" if move.held and not alike else "plain_move"
     if move.held:
-        guards += " " + templates["taken_token_guard" if block.takes else "token_guard"]
-    kind = "taking_move" if block.takes else "move" if move.held else "plain_move"
+        guards += " " + templates[_TOKEN_GUARDS[kind]]
     return templates[kind].format(
         source=source, target=move.target, changes=f", {change.strip()}", guards=guards
     )
+
+
+_TOKEN_GUARDS = {
+    "move": "token_guard",
+    "taking_move": "taken_token_guard",
+    "plain_move": "one_token_guard",
+}
 
 
 def _blocks(source: str) -> list[_Block]:

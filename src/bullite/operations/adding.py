@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..deduplication import Rule
-from ..engine.contract import Step
+from ..engine.contract import Same, Step, Table
 from ..engine.plan import Request
 from ..errors import QueueFull
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_BLOCKED, ADD_DELAYED, State
 from .admitting import Door, open_door
 from .deduplicating import Keys, hold_keys
-from .moving import as_json, take_numbers
+from .moving import UNSORTED, as_json, take_numbers
 from .transaction import Event, Operation, Transaction
 
 Row = tuple[object, ...]
@@ -52,8 +53,9 @@ class NewJob(NamedTuple):
 
 
 NO_EXTRAS = Extras()
-_STORED_AS_THEY_ARE = NewJob._fields.index("data")
-_LIFO, _DELAY = NewJob._fields.index("lifo"), NewJob._fields.index("delay")
+_NAME, _LIFO, _DELAY, _DATA, _OPTS, _EXTRAS = (
+    NewJob._fields.index(field) for field in ("name", "lifo", "delay", "data", "opts", "extras")
+)
 
 
 class Added(NamedTuple):
@@ -231,21 +233,21 @@ def insert(
 
     Those `blocked` wait for others, and then for their time if there is one.
     """
-    rows: list[Row] = []
-    payloads: list[Row] = []
     for queue, jobs in new.items():
-        due = {
-            id: due
-            for id, job in jobs.items()
-            if (job.delay or job.extras) and id not in blocked
-            if (due := due_of(tx, job)) is not None
-        }
-        rows += _job_rows(tx, queue, jobs, due, blocked, by_name=bool(terms[queue].by_name))
-        payloads += [(id, job.data, job.opts) for id, job in jobs.items()]
+        if not jobs:
+            continue
+        fields = list(zip(*jobs.values(), strict=True))
+        due: Mapping[int, int] = {}
+        if any(fields[_EXTRAS]) or any(fields[_DELAY]):
+            due = {
+                id: at
+                for id, job in jobs.items()
+                if id not in blocked and (at := due_of(tx, job)) is not None
+            }
+        lanes = fields[_NAME] if terms[queue].by_name else Same(UNSORTED)
+        yield "insert_jobs", _job_table(tx, queue, jobs, fields, lanes, due, blocked)
+        yield "insert_payloads", Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS]))
         _enter_in_books(tx, queue, jobs, due, blocked)
-    if rows:
-        yield "insert_jobs", rows
-        yield "insert_payloads", payloads
 
 
 def due_of(tx: Transaction, job: NewJob) -> int | None:
@@ -312,30 +314,27 @@ def _number_unless_there(
     return Added(ids, tx.now, frozenset(existing), behind_keys)
 
 
-def _job_rows(
+def _job_table(
     tx: Transaction,
     queue: int,
-    new: Mapping[int, NewJob],
+    jobs: Mapping[int, NewJob],
+    fields: Sequence[Sequence[Any]],
+    lanes: Sequence[str] | Same,
     due: Mapping[int, int],
     blocked: Mapping[int, int | None],
-    by_name: bool,
-) -> list[Row]:
+) -> Table:
+    ids = list(jobs)
     now = tx.now
-    return [
-        (
-            id,
-            -id if job[_LIFO] else id,
-            queue,
-            job[0] if by_name else "",
-            *(
-                (now, now, None, None, "waiting", 0)
-                if job[-1] is None and not job[_DELAY]
-                else _extras(now, job, *_where(id, due, blocked))
-            ),
-            *job[:_STORED_AS_THEY_ARE],
+    seqs = ids
+    if any(fields[_LIFO]):
+        seqs = [-id if lifo else id for id, lifo in zip(ids, fields[_LIFO], strict=True)]
+    extras: Iterable[Sequence[Any] | Same] = map(Same, (now, now, None, None, "waiting", 0))
+    if any(fields[_EXTRAS]) or any(fields[_DELAY]):
+        extras = zip(
+            *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
+            strict=True,
         )
-        for id, job in new.items()
-    ]
+    return Table(len(ids), (ids, seqs, Same(queue), lanes, *extras, *fields[:_DATA]))
 
 
 def _where(
@@ -368,18 +367,20 @@ def _enter_in_books(
     blocked: Mapping[int, int | None],
 ) -> None:
     """What new jobs mean for the counts, the log and the workers."""
-    if not new:
-        return
     waiting = new
     if due or blocked:
         waiting = {id: job for id, job in new.items() if id not in due and id not in blocked}
     if waiting:
-        prioritized = sum(1 for job in waiting.values() if job.priority)
-        tx.count(queue, "waiting", len(waiting) - prioritized)
-        tx.count(queue, "prioritized", prioritized)
-        tx.log(queue, ADD.name, [(job[1] or id, job[0]) for id, job in waiting.items()])
-        for job in waiting.values():
-            tx.made_ready(queue, job.name)
+        names, custom_ids, _, priorities, *_ = zip(*waiting.values(), strict=True)
+        plain = priorities.count(0)
+        tx.count(queue, "waiting", plain)
+        tx.count(queue, "prioritized", len(waiting) - plain)
+        ids: Iterable[int | str] = waiting
+        if any(custom_ids):
+            ids = [custom_id or id for id, custom_id in zip(waiting, custom_ids, strict=True)]
+        tx.log(queue, ADD.name, list(zip(ids, names, strict=True)))
+        for name, number in Counter(names).items():
+            tx.made_ready(queue, name, number)
     if due:
         events: list[Event] = [
             (new[id].custom_id or id, [new[id].name, at]) for id, at in due.items()

@@ -16,7 +16,7 @@ from ..traits import SCHEDULED
 from .expiring import MOST_EXPIRED, expire_due
 from .keying import next_allowed
 from .limiting import LONGEST_REST, NO_LIMITS, Limiter, Limits, count_taken, room
-from .moving import ANY_NAME, as_json, back_in_line, swap_all
+from .moving import ANY_NAME, UNSORTED, as_json, back_in_line, swap_all
 from .scheduling import advance
 from .transaction import Operation, Transaction
 
@@ -25,9 +25,6 @@ MOST_PROMOTED = 1_000
 
 MOST_SORTED = 1_000
 """Jobs put into the lane of their name in one go."""
-
-UNSORTED = ""
-"""The lane of jobs in queues whose workers do not choose by name."""
 
 
 @dataclass(slots=True)

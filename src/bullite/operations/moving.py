@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..codec import encode_plain
 from ..engine.contract import Conflict
-from ..engine.statements import move_statement
+from ..engine.statements import alike_statement, move_statement
 from ..states import DELETE, Move, State
 from ..traits import DOWNSTREAM, STEPPED, UPSTREAM
 from .transaction import Operation, Transaction
@@ -58,11 +58,25 @@ def swap_all(
     A move that is held needs the token of each job; one that takes something, [token, that]; any
     other, only the jobs.
     """
-    params = {"jobs": as_json(asked), "now": tx.now, "nonce": tx.nonce, **more}
-    params["expected"] = len(asked)
-    result = yield move_statement(move, source), params
+    params = {"now": tx.now, "nonce": tx.nonce, "expected": len(asked), **more}
+    token = _one_token(asked)
+    if token is None:
+        params["jobs"] = as_json(asked)
+        result = yield move_statement(move, source), params
+    else:
+        params |= {"jobs": as_json(list(asked)), "token": token}
+        result = yield alike_statement(move, source), params
     if result.changed != len(asked):
         raise Conflict(f"{move}: {result.changed} of {len(asked)} jobs were where they should be")
+
+
+def _one_token(asked: Mapping[int, Any] | Sequence[int]) -> int | None:
+    """The token that all jobs are held under, if there is one and they take nothing."""
+    if not asked or not isinstance(asked, Mapping):
+        return None
+    tokens = list(asked.values())
+    one: Any = tokens[0]
+    return one if type(one) is int and tokens.count(one) == len(tokens) else None
 
 
 def take_numbers(count: int) -> Operation[Sequence[int]]:
@@ -147,6 +161,9 @@ def count_in(tx: Transaction, queue: int, state: State | None, priorities: Seque
 
 ANY_NAME = ""
 """Stands for jobs whose names were not looked up: every worker of the queue may try."""
+
+UNSORTED = ""
+"""The lane of jobs in queues whose workers do not choose by name."""
 
 
 def _count(

@@ -47,6 +47,9 @@ where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards
 -- template: token_guard
 and j.token = asked.token and j.nonce = :nonce
 
+-- template: one_token_guard
+and j.token = :token and j.nonce = :nonce
+
 -- template: taken_token_guard
 and j.token = asked.token and j.nonce = :nonce
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from ..clock import Clock
-from ..engine.contract import Params, Result, StatementRefused, Step, Worker
+from ..engine.contract import Params, Result, Same, StatementRefused, Step, Table, Worker
 from ..engine.statements import Statement, load
 from ..errors import (
     StoreBusy,
@@ -189,20 +189,33 @@ class SQLiteDriver:
         return Result(unfold(rows[0]) if known.flag in FOLDED else rows, changed)
 
     def _insert(self, statement: Statement, rows: Params) -> Result:
-        assert not isinstance(rows, Mapping)
-        writer = self._connection()
-        for start in range(0, len(rows), ROWS_PER_INSERT):
-            chunk = rows[start : start + ROWS_PER_INSERT]
-            shared, values = _bound_once(chunk) if len(chunk) > 1 else (None, chunk[0])
-            writer.execute(self._insert_text(statement, len(chunk), shared), values)
-            # One row stands for its chunk: an estimate is all the gauge needs.
-            self._written_bytes += len(chunk) * sum(len(v) for v in chunk[0] if type(v) is str)
-        self._written_rows += len(rows)
-        return Result((), len(rows))
+        assert isinstance(rows, Sequence)
+        writer, number = self._connection(), len(rows)
+        if number == 1:
+            [row] = rows
+            writer.execute(statement.text, row)
+            self._wrote(1, row)
+            return Result((), 1)
+        columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns
+        shared = tuple([type(column) is Same for column in columns])
+        # What all rows share is bound once: binding costs more than anything else that SQLite does
+        # with a row.
+        common = [column.value for column in columns if isinstance(column, Same)]
+        own = [column for column in columns if not isinstance(column, Same)]
+        for start in range(0, number, ROWS_PER_INSERT):
+            chunk = [column[start : start + ROWS_PER_INSERT] for column in own]
+            size = min(ROWS_PER_INSERT, number - start)
+            values = common + list(chain.from_iterable(zip(*chunk, strict=True)))
+            writer.execute(self._insert_text(statement, size, shared), values)
+            self._wrote(size, values[: len(columns)])
+        return Result((), number)
 
-    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...] | None) -> str:
-        if shared is None:
-            return statement.text
+    def _wrote(self, rows: int, one: Sequence[Any]) -> None:
+        """One row stands for its chunk: an estimate is all the gauge needs."""
+        self._written_rows += rows
+        self._written_bytes += rows * sum([len(value) for value in one if type(value) is str])
+
+    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...]) -> str:
         text = self._inserts.get((statement.name, rows, shared))
         if text is None:
             if len(self._inserts) >= MOST_INSERTS:
@@ -384,19 +397,6 @@ class SQLiteReader:
         forks.drop(self._connection)
         if self._journal is not None:
             self._journal.close()
-
-
-def _bound_once(rows: Sequence[Sequence[Any]]) -> tuple[tuple[bool, ...], list[Any]]:
-    """Which columns all rows share, and what is to be bound: those once, then the others.
-
-    Binding costs more than anything else that SQLite does with a row.
-    """
-    columns = list(zip(*rows, strict=True))
-    shared = tuple([column.count(column[0]) == len(rows) for column in columns])
-    values = [column[0] for column, same in zip(columns, shared, strict=True) if same]
-    own = [column for column, same in zip(columns, shared, strict=True) if not same]
-    values += chain.from_iterable(zip(*own, strict=True))
-    return shared, values
 
 
 def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:

@@ -8,7 +8,9 @@
 --   (settled): what a reader finds with it is told only when it is on the disk.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
 -- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
--- is of [token, what it takes]; for a move that needs neither it is an array of jobs.
+-- is of [token, what it takes]; for a move that needs neither it is an array of jobs. Jobs that are
+-- held under one :token, which those are that were claimed together, are an array, too: joining them
+-- with their tokens would be a third of the swap.
 -- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
 -- age of a job in it. From each come pages both ways, what follows a place, and the oldest; of
 -- finished jobs also the oldest to be deleted.
@@ -29,6 +31,9 @@ where id in (select value from json_each(:jobs)) and bullite_jobs.state = '{sour
 
 -- template: token_guard
 and bullite_jobs.token = asked.value and bullite_jobs.nonce = :nonce
+
+-- template: one_token_guard
+and bullite_jobs.token = :token and bullite_jobs.nonce = :nonce
 
 -- template: taken_token_guard
 and bullite_jobs.token = asked.value ->> 0 and bullite_jobs.nonce = :nonce
