@@ -109,8 +109,10 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         for path in SOURCE.rglob("*.py")
         if (matches := opens.findall(path.read_text()))
     }
-    # The gate and the liveness files are our own.
+    # The gate and the liveness files are our own; commands read what users name, and /proc.
     assert found == {
+        "shell/running.py": ["open("],
+        "shell/tree.py": ["read_bytes"],
         "sqlite/gate.py": ["os.open("],
         "sqlite/liveness.py": ["os.open(", "os.open("],
     }

@@ -1,0 +1,101 @@
+"""How long things took, in little room: durations counted by their size, which can be added up.
+
+Each bucket is 4 % wider than the one before, so a quantile is right to 2 %, from a tenth of a
+millisecond to years, and sketches of many processes and minutes make one by adding their counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+GROWTH = 1.04
+SHORTEST = 0.1
+"""Ms; what is shorter is in the first bucket."""
+
+_LOG = math.log(GROWTH)
+
+
+def bucket_of(duration: float) -> int:
+    """The number of the bucket for so many ms."""
+    if duration <= SHORTEST:
+        return 0
+    return math.ceil(math.log(duration / SHORTEST) / _LOG)
+
+
+def middle_of(bucket: int) -> float:
+    """A duration that none in the bucket is further from than 2 %."""
+    if bucket == 0:
+        return SHORTEST
+    return SHORTEST * math.exp(bucket * _LOG) * 2 / (1 + GROWTH)
+
+
+@dataclass(slots=True)
+class Sketch:
+    """Durations in ms: how many, their sum and extremes, and how many of each size."""
+
+    count: int = 0
+    total: float = 0.0
+    least: float = math.inf
+    most: float = 0.0
+    buckets: dict[int, int] = field(default_factory=dict)
+
+    def add(self, duration: float, times: int = 1) -> None:
+        bucket = bucket_of(duration)
+        self.count += times
+        self.total += duration * times
+        self.least, self.most = min(self.least, duration), max(self.most, duration)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + times
+
+    def merge(self, other: Sketch) -> None:
+        """Count what the other counted, too."""
+        self.count += other.count
+        self.total += other.total
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        for bucket, number in other.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + number
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    def quantile(self, share: float) -> float | None:
+        """So large a share of the durations is not longer; None if there are none."""
+        if not self.count:
+            return None
+        wanted = max(1, math.ceil(share * self.count))
+        passed = 0
+        for bucket in sorted(self.buckets):
+            passed += self.buckets[bucket]
+            if passed >= wanted:
+                return min(max(middle_of(bucket), self.least), self.most)
+        raise AssertionError("the buckets hold fewer than were counted")
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        if not self.count:
+            return {}
+        return {
+            "count": self.count,
+            "total": round(self.total, 3),
+            "least": self.least,
+            "most": self.most,
+            "buckets": sorted([bucket, number] for bucket, number in self.buckets.items()),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Sketch:
+        if not stored:
+            return cls()
+        buckets = dict(map(tuple, stored["buckets"]))
+        return cls(stored["count"], stored["total"], stored["least"], stored["most"], buckets)
+
+
+def merged(sketches: Iterable[Sketch]) -> Sketch:
+    """One that counts what all of them counted."""
+    one = Sketch()
+    for sketch in sketches:
+        one.merge(sketch)
+    return one

@@ -1,0 +1,52 @@
+"""What is kept of a command's output."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bullite.shell.capture import Capture
+
+
+def test_output_that_fits_is_kept_as_it_is() -> None:
+    capture = Capture(10)
+    capture.add(b"hello")
+    capture.add(b"world")
+    assert capture.captured().text() == "helloworld"
+
+
+def test_of_a_flood_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() -> None:
+    capture = Capture(10)
+    for number in range(10):
+        capture.add(b"%d" % number * 10)
+    assert capture.captured() == (b"00000", b"99999", 90)
+
+
+def test_what_is_missing_is_said() -> None:
+    capture = Capture(4)
+    capture.add(b"abcdefgh")
+    assert capture.captured().text() == "ab\n[… 4 bytes left out …]\ngh"
+
+
+def test_bytes_that_are_no_text_are_shown_as_such() -> None:
+    capture = Capture(10)
+    capture.add(b"\xff!")
+    assert capture.captured().text() == "\N{REPLACEMENT CHARACTER}!"
+
+
+@pytest.mark.parametrize("most", [0, 1, 7, 64])
+@given(pieces=st.lists(st.binary(max_size=50), max_size=30))
+def test_whatever_comes_nothing_is_invented_and_nothing_is_lost_unsaid(
+    most: int, pieces: list[bytes]
+) -> None:
+    capture = Capture(most)
+    for piece in pieces:
+        capture.add(piece)
+    whole = b"".join(pieces)
+    head, tail, dropped = capture.captured()
+    assert len(head) + len(tail) <= most
+    assert whole.startswith(head)
+    assert whole.endswith(tail)
+    assert len(head) + dropped + len(tail) == len(whole)
+    assert not dropped or len(head) + len(tail) == most
