@@ -150,10 +150,6 @@ def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_
             text = _encoded(value)
         except UnserializableData as error:
             return _failed(job, error, None, random, rules)
-    return _completed_with(job, text, keep)
-
-
-def _completed_with(job: Attempt, text: str | None, keep: Keep | None) -> Verdict:
     # Made without its constructor, which would be a good part of the way of a job that does little.
     return tuple.__new__(
         Verdict,

@@ -84,7 +84,7 @@ class Pool:
         )
         self._engine = engine
         self._settler = Settler(
-            engine, self.appetite, owner.check_idle, owner.report, owner.trouble
+            engine, self.appetite, owner.check_idle, owner.report, owner.trouble, self._look_ahead
         )
 
     # --- jobs in ---
@@ -161,7 +161,10 @@ class Pool:
             self._engine.ended(self.appetite, 1)
             self._owner.check_idle()
             return
-        verdict = decide(job, result, self._random, self._rules)
+        if type(result) is Returned:  # what most runs come to, without asking what else it might be
+            verdict = decide_returned(job, result.value, self._random, self._rules)
+        else:
+            verdict = decide(job, result, self._random, self._rules)
         if not (self._all_in_loop or self._in_loop.get(job.name, False)):
             self._settle_from_thread(job, result, verdict)
             return
@@ -183,15 +186,19 @@ class Pool:
             self._runs.append(Run(job, result))
 
     def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
-        if self._fed_directly:
-            self.appetite.ahead = self._thread_runner.pace.ahead()
         self._settler.send_soon(verdict, Run(job, result) if self._owner.wants_reports else None)
+
+    def _look_ahead(self) -> None:
+        """Runs have ended: so many jobs may be held beyond those that run."""
+        if self._all_in_loop:
+            self.appetite.ahead = self._loop_runner.pace.ahead()
+        elif self._fed_directly:
+            self.appetite.ahead = self._thread_runner.pace.ahead()
 
     def _flush(self) -> None:
         verdicts, self._verdicts = self._verdicts, []
         runs, self._runs = self._runs, []
-        if self._all_in_loop:
-            self.appetite.ahead = self._loop_runner.pace.ahead()
+        self._look_ahead()
         if runs and len(runs) != len(verdicts):
             # Somebody began to listen in the middle of this turn: they hear of the rest.
             first = len(verdicts) - len(runs)

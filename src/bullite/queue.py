@@ -135,6 +135,8 @@ class Queue(Keys, Schedules, Limited):
         self._unstored = check_settings(settings, self.name)
         self._defaults: Mapping[str, Any] = {}
         self._plain = PLAIN
+        self._known_name = self.name
+        self._since_now = Fate(_WAITING)
 
     async def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
@@ -369,7 +371,8 @@ class Queue(Keys, Schedules, Limited):
 
     def new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
         """A job as it is to be stored."""
-        check_name("the job's name", name)
+        if name is not self._known_name:  # thousands of jobs may share one that was checked
+            self._known_name = check_name("the job's name", name)
         text = encode(data, "the data of job ", name)
         if len(text) * 4 > options.size_limit:
             check_size(name, text, options.size_limit)
@@ -408,7 +411,9 @@ class Queue(Keys, Schedules, Limited):
 
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
         now = added.created_at
-        at_once = Fate(_WAITING, updated_at=now)
+        if self._since_now.updated_at != now:
+            self._since_now = Fate(_WAITING, updated_at=now)
+        at_once = self._since_now
         jobs = [
             Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
                        0, job[7]), at_once)

@@ -53,7 +53,9 @@ class Settler:
         settled: Callable[[], None],
         report: Report,
         trouble: Trouble,
+        about_to_join: Callable[[], None],
     ) -> None:
+        self._about_to_join = about_to_join
         self._engine = engine
         self._worker = worker
         self._settled = settled
@@ -79,6 +81,7 @@ class Settler:
 
     def join(self, parts: Sequence[tuple[Verdict, Run | None]]) -> list[Ask]:
         """What several runs came to, in as few requests as can be; on the engine's thread."""
+        self._about_to_join()
         self._worker.ended(len(parts), self._engine.clock.lease_now())
         unheard = [verdict for verdict, run in parts if run is None]
         heard = [(verdict, run) for verdict, run in parts if run is not None]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..engine.contract import Step
@@ -67,7 +68,9 @@ class JobRow(NamedTuple):
     data: str
 
 
-_TRAITS = JobRow._fields.index("traits")
+_ID, _PRIORITY, _TRAITS = (
+    itemgetter(JobRow._fields.index(field)) for field in ("id", "priority", "traits")
+)
 
 
 class Claimed(NamedTuple):
@@ -143,7 +146,9 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     more = False
     if rows:
         yield from _hold(tx, request, rows)
-        scheduled = [row[0] for row in rows if row[_TRAITS] & SCHEDULED]
+        scheduled = []
+        if any(map(_TRAITS, rows)):
+            scheduled = [row[0] for row in rows if _TRAITS(row) & SCHEDULED]
         if scheduled:
             more = yield from advance(tx, request.queue, scheduled)
     drained = found.everywhere and len(rows) < slots and promoted < MOST_PROMOTED
@@ -245,7 +250,7 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
 
 
 def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
-    jobs = [row[0] for row in rows]
+    jobs = list(map(_ID, rows))
     begun, ahead = jobs[: request.begin], jobs[request.begin :]
     for some, is_ahead in ((begun, 0), (ahead, 1)):
         if some:
@@ -259,7 +264,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
                 lease_until=tx.lease_now + request.lock_duration,
                 ahead=is_ahead,
             )
-    prioritized = sum(1 for row in rows if row[3])
+    prioritized = len(rows) - list(map(_PRIORITY, rows)).count(0)
     tx.count(request.queue, "waiting", prioritized - len(rows))
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
