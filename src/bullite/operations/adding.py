@@ -238,7 +238,7 @@ def insert(
             continue
         fields = list(zip(*jobs.values(), strict=True))
         due: Mapping[int, int] = {}
-        if any(fields[_EXTRAS]) or any(fields[_DELAY]):
+        if not _are_plain(fields):
             due = {
                 id: at
                 for id, job in jobs.items()
@@ -248,6 +248,11 @@ def insert(
         yield "insert_jobs", _job_table(tx, queue, jobs, fields, lanes, due, blocked)
         yield "insert_payloads", Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS]))
         _enter_in_books(tx, queue, jobs, due, blocked)
+
+
+def _are_plain(fields: Sequence[Sequence[Any]]) -> bool:
+    """Whether none of the jobs has a time of its own, or anything else that few have."""
+    return not (any(fields[_EXTRAS]) or any(fields[_DELAY]))
 
 
 def due_of(tx: Transaction, job: NewJob) -> int | None:
@@ -329,7 +334,7 @@ def _job_table(
     if any(fields[_LIFO]):
         seqs = [-id if lifo else id for id, lifo in zip(ids, fields[_LIFO], strict=True)]
     extras: Iterable[Sequence[Any] | Same] = map(Same, (now, now, None, None, "waiting", 0))
-    if any(fields[_EXTRAS]) or any(fields[_DELAY]):
+    if not _are_plain(fields):
         extras = zip(
             *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
             strict=True,
