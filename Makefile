@@ -5,7 +5,10 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: demo test lint format bench bench-check sabotage clean
+# Most tests start processes: each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-cli test-web lint format bench bench-check sabotage clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,9 +18,20 @@ $(READY): pyproject.toml
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-# One process more than there are cores: tests of processes wait as much as they work.
+# Two processes more than there are cores: tests of processes wait as much as they work.
+PYTEST = $(BIN)/python -m pytest --dist worksteal
+EVERY_CORE = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)')
+
 test: $(READY)
-	$(BIN)/python -m pytest --dist worksteal -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
+	$(PYTEST) --ignore tests/web --ignore tests/cli $(EVERY_CORE)
+
+# The command line, in processes of its own.
+test-cli: $(READY)
+	$(PYTEST) tests/cli $(EVERY_CORE)
+
+# Web servers with several processes each.
+test-web: $(READY)
+	$(PYTEST) tests/web -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -28,6 +28,14 @@ settings.register_profile(
 settings.load_profile("usual")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Locks and logs of workers on a server are kept in the user's folder: not in the tester's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A fresh database that nobody has used yet."""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bullite.clock import Clock, SystemClock
 from bullite.engine.contract import Driver
-from bullite.sqlite import opening
-from bullite.sqlite.driver import STATEMENTS, SQLiteDriver
+from bullite.sqlite import connecting
+from bullite.sqlite.driver import SQLiteDriver
 from bullite.sqlite.files import Places
+from bullite.sqlite.statements import STATEMENTS
 from bullite.verifying import CHECKS
 
 if TYPE_CHECKING:  # processes that tests start need not wait for it
@@ -93,7 +94,7 @@ class SQLiteDatabase:
     libraries = frozenset({"sqlite3"})
     tables = (
         *("queues", "jobs", "payloads", "results"),
-        *("attempts", "logs", "events", "sequence", "deduplication"),
+        *("attempts", "logs", "events", "sequence", "deduplication", "tags"),
     )
     recovery_time = 1_000
     # The kernel tells of a death, whatever the lease.
@@ -153,7 +154,7 @@ class SQLiteDatabase:
             self._connect().execute("rollback")
 
     def give_up_on_locks(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(opening, "BUSY_TIMEOUT", seconds)
+        monkeypatch.setattr(connecting, "BUSY_TIMEOUT", seconds)
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

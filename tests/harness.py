@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from bullite.deduplication import Rule
 from bullite.engine import contract
-from bullite.engine.appetite import Appetite, Habits
+from bullite.engine.appetite import Appetite, Habits, Stop
 from bullite.engine.chores import Chores
 from bullite.engine.contract import Driver, Params, Result, Step
 from bullite.engine.mail import DIRECT
@@ -25,7 +25,7 @@ from bullite.engine.writer import Engine
 from bullite.errors import BulliteError
 from bullite.operations.adding import Added, AddJobs, Extras, NewJob
 from bullite.operations.by_hand import MoveByHand
-from bullite.operations.claiming import Claimed, JobRow, Promote
+from bullite.operations.claiming import Claimed, Promote
 from bullite.operations.editing import Progress
 from bullite.operations.governing import Configure
 from bullite.operations.growing import Grow, Grown
@@ -37,6 +37,7 @@ from bullite.operations.sweeping import Sweep
 from bullite.operations.tending import Recover, Register, Renew
 from bullite.operations.transaction import Operation, Transaction
 from bullite.outcome import Verdict
+from bullite.record import JobRow
 from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
 from bullite.traits import DEDUPLICATED, LIMITED
 from tests.databases import Database
@@ -378,7 +379,17 @@ class Worker:
         self.received: list[Held] = []
         self.errors: list[Exception] = []
         self.unloaded = 0
-        self.appetite = Appetite(registration, 0, self._take, DIRECT, self._unload, habits, by_hand)
+        self.stopped: list[Stop] = []
+        self.appetite = Appetite(
+            registration,
+            0,
+            self._take,
+            DIRECT,
+            self._unload,
+            habits,
+            self.stopped.extend,
+            by_hand=by_hand,
+        )
         process.engine.attach(self.appetite)
 
     @property

@@ -30,7 +30,7 @@ AT_A_TIME = 5
 """Jobs of the first queue that may run at a time; each takes so many seconds."""
 TAKES = 0.02
 
-RATE, IN_TIME = 15, 300
+RATE, IN_TIME = 15, 1_000
 """Jobs of the second queue that may begin in so many ms."""
 
 OF_A_KEY, KEYS, IN_TIME_OF_A_KEY = 3, 12, 400

@@ -45,6 +45,7 @@ _TABLES = (
     *("queues", "counts", "jobs", "payloads", "results", "attempts", "logs"),
     *("workers", "worker_names", "events", "processes"),
     *("links", "deduplication", "schedulers", "steps", "signals", "locks", "limits"),
+    *("tags", "minutes", "runs", "output", "kept"),
 )
 _NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "schedulers_id_seq")
 
@@ -59,7 +60,7 @@ class PostgresDatabase:
     libraries = frozenset({"psycopg"})
     tables = (
         *("queues", "counts", "jobs", "payloads", "results"),
-        *("attempts", "logs", "events", "deduplication"),
+        *("attempts", "logs", "events", "deduplication", "tags"),
     )
     recovery_time = 4_000
     short_lease: Mapping[str, Any] = {"lock_duration": 1_000, "stalled_interval": 250}

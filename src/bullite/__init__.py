@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import scheduler
+    from .app import Bullite
+    from .current import current_job
     from .emitter import EventEmitter
     from .errors import (
         BulliteError,
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
         DependencyNotFound,
         EventTimedOut,
         IllegalMove,
+        InvalidArguments,
+        JobCancelled,
         JobDelayedError,
         JobFailed,
         JobIdTaken,
@@ -40,15 +44,18 @@ if TYPE_CHECKING:
         SchedulerOwnsJob,
         SchedulerSlotsTaken,
         StoreError,
+        TaskTaken,
         UnrecoverableError,
         WaitingChildrenError,
         WaitingError,
     )
     from .events import QueueEvents, QueueEventsProducer
     from .flow import FlowJob, FlowProducer
-    from .getters import WorkerInfo
+    from .getters import Found, WorkerInfo
     from .job import Attempt, Job
     from .locks import NamedLock
+    from .logs import JobFields
+    from .metrics import Durations, Metrics, Minute
     from .options import (
         Backoff,
         BackoffRule,
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
         JobOptions,
         KeepJobs,
         Moment,
+        OnFailure,
         Priority,
         RateLimit,
         Repeat,
@@ -70,12 +78,15 @@ if TYPE_CHECKING:
     from .signals import Signal
     from .steps import Step
     from .store import Store
+    from .tasks import Task, TaskJob
     from .ties import ParentRef
     from .verifying import Verification, verify
     from .worker import Worker
 
 #: Where each public name lives; it is imported when it is first asked for.
 _HOMES = {
+    "app": ("Bullite",),
+    "current": ("current_job",),
     "emitter": ("EventEmitter",),
     "errors": (
         "BulliteError",
@@ -86,6 +97,8 @@ _HOMES = {
         "DependencyCycle",
         "DependencyNotFound",
         "IllegalMove",
+        "InvalidArguments",
+        "JobCancelled",
         "JobDelayedError",
         "JobFailed",
         "JobIdTaken",
@@ -107,15 +120,18 @@ _HOMES = {
         "SchedulerOwnsJob",
         "SchedulerSlotsTaken",
         "StoreError",
+        "TaskTaken",
         "UnrecoverableError",
         "WaitingChildrenError",
         "WaitingError",
     ),
     "events": ("QueueEvents", "QueueEventsProducer"),
     "flow": ("FlowJob", "FlowProducer"),
-    "getters": ("WorkerInfo",),
+    "getters": ("Found", "WorkerInfo"),
     "job": ("Attempt", "Job"),
     "locks": ("NamedLock",),
+    "logs": ("JobFields",),
+    "metrics": ("Durations", "Metrics", "Minute"),
     "options": (
         "Backoff",
         "BackoffRule",
@@ -124,6 +140,7 @@ _HOMES = {
         "JobOptions",
         "KeepJobs",
         "Moment",
+        "OnFailure",
         "Priority",
         "RateLimit",
         "Repeat",
@@ -137,6 +154,7 @@ _HOMES = {
     "signals": ("Signal",),
     "steps": ("Step",),
     "store": ("Store",),
+    "tasks": ("Task", "TaskJob"),
     "ties": ("ParentRef",),
     "verifying": ("Verification", "verify"),
     "worker": ("Worker",),
@@ -148,6 +166,7 @@ __all__ = [
     "Backoff",
     "BackoffRule",
     "BulkJob",
+    "Bullite",
     "BulliteError",
     "ChildFailed",
     "ControlError",
@@ -156,15 +175,20 @@ __all__ = [
     "DependencyCycle",
     "DependencyNotFound",
     "Duration",
+    "Durations",
     "EventEmitter",
     "EventTimedOut",
     "FlowJob",
     "FlowNode",
     "FlowProducer",
+    "Found",
     "IllegalMove",
+    "InvalidArguments",
     "Job",
+    "JobCancelled",
     "JobDelayedError",
     "JobFailed",
+    "JobFields",
     "JobIdTaken",
     "JobLocked",
     "JobNotFound",
@@ -177,8 +201,11 @@ __all__ = [
     "KeepJobs",
     "LockNotAcquired",
     "LostLock",
+    "Metrics",
+    "Minute",
     "Moment",
     "NamedLock",
+    "OnFailure",
     "ParentNotFound",
     "ParentRef",
     "ParentTaken",
@@ -203,12 +230,16 @@ __all__ = [
     "Step",
     "Store",
     "StoreError",
+    "Task",
+    "TaskJob",
+    "TaskTaken",
     "UnrecoverableError",
     "Verification",
     "WaitingChildrenError",
     "WaitingError",
     "Worker",
     "WorkerInfo",
+    "current_job",
     "scheduler",
     "verify",
 ]

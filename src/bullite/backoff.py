@@ -12,6 +12,19 @@ Random = Callable[[], float]
 """A number in [0, 1), as `random.random` gives."""
 
 
+class RetryLater(Exception):
+    """A failure after which somebody asks for a wait, whatever the back-off says."""
+
+    retry_after: float | None = None
+    """Seconds."""
+
+
+def least_delay(error: BaseException) -> int:
+    """The ms that are waited at least after `error`, if there is another attempt."""
+    asked = error.retry_after if isinstance(error, RetryLater) else None
+    return 0 if asked is None else round(min(asked * 1000, LONGEST_DELAY))
+
+
 def delay_after(
     backoff: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     attempts_made: int,

@@ -6,8 +6,14 @@ Milliseconds, always as integers. Nothing else in the package asks the system fo
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+
+
+def moment_of(ms: int) -> datetime:
+    """What ms since the epoch mean."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class Clock(Protocol):
@@ -23,7 +29,8 @@ class Clock(Protocol):
         """A time that only goes forward, comparable between the processes of one boot, in ms."""
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Names this run of the machine; "" where the kernel does not tell."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -35,7 +42,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def __init__(self) -> None:
-        self.boot = _boot_id()
+        self.boot = boot_id()
         # CLOCK_BOOTTIME goes on while the machine sleeps: a lease does not outlive a suspend.
         self._lease_clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -38,6 +38,8 @@ NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 
+_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
+
 _EPOCH = datetime(1970, 1, 1)
 _SECOND = timedelta(seconds=1)
 _DAY = 24 * 3600
@@ -54,13 +56,25 @@ def check_pattern(value: Any, tz: str, now: int) -> str:
     try:
         ticks = tick_after(pattern, tz, now) is not None
     except CronSimError as error:
-        raise InvalidOption(
-            f"pattern must have 5 fields (minute, hour, day of month, month, day of week) or 6 "
-            f'(second first), such as "0 9 * * MON", not {value!r}: {error}'
-        ) from error
+        raise InvalidOption(_what_is_wrong(pattern, str(error))) from error
     if not ticks:
         raise InvalidOption(f"pattern must match some time, {value!r} matches none")
     return pattern
+
+
+def _what_is_wrong(pattern: str, told: str) -> str:
+    fields = pattern.split()
+    names = _FIELDS[-len(fields) :]
+    bad = told.removeprefix("Bad ").replace("-", " ")
+    if len(fields) not in (5, 6) or bad not in names:
+        return (
+            f"pattern must have 5 fields ({', '.join(_FIELDS[1:])}) or 6 (second first), such as "
+            f'"0 9 * * MON", not {pattern!r}'
+        )
+    return (
+        f"pattern must have a good {bad}, not {fields[names.index(bad)]!r} as in {pattern!r}; its "
+        f"fields are {', '.join(names)}"
+    )
 
 
 def check_zone(value: Any) -> str:

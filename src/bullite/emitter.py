@@ -5,13 +5,16 @@ Knows nothing of jobs. Emitting without a listener costs one look into a diction
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
+from .blocking import running_loop
 from .errors import InvalidOptionType
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("bullite.events")
 
@@ -164,9 +167,8 @@ class EventEmitter:
             self._call_later(key, result)
 
     def _call_later(self, key: str, coroutine: Coroutine[Any, Any, Any]) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = running_loop()
+        if loop is None:
             coroutine.close()
             self._listener_failed(key, TypeError("a coroutine listener needs an event loop"))
             return

@@ -18,6 +18,14 @@ class InvalidOptionType(BulliteError, TypeError):
     """An option has a value of the wrong type; the message names the option and the fix."""
 
 
+class InvalidArguments(BulliteError, TypeError):
+    """What a task was given does not fit its signature; nothing was enqueued."""
+
+
+class TaskTaken(BulliteError, ValueError):
+    """Another task, or processor, has this name in this queue already."""
+
+
 class UnserializableData(BulliteError, ValueError):
     """Data, a result or a progress value cannot be stored as JSON without changing it."""
 
@@ -103,6 +111,10 @@ class EventsAlreadyRunning(BulliteError, RuntimeError):
 
 class JobTimedOut(BulliteError, TimeoutError):
     """A run took longer than the job's `timeout`."""
+
+
+class JobCancelled(BulliteError):
+    """The reason of a run that ends because its job was cancelled; the message says why."""
 
 
 class JobFailed(BulliteError):
@@ -231,6 +243,18 @@ class SQLiteTooOld(StoreError):
 
 class PostgresTooOld(StoreError):
     """The PostgreSQL server is older than the oldest that works."""
+
+
+class WrongLoop(BulliteError, RuntimeError):
+    """Something would block an event loop, or is used on another than it runs on."""
+
+
+class ApplicationStarted(BulliteError, RuntimeError):
+    """A task, schedule or hook came when its application was running already."""
+
+
+class NoCurrentJob(BulliteError, LookupError):
+    """The job that runs here was asked for, and none does."""
 
 
 class WrongProcess(StoreError):

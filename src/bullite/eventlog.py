@@ -7,6 +7,7 @@ lists the jobs, each with a detail where the move alone does not tell everything
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .states import MOVES, State
@@ -141,9 +142,9 @@ def _stalled_for_later(about: Payload, due: Any) -> Told:
     return [("stalled", about | previous), ("delayed", about | previous | {"delay": due})]
 
 
-def _expired(about: Payload, detail: Any) -> Told:
+def _ended_unrun(outcome: str, about: Payload, detail: Any) -> Told:
     previous, reason, *_ = detail
-    told = {"failed_reason": reason, "prev": previous, "final": True, "outcome": "expired"}
+    told = {"failed_reason": reason, "prev": previous, "final": True, "outcome": outcome}
     return [("failed", about | told)]
 
 
@@ -187,7 +188,8 @@ _DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
     "fail": _failed,
     "back_off": _backed_off,
     "retry": _retried,
-    "expire": _expired,
+    "expire": partial(_ended_unrun, "expired"),
+    "cancel": partial(_ended_unrun, "cancelled"),
     "stall_delayed": _stalled_for_later,
     "revive": _waiting_after,
     "revive_delayed": _delayed_after,

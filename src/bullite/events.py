@@ -18,6 +18,7 @@ from .codec import decode, encode
 from .emitter import EventEmitter, plain
 from .errors import EventsAlreadyRunning, InvalidOption, InvalidOptionType
 from .eventlog import Event, unfold
+from .names import job_number
 from .operations.governing import Publish
 from .operations.opening import OpenQueue
 from .options import check_bool, check_int, check_name
@@ -207,7 +208,7 @@ class QueueEvents(EventEmitter):
 
     async def _fetch_value(self, queue: int, job_id: str) -> Any:
         """A result that was too long for the log; None if its job is gone."""
-        number: int | None = int(job_id) if job_id.isdecimal() else None
+        number = job_number(job_id)
         if number is None:
             params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
             found = await loop.read(self.store, "job_with_custom_id", params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import weakref
 from collections import deque
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import loop
+from .blocking import running_loop
 from .codec import decode, encode_plain
 from .emitter import EventEmitter
 from .engine.writer import Engine
@@ -18,6 +18,8 @@ from .eventlog import DRAINED, Event, unfold
 from .operations.transaction import Logged
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .getters import Getters
 
 
@@ -69,7 +71,9 @@ class Feed:
             return  # the engine has stopped: there is nothing more to hear
         self._batches.append(logged)
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+            running = running_loop()
+            assert running is not None
+            self._telling = running.create_task(self._tell_all())
 
     async def _tell_all(self) -> None:
         try:

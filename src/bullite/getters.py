@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from . import __version__, loop
-from .codec import decode
+from .catalogue import is_lost
+from .clock import moment_of
+from .codec import decode, encode_plain
+from .endings import ERROR
 from .errors import InvalidOption, InvalidOptionType
-from .job import Fate, Job
-from .operations.claiming import JobRow
+from .finding import OUTCOMES, Criteria, find, lists_meant, place_in_list, read_slice
+from .job import Job
+from .metrics import Metrics, metrics_of
+from .names import job_number
 from .operations.governing import Settings
 from .operations.linking import CHILD
-from .options import HIGHEST_PRIORITY, check_bool, check_int
+from .operations.measuring import MINUTE
+from .options import (
+    HIGHEST_PRIORITY,
+    Duration,
+    Moment,
+    check_bool,
+    check_duration,
+    check_int,
+    check_moment,
+)
+from .parking import NEWER, PARKED_FOR
 from .queuebase import QueueBase
 from .reasons import reason_of
-from .states import PRIORITIZED, SHOWN_STATES, State, state_named
+from .record import facts_and_fate
+from .states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
 
-_SPLIT = len(JobRow._fields)
 _FARTHEST = 2**62
 
 MOST_SHOWN = 100
@@ -27,6 +42,15 @@ MOST_SHOWN = 100
 
 PAUSED = "paused"
 """The waiting jobs of a paused queue, when asked for by that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Jobs that were found, and where to go on looking."""
+
+    jobs: list[Job]
+    cursor: str | None
+    """To be given to `find` with the same criteria; None when everything was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,10 @@ class WorkerInfo:
     active: int
     """How many jobs it holds."""
     started_at: datetime
+    seen_at: datetime
+    """When it was last heard of."""
+    is_lost: bool
+    """Whether its process is gone, or was not heard of for too long."""
 
 
 class Getters(QueueBase):
@@ -65,8 +93,8 @@ class Getters(QueueBase):
         if not isinstance(job_id, str):
             raise InvalidOptionType(f"job_id must be text, not {job_id!r}")
         await self._be_ready()
-        if job_id.isdecimal():
-            return int(job_id) if len(job_id) < 20 and str(int(job_id)) == job_id else None
+        if (number := job_number(job_id)) is not None:
+            return number
         params = {"queue": self.key, "custom_id": job_id}
         rows = await loop.read(self.store, "job_with_custom_id", params)
         return rows[0][0] if rows else None
@@ -74,10 +102,55 @@ class Getters(QueueBase):
     async def job_numbered(self, number: int) -> Job | None:
         """The job of this number; None if it is not in this queue."""
         rows = await loop.read(self.store, "job", {"queue": self.key, "job": number})
-        return self._as_job(rows[0]) if rows else None
+        return self.as_job(rows[0]) if rows else None
 
-    def _as_job(self, row: Sequence[Any]) -> Job:
-        return Job(self, row[:_SPLIT], Fate(*row[_SPLIT:]))
+    def as_job(self, row: Sequence[Any]) -> Job:
+        """A job from the row that tells of it."""
+        return Job(self, *facts_and_fate(row))
+
+    async def find(
+        self,
+        *,
+        name: str | None = None,
+        tag: str | None = None,
+        since: Moment | None = None,
+        text: str | None = None,
+        state: str | Iterable[str] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Found:
+        """Jobs that fit, newest first, and a cursor to go on from when there may be more.
+
+        Name, tag, date and state go along an index, the one that leaves out most; along that of a
+        state, the last of its list come first, which of those that ended are the last to end. Text
+        is looked for, in either case, in ids, names, tags, data, results and reasons: 20,000 jobs
+        at a time, then the answer is what was found so far, perhaps nothing, and a cursor. `state`
+        may also be an outcome: `cancelled`, `expired`, `stalled`, `timed-out`.
+        """
+        for option, value in (("name", name), ("tag", tag), ("text", text)):
+            if value is not None and not isinstance(value, str):
+                raise InvalidOptionType(f"{option} must be text, not {value!r}")
+        check_int("limit", limit, 1, 10_000)
+        if not isinstance(state, str | Iterable | None):
+            raise InvalidOptionType(f"state must be text or a list of texts, not {state!r}")
+        words = [state] if isinstance(state, str) else list(state or ())
+        meant, outcome = lists_meant(words)
+        since_ms = None if since is None else check_moment("since", since)
+        await self._be_ready()
+        lists = None if state is None else tuple(await self._lists(meant))
+        criteria = Criteria(name, tag, since_ms, text, lists, outcome)
+        return Found(*await find(self, criteria, limit, cursor))
+
+    async def metrics(self, last: Duration = 3_600_000) -> Metrics:
+        """What the queue did of late: jobs that ended, how long they ran and waited, by the minute.
+
+        Seven days are kept. Processes tell every other second: the last moments may be missing.
+        """
+        await self._be_ready()
+        now = self.store.open().clock.now()
+        first = (now - check_duration("last", last, least=1)) // MINUTE
+        params = {"queue": self.key, "first": first, "last": now // MINUTE}
+        return metrics_of(await loop.read(self.store, "minutes", params))
 
     async def why(self, job_id: str) -> str:
         """Why a job is where it is: what it waits for, and what keeps that from happening."""
@@ -97,9 +170,35 @@ class Getters(QueueBase):
 
     async def doctor(self) -> list[str]:
         """What in this queue will not go on without help: jobs that wait for others which failed,
-        or are gone, while nothing says what is to become of them."""
+        or are gone, while nothing says what is to become of them; and jobs of names, or of versions
+        of their tasks, that no worker takes, although some serve the queue."""
         await self._be_ready()
-        return await self._stuck(None)
+        return [*await self._stuck(None), *await self._unserved(), *await self._parked()]
+
+    async def _unserved(self) -> list[str]:
+        taken = [worker.names for worker in await self.get_workers() if not worker.is_lost]
+        if not taken or None in taken:
+            return []  # that nobody serves a queue is no wonder while none has been started
+        names = sorted({name for some in taken for name in some or ()})
+        params = {"queue": self.key, "names": encode_plain(names).decode(), "most": MOST_SHOWN}
+        return [
+            f"{number} {'job waits' if number == 1 else 'jobs wait'} with the name {name!r}, which "
+            "no worker takes: start one that does, or remove what is not wanted any more"
+            for name, number in await loop.read(self.store, "names_waiting", params)
+        ]
+
+    async def _parked(self) -> list[str]:
+        return [
+            f"{number} {'job' if number == 1 else 'jobs'} of {name!r} came from a newer version of "
+            "the task than its workers have: start newer ones"
+            for name, number in (await self._names_parked()).items()
+        ]
+
+    async def _names_parked(self) -> dict[str, int]:
+        """The names of parked jobs, and how many there are of each."""
+        until = self.store.open().clock.now() + PARKED_FOR
+        params = {"queue": self.key, "until": until, "message": NEWER, "most": MOST_SHOWN}
+        return dict(await loop.read(self.store, "names_put_off", params))
 
     async def _stuck(self, job: int | None) -> list[str]:
         params = {"queue": self.key, "job": job, "most": MOST_SHOWN}
@@ -179,10 +278,10 @@ class Getters(QueueBase):
                 params = {"queue": self.key, "first": place[0], "second": place[1], "most": batch}
                 rows = await self._read_list("after", name, params)
                 for row in rows:
-                    yield self._as_job(row)
+                    yield self.as_job(row)
                 if len(rows) < batch:
                     break
-                place = _place_in_list(name, self._as_job(rows[-1]))
+                place = place_in_list(name, self.as_job(rows[-1]))
 
     async def get_waiting(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those without a priority, next first."""
@@ -234,22 +333,14 @@ class Getters(QueueBase):
             return []
         params = {"queue": self.key, "skip": window[0], "most": window[1]}
         rows = await self._read_list("page_up" if asc else "page_down", name, params)
-        return [self._as_job(row) for row in rows]
+        return [self.as_job(row) for row in rows]
+
+    async def read_rows(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
+        """The rows that a statement finds."""
+        return await loop.read(self.store, statement, params)
 
     async def _read_list(self, what: str, name: str, params: Mapping[str, Any]) -> Sequence[Any]:
-        if name not in (State.WAITING, PRIORITIZED):
-            return await loop.read(self.store, f"{what}:{name}", params)
-        if not await self._has_lanes():
-            rows = await loop.read(self.store, f"{what}:{name}", params)
-            # If jobs were sorted into lanes meanwhile, some are missing.
-            if not await self._has_lanes():
-                return rows
-        return await loop.read(self.store, f"{what}:{name}-by-name", params)
-
-    async def _has_lanes(self) -> bool:
-        """Whether jobs wait in several lanes: by their names, or aside because of their keys."""
-        rows = await loop.read(self.store, "terms", {"queue": self.key})
-        return bool(rows and (rows[0][0] or rows[0][2]))
+        return await read_slice(self, f"{what}:{name}", params)
 
     async def is_paused(self) -> bool:
         """Whether the queue hands out no jobs."""
@@ -348,22 +439,29 @@ class Getters(QueueBase):
     # --- around ---
 
     async def get_workers(self) -> list[WorkerInfo]:
-        """The workers that serve this queue now, in whatever process."""
+        """The workers of this queue, in whatever process; those that are lost, too, as long as
+        nobody has taken over what they held."""
         await self._be_ready()
         rows = await loop.read(self.store, "workers_of_queue", {"queue": self.key})
         workers: dict[tuple[int, int], WorkerInfo] = {}
-        for id, name, names, nonce, pid, host, number, concurrency, started, active in rows:
-            mine = None if names is None else tuple(decode(names))
-            seen = workers.get((nonce, number))
-            if seen is not None and number:
-                # One worker with several assignments has a row for each.
-                both = None if mine is None or seen.names is None else seen.names + mine
-                concurrency, active = concurrency + seen.concurrency, active + seen.active
-                id, mine = seen.id, both
-            at = datetime.fromtimestamp(started / 1000, UTC)
-            workers[nonce, number or -id] = WorkerInfo(
-                str(id), name, pid, host, mine, concurrency, active, at
+        for id, name, names, nonce, pid, host, number, concurrency, started, *more in rows:
+            seen, boot, lease, active = more
+            heard = max(seen, started)
+            info = WorkerInfo(
+                id=str(id),
+                name=name,
+                pid=pid,
+                host=host,
+                names=None if names is None else tuple(decode(names)),
+                concurrency=concurrency,
+                active=active,
+                started_at=moment_of(started),
+                seen_at=moment_of(heard),
+                is_lost=is_lost(self.store, nonce, boot, heard, lease),
             )
+            # One worker with several assignments has a row for each.
+            other = workers.get((nonce, number)) if number else None
+            workers[nonce, number or -id] = info if other is None else _both(other, info)
         return list(workers.values())
 
     async def get_workers_count(self) -> int:
@@ -377,6 +475,7 @@ class Getters(QueueBase):
             **settings._asdict(),
             "paused": bool(settings.paused),
             "default_job_options": {} if options is None else decode(options),
+            "on_failure": None if settings.on_failure is None else decode(settings.on_failure),
             "version": await self.get_version(),
         }
 
@@ -388,6 +487,21 @@ class Getters(QueueBase):
         await self._be_ready()
         rows = await loop.read(self.store, "settings", {"queue": self.key})
         return Settings(*rows[0])
+
+
+def _both(first: WorkerInfo, second: WorkerInfo) -> WorkerInfo:
+    """One worker, of two of its assignments."""
+    names = None
+    if first.names is not None and second.names is not None:
+        names = first.names + second.names
+    return replace(
+        first,
+        names=names,
+        concurrency=first.concurrency + second.concurrency,
+        active=first.active + second.active,
+        seen_at=max(first.seen_at, second.seen_at),
+        is_lost=first.is_lost and second.is_lost,
+    )
 
 
 def shown_name(word: Any) -> str:
@@ -403,6 +517,18 @@ def shown_name(word: Any) -> str:
     raise InvalidOption(f"unknown state {word!r}; the states are: {known}")
 
 
+def finished_list(word: Any) -> tuple[State, str | None]:
+    """Where the finished jobs are that a user means by a state or an outcome, and the outcome."""
+    plain = plain_word(word) if isinstance(word, str) else word
+    if plain in (ERROR, *OUTCOMES):
+        return State.FAILED, plain
+    name = shown_name(word)
+    if name not in (State.COMPLETED, State.FAILED):
+        known = ", ".join((State.COMPLETED, State.FAILED, ERROR, *OUTCOMES))
+        raise InvalidOption(f"state must be one of {known}, not {word!r}")
+    return State(name), None
+
+
 def page_window(start: Any, end: Any, length: int) -> tuple[int, int] | None:
     """How many to pass over, and how many to read; None if that would be nothing."""
     first, last = max(0, _window(start, length)), _window(end, length)
@@ -414,21 +540,6 @@ def _window(index: Any, length: int) -> int:
     if isinstance(index, bool) or not isinstance(index, int):
         raise InvalidOptionType(f"start and end must be whole numbers, not {index!r}")
     return index + length if index < 0 else min(index, _FARTHEST)
-
-
-def _place_in_list(name: str, job: Job) -> tuple[int, int]:
-    """Where in its list a job stands: what the list is ordered by."""
-    fate = job._fate
-    if name == PRIORITIZED:
-        return job.place
-    if name == State.WAITING:
-        return job.place[1], job.pk
-    first = {
-        State.DELAYED.value: fate.due_at,
-        State.ACTIVE.value: fate.processed_at,
-        State.WAITING_CHILDREN.value: job.timestamp,
-    }.get(name, fate.finished_at)
-    return first or 0, job.pk
 
 
 def _fate_of(state: str | None, reason: str | None) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from . import loop
 from .engine.appetite import Appetite, Habits
 from .engine.writer import Engine
-from .job import Fate, Job
+from .job import Job
 from .operations.claiming import Claimed
 from .operations.settling import Settle
 from .operations.tending import Register
 from .outcome import NeverBegun, decide
+from .record import Fate
 from .states import State
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Hands:
         self.used = False
         """Whether a job was ever asked for."""
         self._appetite = Appetite(
-            registration, 0, self._receive, self._mailbox, _nothing, habits, by_hand=True
+            registration, 0, self._receive, self._mailbox, _nothing, habits, _nothing, by_hand=True
         )
         engine.attach(self._appetite)
 

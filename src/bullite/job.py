@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import loop
+from .clock import moment_of
 from .codec import decode, encode, encode_plain
+from .endings import COMPLETED
 from .engine.watching import Watched
-from .errors import IllegalMove, InvalidOption, InvalidOptionType, JobFailed, JobNotFound, LostLock
+from .errors import (
+    IllegalMove,
+    InvalidOption,
+    InvalidOptionType,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    LostLock,
+)
 from .family import Family
 from .operations.by_hand import MoveOne
-from .operations.claiming import JobRow
+from .operations.commanding import EndRun
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from .operations.releasing import FreeKeyOf
 from .operations.settling import Settle, Settled
@@ -35,7 +44,6 @@ from .options import (
     check_size,
 )
 from .outcome import (
-    COMPLETED,
     LONGEST_REASON,
     NO_RULES,
     Raised,
@@ -46,6 +54,7 @@ from .outcome import (
     storable,
 )
 from .pending import Pending
+from .record import DATA, OPTS, TRAITS, Fate, Record
 from .retention import keep_of
 from .signals import Signal
 from .states import (
@@ -59,41 +68,15 @@ from .states import (
     REVIVE_DELAYED,
     Move,
     State,
-    shown_state,
 )
 from .steps import Run, Stepping
 from .store import Store
+from .traits import COMMAND
 
 if TYPE_CHECKING:
     from .getters import Getters
 
-_NOTHING: Mapping[str, Any] = {}
-_OPTS, _DATA = JobRow._fields.index("opts"), JobRow._fields.index("data")
-_TRAITS = JobRow._fields.index("traits")
-
 LOG_LEVELS = ("info", "warn", "error")
-
-
-class Fate(NamedTuple):
-    """The rest of what is stored about a job: read when somebody asks for it."""
-
-    state: str
-    lifo: int = 0
-    delay: int = 0
-    due_at: int | None = None
-    updated_at: int | None = None
-    processed_at: int | None = None
-    finished_at: int | None = None
-    return_value: str | None = None
-    failed_reason: str | None = None
-    progress: str | None = None
-    outcome: str | None = None
-    processed_by: str | None = None
-    worker_lease: int | None = None
-    lease: int | None = None
-    expires_at: int | None = None
-    original_queue: str | None = None
-    stacks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +110,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(Family, Stepping):
+class Job(Record, Family, Stepping):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -137,9 +120,11 @@ class Job(Family, Stepping):
     """
 
     __slots__ = (
-        *("_data", "_facts", "_fate", "_holder", "_label", "_options", "_queue", "_signal"),
+        *("_cancellation", "_command_end", "_holder", "_label", "_signal"),
         *("ahead", "moving", "run", "token_number"),
     )
+
+    _queue: Getters
 
     def __init__(
         self,
@@ -150,6 +135,7 @@ class Job(Family, Stepping):
         ahead: bool = False,
         holder: Holder | None = None,
     ) -> None:
+        # All at once, and not by way of Record: this is done for every job that runs.
         self._queue, self._holder = queue, holder
         self._facts, self._fate = facts, fate
         self.token_number = token_number
@@ -162,229 +148,7 @@ class Job(Family, Stepping):
     run: Run
     """What its run knows of its steps, once that has come to one."""
 
-    def __repr__(self) -> str:
-        return f"<Job {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
-
-    # --- what it is ------------------------------------------------------------------------------
-
-    @property
-    def pk(self) -> int:
-        """The number of the job, unique in the database."""
-        pk: int = self._facts[0]
-        return pk
-
-    @property
-    def id(self) -> str:
-        """The id chosen for the job, or its number."""
-        return self._facts[2] or str(self._facts[0])
-
-    @property
-    def custom_id(self) -> str | None:
-        """The id chosen for the job, if one was."""
-        custom_id: str | None = self._facts[2]
-        return custom_id
-
-    @property
-    def name(self) -> str:
-        name: str = self._facts[1]
-        return name
-
-    @property
-    def queue_name(self) -> str:
-        return self._queue.name
-
-    @property
-    def original_queue(self) -> str | None:
-        """The queue it failed in, when it was moved to a dead-letter queue."""
-        return self._fate.original_queue
-
-    @property
-    def data(self) -> Any:
-        """What the job was given; parsed when first asked for."""
-        try:
-            return self._data
-        except AttributeError:
-            self._data: Any = decode(self._facts[_DATA])
-            return self._data
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where it stood in line when it was read: the smaller, the sooner."""
-        return self._facts[11], self._facts[12]
-
-    @property
-    def priority(self) -> int:
-        priority: int = self._facts[3]
-        return priority
-
-    @property
-    def attempts(self) -> int:
-        """How many runs it may have."""
-        attempts: int = self._facts[4]
-        return attempts
-
-    @property
-    def delay(self) -> int:
-        """Ms that it has to wait, or had to before its last run; 0 once its time has come."""
-        return self._fate.delay
-
-    @property
-    def lifo(self) -> bool:
-        return bool(self._fate.lifo)
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return tuple(self.stored_options.get("tags", ()))
-
-    @property
-    def timeout(self) -> int | None:
-        """Ms that one run may take."""
-        timeout: int | None = self.stored_options.get("timeout")
-        return timeout
-
-    @property
-    def limit_key(self) -> str | None:
-        """The key whose rate limit it counts for."""
-        key: str | None = self.stored_options.get("limit_key")
-        return key
-
-    @property
-    def stored_options(self) -> Mapping[str, Any]:
-        """The options that no column holds, such as `backoff`."""
-        text = self._facts[_OPTS]
-        if text is None:
-            return _NOTHING
-        try:
-            return self._options
-        except AttributeError:
-            options: Mapping[str, Any] = decode(text)
-            self._options: Mapping[str, Any] = options
-            return options
-
-    @property
-    def traits(self) -> int:
-        """What else belongs to it, as bits: see traits.py."""
-        traits: int = self._facts[_TRAITS]
-        return traits
-
-    @property
-    def needs_care(self) -> bool:
-        """Whether there is more to running it than calling its processor."""
-        facts = self._facts
-        return facts[9] is not None or (facts[_OPTS] is not None and "timeout" in facts[_OPTS])
-
-    def may_have(self, option: str) -> bool:
-        """Whether it may have such an option: quicker to tell from their text than to read it."""
-        text: str | None = self._facts[_OPTS]
-        return text is not None and option in text
-
-    @property
-    def opts(self) -> dict[str, Any]:
-        """The options the job was added with; durations in ms."""
-        return {
-            "priority": self.priority,
-            "delay": 0,
-            "attempts": self.attempts,
-            "lifo": self.lifo,
-            "job_id": self._facts[2],
-            **self.stored_options,
-        }
-
-    @property
-    def repeat_job_key(self) -> str | None:
-        """The id of the job scheduler that made it, if one did."""
-        key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
-        return key
-
-    @property
-    def deduplication_id(self) -> str | None:
-        """The deduplication key that it was added under, whether it holds it or not."""
-        rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
-        return rule.get("id")
-
     # --- how far it is ---------------------------------------------------------------------------
-
-    @property
-    def state(self) -> str:
-        """As last read; `prioritized` is waiting with a priority."""
-        return shown_state(self._fate.state, self.priority)
-
-    @property
-    def outcome(self) -> str | None:
-        """How a finished job ended: `completed`, `error`, `timed-out`, `expired`, `stalled`,
-        `cancelled`; None until then."""
-        if self._fate.state == State.COMPLETED:
-            return COMPLETED
-        if self._fate.state == State.FAILED:
-            return self._fate.outcome or "error"
-        return None
-
-    @property
-    def attempts_made(self) -> int:
-        """Runs that ended, by success or failure."""
-        made: int = self._facts[5]
-        return made
-
-    @property
-    def attempts_started(self) -> int:
-        """How often it was begun."""
-        started: int = self._facts[6]
-        return started
-
-    @property
-    def stalled_count(self) -> int:
-        """How often its worker died under it."""
-        count: int = self._facts[7]
-        return count
-
-    stalled_counter = stalled_count
-
-    @property
-    def deferred_failure(self) -> str | None:
-        """Why it will fail, without running, when it is next taken."""
-        reason: str | None = self._facts[9]
-        return reason
-
-    @property
-    def progress(self) -> Any:
-        """As last reported; 0 at first, and 100 for a completed job that reported numbers."""
-        progress = 0 if self._fate.progress is None else decode(self._fate.progress)
-        counts = isinstance(progress, int | float) and not isinstance(progress, bool)
-        return 100 if counts and self._fate.state == State.COMPLETED else progress
-
-    @property
-    def return_value(self) -> Any:
-        value = self._fate.return_value
-        return None if value is None else decode(value)
-
-    returnvalue = return_value
-
-    @property
-    def failed_reason(self) -> str | None:
-        """The error of the last failed attempt."""
-        return self._fate.failed_reason
-
-    @property
-    def stacktrace(self) -> list[str]:
-        """The stacks of its failed attempts, oldest first."""
-        stacks: list[str] = [] if self._fate.stacks is None else decode(self._fate.stacks)
-        return stacks
-
-    @property
-    def stack(self) -> str | None:
-        """The stack of the last failed attempt."""
-        stacks = self.stacktrace
-        return stacks[-1] if stacks else None
-
-    @property
-    def processed_by(self) -> str | None:
-        """The name of the worker that ran it last."""
-        return self._fate.processed_by
-
-    @property
-    def locked_by(self) -> str | None:
-        """The name of the worker that runs it."""
-        return self._fate.processed_by if self._fate.state == State.ACTIVE else None
 
     @property
     def lock_expires_at(self) -> datetime | None:
@@ -393,50 +157,7 @@ class Job(Family, Stepping):
         if self._fate.state != State.ACTIVE or not leases:
             return None
         clock = self._store.open().clock
-        return _datetime(clock.now() + max(leases) - clock.lease_now())
-
-    @property
-    def created_at(self) -> datetime:
-        return _datetime(self._facts[8])
-
-    @property
-    def timestamp(self) -> int:
-        """When it was made, in ms since the epoch."""
-        timestamp: int = self._facts[8]
-        return timestamp
-
-    @property
-    def updated_at(self) -> datetime:
-        return _datetime(self._fate.updated_at or self._facts[8])
-
-    @property
-    def process_at(self) -> datetime | None:
-        """When a delayed job is due."""
-        return None if self._fate.due_at is None else _datetime(self._fate.due_at)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """When it fails if nobody has begun it."""
-        return None if self._fate.expires_at is None else _datetime(self._fate.expires_at)
-
-    @property
-    def processed_at(self) -> datetime | None:
-        """When it was last taken."""
-        return None if self._fate.processed_at is None else _datetime(self._fate.processed_at)
-
-    @property
-    def processed_on(self) -> int | None:
-        """The same in ms since the epoch."""
-        return self._fate.processed_at
-
-    @property
-    def finished_at(self) -> datetime | None:
-        return None if self._fate.finished_at is None else _datetime(self._fate.finished_at)
-
-    @property
-    def finished_on(self) -> int | None:
-        """The same in ms since the epoch."""
-        return self._fate.finished_at
+        return moment_of(clock.now() + max(leases) - clock.lease_now())
 
     async def get_attempts(self) -> list[Attempt]:
         """The history of its runs, oldest first, the present one included."""
@@ -510,7 +231,7 @@ class Job(Family, Stepping):
         request = SetData(self.pk, self._own_token(), text)
 
         def stored(answer: Any) -> None:
-            self._facts = [*self._facts[:_DATA], text]
+            self._facts = [*self._facts[:DATA], text]
             self._data = decode(text)
 
         return self._ask(request, stored)
@@ -633,6 +354,25 @@ class Job(Family, Stepping):
         if signal is not None:
             signal.abort(reason)
 
+    @property
+    def command_end(self) -> EndRun | None:
+        """What its command came to, to be written with the verdict on this run."""
+        return getattr(self, "_command_end", None)
+
+    @command_end.setter
+    def command_end(self, end: EndRun) -> None:
+        self._command_end = end
+        self.acquire_traits(COMMAND)
+
+    @property
+    def cancellation(self) -> JobCancelled | None:
+        """Why this run is to end before its time; None while it need not."""
+        return getattr(self, "_cancellation", None)
+
+    @cancellation.setter
+    def cancellation(self, reason: JobCancelled) -> None:
+        self._cancellation = reason
+
     def hold_as(self, label: str) -> None:
         """Let the caller's own word stand for the token of this run."""
         self._label = label
@@ -722,18 +462,11 @@ class Job(Family, Stepping):
         longer tells how it ended.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        engine, resolve = self._store.open(), loop.Resolver(future)
         watched = Watched(self.pk, self._queue.key, self.id)
-        engine.watch(watched, resolve, loop.mailbox())
         try:
-            state, value, reason = await asyncio.wait_for(future, limit)
+            state, value, reason = await loop.watch(self._store, watched, limit)
         except TimeoutError:
-            engine.unwatch(self.pk, resolve)
             raise TimeoutError(f"job {self.id} was not finished within {timeout}") from None
-        except asyncio.CancelledError:
-            engine.unwatch(self.pk, resolve)
-            raise
         self._fate = self._fate._replace(state=state, return_value=value, failed_reason=reason)
         if state == State.FAILED:
             raise JobFailed(reason)
@@ -764,7 +497,7 @@ class Job(Family, Stepping):
         options = {name: v for name, v in self.stored_options.items() if name != "parent"}
         self._options = options
         text = encode_plain(options).decode() if options else None
-        self._facts = [*self._facts[:_OPTS], text, *self._facts[_OPTS + 1 :]]
+        self._facts = [*self._facts[:OPTS], text, *self._facts[OPTS + 1 :]]
 
     def awaits_children(self) -> None:
         """Its run ended: it waits for its children."""
@@ -801,7 +534,7 @@ class Job(Family, Stepping):
         """Something was tied to it here: a verdict on it is to know that."""
         if self.traits & traits != traits:
             facts = self._facts
-            self._facts = [*facts[:_TRAITS], self.traits | traits, *facts[_TRAITS + 1 :]]
+            self._facts = [*facts[:TRAITS], self.traits | traits, *facts[TRAITS + 1 :]]
 
     def _now(self, state: State | None, **more: Any) -> None:
         self._fate = self._fate._replace(state=(state or State.REMOVED).value, **more)
@@ -890,8 +623,4 @@ def _nothing(answer: Any) -> None:
 
 
 def _maybe(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else _datetime(milliseconds)
-
-
-def _datetime(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return None if milliseconds is None else moment_of(milliseconds)

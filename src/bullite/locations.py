@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import tomllib
+import sys
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .clock import Clock
-from .engine.contract import Driver
+from .engine.contract import Driver, Reader
 from .errors import InvalidOption, InvalidOptionType
 from .urls import choice, without_password
-
-log = logging.getLogger("bullite.store")
 
 DEFAULT_FILE = "bullite.db"
 
@@ -25,6 +22,13 @@ class Location(Protocol):
 
     def identity(self) -> Hashable:
         """The same for two locations if they mean the same database; None if none can be that."""
+
+    def reader(self) -> Reader | None:
+        """A connection that only reads, and changes nothing; None if it takes a driver to open the
+        database, whatever may be the matter with it."""
+
+    def import_driver(self) -> None:
+        """Import all that a driver needs."""
 
     def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> Driver:
         """A driver for it, not opened yet; without a clock, one with the usual."""
@@ -84,8 +88,10 @@ _told: set[str] = set()
 def default_location() -> str:
     """The database meant when none is named; logged once."""
     location, source = _find_default()
-    if location not in _told:
+    logging = sys.modules.get("logging")  # who has not imported it does not listen
+    if logging is not None and location not in _told:
         _told.add(location)
+        log = logging.getLogger("bullite.store")
         log.info("using the database %s (%s)", without_password(location), source)
     return location
 
@@ -105,10 +111,16 @@ def _find_default() -> tuple[str, str]:
 def _url_in(file: Path) -> str | None:
     """The `url` of a settings file; a relative path counts from the folder of the file."""
     try:
-        settings = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeError) as error:
+        raise InvalidOption(f"cannot read {file}: {error}") from error
+    import tomllib
+
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise InvalidOption(f"cannot read {file}: {error}") from error
     if file.name == "pyproject.toml":
         settings = settings.get("tool", {}).get("bullite", {})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import os
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import loop
 from .engine.keeping import Grant
@@ -16,6 +15,9 @@ from .operations.locking import Lease
 from .options import Duration, check_duration, check_name
 from .pending import Pending, Plan, is_in_loop
 from .store import Store
+
+if TYPE_CHECKING:
+    import asyncio
 
 LOOK_SOON, LOOK_LATE = 5, 250
 """Ms between looks at a lock that another process holds: few at first, then more."""
@@ -81,7 +83,7 @@ class NamedLock:
     async def __aenter__(self) -> Self:
         try:
             await self.acquire()
-        except asyncio.CancelledError:
+        except BaseException:
             # It may have come in the very moment in which its waiter was told to go.
             grant, self._grant = self._grant, None
             if grant is not None:
@@ -144,7 +146,7 @@ class NamedLock:
     def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
         """Wait until it is let go here, or seems free; the token of a holder that is gone."""
         bell = engine.keeping.queue_up(self.name)
-        rung = asyncio.wrap_future(bell) if is_in_loop() else None
+        rung = _in_loop(bell) if is_in_loop() else None
         try:
             while not bell.done():
                 is_free, holder = yield from self._look(engine)
@@ -154,7 +156,7 @@ class NamedLock:
                 if rung is None:
                     concurrent.futures.wait([bell], pause)
                 else:
-                    yield asyncio.wait([rung], timeout=pause)
+                    yield _within(rung, pause)
             return None
         finally:
             engine.keeping.leave(self.name, bell)
@@ -191,6 +193,18 @@ class NamedLock:
 
     def _ask(self, request: Any) -> Pending[Any]:
         return Pending(self._store, request, _same)
+
+
+def _in_loop(bell: concurrent.futures.Future[None]) -> asyncio.Future[None]:
+    import asyncio
+
+    return asyncio.wrap_future(bell)
+
+
+async def _within(rung: asyncio.Future[None], seconds: float) -> None:
+    import asyncio
+
+    await asyncio.wait([rung], timeout=seconds)
 
 
 def _same(answer: Any) -> Any:

@@ -1,19 +1,27 @@
-"""The bridge between an event loop and the engine's thread: one call into the loop per batch."""
+"""The bridge between an event loop and the engine's thread: one call into the loop per batch.
+
+Where no loop runs, what is awaited here blocks the thread instead (see `blocking`).
+"""
 
 from __future__ import annotations
 
-import asyncio
 import threading
+import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from .blocking import Answer, running_loop
 from .engine.appetite import Appetite
 from .engine.contract import Params
-from .engine.mail import Ask, Reply
+from .engine.mail import DIRECT, Ask, Reply
+from .engine.watching import Watched
 from .engine.writer import Engine
 from .joining import joined
 from .store import Store
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -68,7 +76,9 @@ _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMailbox] = 
 
 def mailbox() -> LoopMailbox:
     """The mailbox of the running loop."""
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
+    if loop is None:
+        raise RuntimeError("no running event loop")
     found = _mailboxes.get(loop)
     if found is None:
         found = _mailboxes[loop] = LoopMailbox(loop)
@@ -92,14 +102,17 @@ class Resolver:
             self._future.set_result(answer)
 
 
-def ask(
-    store: Store, request: Any, first: Callable[[Any], None] | None = None
-) -> asyncio.Future[Any]:
+def ask(store: Store, request: Any, first: Callable[[Any], None] | None = None) -> Awaitable[Any]:
     """Put a request to the engine; await the answer. Cancelling does not undo the commit.
 
     `first` is called with the answer before anything else that the same commit brought about.
     """
-    future = asyncio.get_running_loop().create_future()
+    loop = running_loop()
+    if loop is None:
+        answer: Answer[Any] = Answer(first)
+        store.open().submit(request, answer)
+        return answer
+    future = loop.create_future()
     box, reply = mailbox(), Resolver(future)
     box.send(store.open(), Ask(request, reply if first is None else _both(first, reply), box))
     return future
@@ -114,9 +127,14 @@ def _both(first: Callable[[Any], None], reply: Reply) -> Reply:
     return both
 
 
-def read(store: Store, statement: str, params: Params) -> asyncio.Future[Sequence[Any]]:
+def read(store: Store, statement: str, params: Params) -> Awaitable[Sequence[Any]]:
     """Run a read; await the rows."""
-    future = asyncio.get_running_loop().create_future()
+    loop = running_loop()
+    if loop is None:
+        answer: Answer[Sequence[Any]] = Answer()
+        store.reading.read(statement, params, answer, DIRECT)
+        return answer
+    future = loop.create_future()
     store.reading.read(statement, params, Resolver(future), mailbox())
     return future
 
@@ -125,20 +143,62 @@ async def room(store: Store) -> None:
     """Wait until the engine takes more jobs."""
     engine = store.open()
     while not engine.has_room():
-        future = asyncio.get_running_loop().create_future()
+        loop = running_loop()
+        if loop is None:
+            answer: Answer[Any] = Answer()
+            engine.when_room(answer, DIRECT)
+            await answer
+            continue
+        future = loop.create_future()
         engine.when_room(Resolver(future), mailbox())
         await future
 
 
+async def watch(store: Store, job: Watched, seconds: float | None) -> Any:
+    """Wait until a job is finished: [state, return value, failed reason]; or TimeoutError."""
+    engine, loop = store.open(), running_loop()
+    if loop is None:
+        answer: Answer[Any] = Answer()
+        engine.watch(job, answer, DIRECT)
+        try:
+            return answer.result(seconds)
+        except BaseException:
+            engine.unwatch(job.job, answer)
+            raise
+    import asyncio
+
+    future = loop.create_future()
+    resolve = Resolver(future)
+    engine.watch(job, resolve, mailbox())
+    try:
+        return await asyncio.wait_for(future, seconds)
+    except (TimeoutError, asyncio.CancelledError):
+        engine.unwatch(job.job, resolve)
+        raise
+
+
+async def sleep(seconds: float) -> None:
+    """Let time pass."""
+    if running_loop() is None:
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to be held up
+        return
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
 async def registered(engine: Engine, appetite: Appetite) -> None:
     """Wait until the database knows a worker; once in its life, so a bell is not worth it."""
-    while not (appetite.worker or appetite.left or engine.is_stopping):  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    while not (appetite.worker or appetite.left or engine.is_stopping):
+        await sleep(0.001)
 
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call beside the loop, in a thread that ends with it."""
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    loop = running_loop()
+    if loop is None:
+        return call()
+    future: asyncio.Future[T] = loop.create_future()
     box, resolve = mailbox(), Resolver(future)
 
     def run() -> None:

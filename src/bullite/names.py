@@ -12,6 +12,12 @@ LONGEST_NAME = 255
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
+def job_number(id: str) -> int | None:
+    """The number that an id is, as the queue writes it; None if it is a name."""
+    is_one = id.isdecimal() and len(id) < 19 and str(int(id)) == id
+    return int(id) if is_one else None
+
+
 def check_name(what: str, value: Any) -> str:
     """A queue name, a job name or an id: 1 to 255 characters, none of them a control character."""
     if not isinstance(value, str):
@@ -21,3 +27,12 @@ def check_name(what: str, value: Any) -> str:
     if not value.isprintable() and _CONTROL_CHARACTER.search(value):
         raise InvalidOption(f"{what} must not contain control characters: {value!r}")
     return value
+
+
+def check_queue_name(what: str, value: Any) -> str:
+    """A queue's name: such as an id of one's own, so not all digits."""
+    if check_name(what, value).isdecimal():
+        raise InvalidOption(
+            f"{what} must not be all digits, as ids of jobs are: {value!r}; add a letter"
+        )
+    return str(value)

@@ -12,12 +12,12 @@ from typing import Any, TypedDict
 
 from . import backoff as backoffs
 from . import ties
-from .codec import encode_plain
+from .codec import encode, encode_plain
 from .deduplication import Rule
 from .errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 from .names import LONGEST_NAME as LONGEST_NAME
 from .names import check_name as check_name
-from .traits import LIMITED
+from .traits import traits_of
 
 HIGHEST_PRIORITY = 2_097_151
 MOST_ATTEMPTS = 2**31 - 1
@@ -49,6 +49,17 @@ class Priority(Enum):
     def number(self, order: str) -> int:
         """The number in a queue of this order: in "low", lower numbers come first."""
         return -self.value if order == "low" else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class LowerFirst:
+    """A priority of which lower numbers come first, whichever order a queue has."""
+
+    value: int
+
+    def number(self, order: str) -> int:
+        """The number in a queue of this order."""
+        return self.value if order == "low" else -self.value
 
 
 class KeepJobs(TypedDict, total=False):
@@ -116,6 +127,16 @@ class RateLimit(TypedDict):
     duration: Duration
 
 
+class OnFailure(TypedDict, total=False):
+    """The job that is added when another fails for good; what failed is in its data."""
+
+    queue: str
+    name: str
+    data: Mapping[str, Any]
+    attempts: int
+    backoff: Backoff
+
+
 class JobOptions(TypedDict, total=False):
     """The options of `add`, and of each job of `add_bulk`."""
 
@@ -147,16 +168,16 @@ class JobOptions(TypedDict, total=False):
     on_dependency_failure: str
     children: Sequence[Mapping[str, Any]]
     deduplication: Deduplication
-
     repeat: Repeat | None
     limit_key: str | None
+    on_failure: OnFailure | None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
     """Options that are known to be good."""
 
-    priority: int | Priority = 0
+    priority: int | Priority | LowerFirst = 0
     delay: int = 0
     attempts: int = 1
     lifo: bool = False
@@ -177,6 +198,12 @@ class CheckedOptions:
 
 PLAIN = CheckedOptions()
 
+TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
+"""The options that tie a job to others."""
+
+OF_ONE_JOB = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *TIES)
+"""Those that cannot hold for several jobs."""
+
 _STORED = (
     "delay",
     "run_at",
@@ -196,6 +223,7 @@ _STORED = (
     *ties.POLICIES,
     "deduplication",
     "limit_key",
+    "on_failure",
 )
 
 
@@ -231,7 +259,7 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         policy=ties.policy_of(checked),
         deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
         stored=encode_plain(stored).decode() if stored else None,
-        traits=LIMITED if "limit_key" in stored else 0,
+        traits=traits_of(stored),
     )
 
 
@@ -318,6 +346,34 @@ def refuse_repeat(value: Any) -> None:
         raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
 
 
+def check_on_failure(value: Any) -> dict[str, Any] | None:
+    """The job that is added when another fails for good."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(f"on_failure must be a mapping with queue and name, not {value!r}")
+    unknown = [key for key in value if key not in OnFailure.__annotations__]
+    missing = [key for key in ("queue", "name") if key not in value]
+    if unknown or missing:
+        problem = f"has an unknown key {unknown[0]!r}" if unknown else f"has no {missing[0]}"
+        raise InvalidOption(f"on_failure {problem}; give queue, name, data, attempts and backoff")
+    data = value.get("data", {})
+    if not isinstance(data, Mapping):
+        raise InvalidOptionType(f"the data of on_failure must be a mapping, not {data!r}")
+    encode(data, "the data of on_failure")
+    notice = {
+        "queue": check_name("the queue of on_failure", value["queue"]),
+        "name": check_name("the name of on_failure", value["name"]),
+        "data": dict(data),
+        "attempts": check_int(
+            "the attempts of on_failure", value.get("attempts", 1), 1, MOST_ATTEMPTS
+        ),
+    }
+    if value.get("backoff") is not None:
+        notice["backoff"] = _check("backoff", value["backoff"])
+    return notice
+
+
 def check_tags(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
@@ -347,12 +403,9 @@ def check_deduplication(value: Any) -> dict[str, Any] | None:
     return checked
 
 
-_TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
-
-
 def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
     """A job that others wait for, or that waits for others, must not be left out."""
-    for name in _TIES:
+    for name in TIES:
         if options.get(name):
             raise InvalidOption(
                 f"deduplication cannot be used together with {name}: the job might be left out; "
@@ -523,7 +576,7 @@ def _check_float(option: str, value: Any, most: float) -> float:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "priority": check_priority,
+    "priority": lambda value: value if isinstance(value, LowerFirst) else check_priority(value),
     "delay": lambda value: check_duration("delay", value),
     "run_at": lambda value: check_moment("run_at", value),
     "timestamp": lambda value: check_moment("timestamp", value),
@@ -540,6 +593,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
     "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
     "tags": check_tags,
+    "on_failure": check_on_failure,
     "parent": ties.check_parent,
     "parent_id": ties.check_parent_id,
     "depends_on": ties.check_depends_on,
@@ -551,3 +605,12 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "repeat": refuse_repeat,
     "limit_key": lambda value: None if value is None else check_limit_key(value),
 }
+
+
+_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(ties.POLICIES))
+
+
+def over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over defaults, without those defaults that say the same thing in another way."""
+    beaten = {name for same in _SAME if not same.isdisjoint(options) for name in same}
+    return {**{k: v for k, v in defaults.items() if k not in beaten}, **options}

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from . import states
-from .backoff import Random, delay_after
+from .backoff import Random, delay_after, least_delay
 from .codec import encode
-from .errors import JobTimedOut, UnrecoverableError, UnserializableData
+from .endings import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
+from .errors import JobCancelled, JobTimedOut, UnrecoverableError, UnserializableData
 from .retention import Keep, keep_of
+from .traits import CANCELLED as IS_CANCELLED
 
 LONGEST_REASON = 64 * 1024
 """Characters of an error's text, and of its stack, that are kept."""
@@ -23,10 +25,6 @@ LONGEST_RESULT = 1024 * 1024
 
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"
 STARTED_TOO_OFTEN = "job started more than allowable limit"
-
-COMPLETED, ERROR, TIMED_OUT = "completed", "error", "timed-out"
-CANCELLED, EXPIRED, STALLED = "cancelled", "expired", "stalled"
-"""How a job can end."""
 
 
 class Attempt(Protocol):
@@ -178,11 +176,13 @@ def _failed(
     options = job.stored_options
     attempts_made = job.attempts_made + 1
     delay: int | None = None
-    if attempts_made < job.attempts and not isinstance(error, UnrecoverableError):
+    if attempts_made < job.attempts and not isinstance(error, _FINAL):
         if wait is None:
             delay = delay_after(options.get("backoff"), attempts_made, error, random)
         elif wait is not False:
             delay = wait
+    if delay is not None:
+        delay = max(delay, least_delay(error))
     again = states.BACK_OFF if delay else states.RETRY
     move = states.FAIL if delay is None else again
     stack_limit = options.get("stack_trace_limit")
@@ -196,7 +196,7 @@ def _failed(
         ahead=job.ahead,
         custom_id=job.custom_id,
         keep=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
-        outcome=TIMED_OUT if isinstance(error, JobTimedOut) else ERROR,
+        outcome=_outcome_of(error),
         attempts_made=attempts_made,
         stack_limit=stack_limit,
         traits=job.traits,
@@ -212,10 +212,26 @@ def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
         ahead=job.ahead,
         custom_id=job.custom_id,
         keep=_keep(job, "remove_on_fail", rules.keep_failed),
-        outcome=STALLED if reason == STALLED_TOO_OFTEN else ERROR,
+        outcome=_outcome_of_unrun(job, reason),
         attempts_made=job.attempts_made + 1,
         traits=job.traits,
     )
+
+
+_FINAL = (UnrecoverableError, JobCancelled)
+"""Errors after which there is no other attempt."""
+
+
+def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, JobCancelled):
+        return CANCELLED
+    return TIMED_OUT if isinstance(error, JobTimedOut) else ERROR
+
+
+def _outcome_of_unrun(job: Attempt, reason: str) -> str:
+    if job.traits & IS_CANCELLED:
+        return CANCELLED
+    return STALLED if reason == STALLED_TOO_OFTEN else ERROR
 
 
 def _keep(job: Attempt, option: str, otherwise: Keep | None) -> Keep | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .blocking import carry_out, running_loop
 from .engine.contract import Params
 from .engine.mail import DIRECT
 from .loop import Resolver, mailbox
 from .store import Store
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 Plan = Generator[Awaitable[Any], Any, T]
@@ -30,9 +33,8 @@ class Pending(Generic[T]):
         self._read = read
         self._meaning: tuple[Any, Exception | None] | None = None
         self._future: asyncio.Future[Any] | concurrent.futures.Future[Any]
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = running_loop()
+        if loop is None:
             self._future = concurrent.futures.Future()
             store.open().submit(request, _resolver(self._future))
         else:
@@ -44,9 +46,8 @@ class Pending(Generic[T]):
         """The rows of a read."""
         pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
         pending._read, pending._meaning = _same, None
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = running_loop()
+        if loop is None:
             pending._future = concurrent.futures.Future()
             store.reading.read(statement, params, _resolver(pending._future), DIRECT)
         else:
@@ -76,12 +77,11 @@ class Pending(Generic[T]):
         """A coroutine, on its way; in a thread it is run at once."""
         pending: Pending[T] = cls.__new__(cls)
         pending._read, pending._meaning = _same, None
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = running_loop()
+        if loop is None:
             pending._future = concurrent.futures.Future()
             try:
-                pending._future.set_result(asyncio.run(answer))
+                pending._future.set_result(carry_out(answer))
             except Exception as error:
                 pending._future.set_exception(error)
         else:
@@ -91,6 +91,10 @@ class Pending(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         future = self._future
         if isinstance(future, concurrent.futures.Future):
+            if not is_in_loop():
+                return self.result()
+            import asyncio
+
             future = asyncio.wrap_future(future)
         answer = yield from future.__await__()
         return self._once(answer)
@@ -100,6 +104,10 @@ class Pending(Generic[T]):
         if not isinstance(self._future, concurrent.futures.Future):
             raise RuntimeError("this was asked for in an event loop: await it there")
         return self._once(self._future.result(timeout))
+
+    def forget(self) -> None:
+        """Nobody will ask for the answer; an error is no news either."""
+        self._future.add_done_callback(_look_at)
 
     def _once(self, answer: Any) -> T:
         """What the answer means; it is taken in once, however often it is asked for."""
@@ -116,7 +124,7 @@ class Pending(Generic[T]):
 
 def is_in_loop() -> bool:
     """Whether an event loop runs in this thread."""
-    return asyncio._get_running_loop() is not None
+    return running_loop() is not None
 
 
 async def _awaited(plan: Plan[T]) -> T:
@@ -150,10 +158,18 @@ def _carried_out(plan: Plan[T]) -> T:
 
 
 def _run(wanted: Awaitable[Any]) -> Any:
+    """A coroutine of the user's: it may wait for anything, and so needs a loop of its own."""
+    import asyncio
+
     async def await_it() -> Any:
         return await wanted
 
     return asyncio.run(await_it())
+
+
+def _look_at(future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def _same(answer: Any) -> Any:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from . import loop
 from .errors import BulliteError, InvalidOption, InvalidOptionType
-from .job import Fate, Job
-from .operations.adding import OutOfDate
+from .job import Job
+from .operations.adding import NewJob, OutOfDate
 from .operations.growing import Grow, Grown, Planted
 from .operations.surveying import Node, Ref
 from .options import CheckedOptions, JobOptions, check_name
+from .record import Fate
 from .states import State
 from .ties import Other, Ties, check_children
 
 if TYPE_CHECKING:
     from .queue import Queue
+
+Made = TypeVar("Made")
 
 MOST_IN_A_FLOW = 100_001
 """Jobs that are added in one transaction: a parent and 100,000 children."""
@@ -100,8 +103,8 @@ class Garden(NamedTuple):
             for children in (node.get("children"), more):
                 if isinstance(children, Sequence) and not isinstance(children, str):
                     todo += children
-        for name in sorted(names):
-            await self.find(name).wait_until_ready()
+        for queue in [self.find(name) for name in sorted(names)]:
+            await queue.wait_until_ready()
 
 
 def flatten(garden: Garden) -> list[Seedling]:
@@ -167,6 +170,12 @@ def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequ
     return seedling, children
 
 
+def check_early(garden: Garden) -> None:
+    """Raises what is wrong with any of the nodes whatever the settings of their queues are; opens
+    none."""
+    _each(garden, flatten(garden), _job)
+
+
 async def check(garden: Garden) -> None:
     """Raises what is wrong with any of the nodes."""
     await garden.queues()
@@ -190,18 +199,28 @@ async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
 
 
 def _nodes(garden: Garden, seedlings: Sequence[Seedling]) -> list[Node]:
-    nodes: list[Node] = []
+    return _each(garden, seedlings, _node)
+
+
+def _each(
+    garden: Garden, seedlings: Sequence[Seedling], make: Callable[[Seedling], Made]
+) -> list[Made]:
+    made: list[Made] = []
     for seedling in seedlings:
         try:
-            nodes.append(_node(seedling))
+            made.append(make(seedling))
         except BulliteError as error:
             raise type(error)(f"{garden.where(seedlings, seedling)}: {error}") from error
-    return nodes
+    return made
+
+
+def _job(seedling: Seedling) -> NewJob:
+    return seedling.queue.new_job(seedling.name, seedling.data, seedling.options)
 
 
 def _node(seedling: Seedling) -> Node:
     queue, options = seedling.queue, seedling.options
-    job = queue.new_job(seedling.name, seedling.data, options)
+    job = _job(seedling)
     ties = options.ties or Ties(policy=options.policy)
     parent: int | Ref | None = seedling.parent
     if parent is None and ties.parent is not None:

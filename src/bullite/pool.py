@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from .engine.appetite import Appetite, Habits
+from .engine.appetite import Appetite, Habits, Stop
 from .engine.mail import DIRECT, Mailbox
 from .engine.writer import Engine
-from .job import Fate, Job, Wait
+from .errors import JobCancelled
+from .job import Job, Wait
 from .operations.claiming import Claimed
 from .operations.settling import Settled
 from .operations.tending import Register
-from .outcome import NeverBegun, Result, Returned, Rules, Verdict, decide, decide_returned
-from .processors import Assignment
+from .outcome import NeverBegun, Raised, Result, Returned, Rules, Verdict, decide, decide_returned
+from .processors import ANY, Assignment
 from .queue import Queue
+from .record import Fate
 from .runner import LoopRunner, Runner, ThreadRunner
-from .settler import Batch, Run, Settler
+from .settler import Batch, Part, Run, Settler
 from .states import State
 
 log = logging.getLogger("bullite.worker")
@@ -66,6 +68,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         handlers = assignment.handlers
         self._in_loop = {name: handler.in_loop for name, handler in handlers.items()}
+        self._rest_in_loop = self._in_loop.get(ANY, False)
         self._all_in_loop = all(self._in_loop.values())
         self._fed_directly = not any(self._in_loop.values())
         self._closing = False
@@ -81,6 +84,8 @@ class Pool:
             DIRECT if self._fed_directly else mailbox,
             self._unload,
             habits,
+            self._stop,
+            [runner.pace.readings for runner in self.runners()],
         )
         self._engine = engine
         self._settler = Settler(
@@ -116,8 +121,10 @@ class Pool:
             self._loop_runner.take(jobs)
         else:
             for job in jobs:
-                in_loop = self._in_loop[job.name]
-                (self._loop_runner if in_loop else self._thread_runner).take((job,))
+                (self._loop_runner if self._is_in_loop(job) else self._thread_runner).take((job,))
+
+    def _is_in_loop(self, job: Job) -> bool:
+        return self._all_in_loop or self._in_loop.get(job.name, self._rest_in_loop)
 
     def _unload(self) -> None:
         """What was fetched ahead waits too long: let others have it. On the engine's thread.
@@ -127,6 +134,43 @@ class Pool:
         self.appetite.ahead = 0
         for runner in self.runners():
             self.give_back(runner.unload_ahead())
+
+    def _stop(self, stops: Sequence[Stop]) -> None:
+        """Jobs of this worker are cancelled: those that have not begun never do."""
+        reasons = {(stop.job, stop.token): stop.reason for stop in stops}
+        self._cancel({
+            job: reasons[job.pk, job.token_number]
+            for job in self._held()
+            if (job.pk, job.token_number) in reasons
+        })  # fmt: skip
+
+    def cancel_those(self, wanted: Callable[[Job], bool], reason: str) -> int:
+        """Cancel what this worker runs, or is about to; how many of them."""
+        return self._cancel({job: reason for job in self._held() if wanted(job)})
+
+    def _held(self) -> list[Job]:
+        return [job for runner in self.runners() for job in runner.waiting()] + self.running()
+
+    def _cancel(self, jobs: Mapping[Job, str]) -> int:
+        """Cancel jobs, each with its reason; how many of them are still here.
+
+        First those that wait: what begins meanwhile is found among those that run.
+        """
+        numbers = {job.pk for job in jobs}
+        taken = [job for runner in self.runners() for job in runner.take_out(numbers)]
+        for job in taken:
+            self.ended(job, Raised(JobCancelled(jobs[job])))
+        begun = [job for job in self.running() if job in jobs]
+        for job in begun:
+            self.cancel(job, jobs[job])
+        return len(taken) + len(begun)
+
+    def cancel(self, job: Job, reason: str) -> None:
+        """End the run of a job that is cancelled."""
+        if job.cancellation is not None:
+            return  # it is about to end
+        job.cancellation = JobCancelled(reason)
+        (self._loop_runner if self._is_in_loop(job) else self._thread_runner).cancel(job)
 
     def unload(self) -> None:
         """Give back what has not begun."""
@@ -164,8 +208,10 @@ class Pool:
         if type(result) is Returned:  # what most runs come to, without asking what else it might be
             verdict = decide_returned(job, result.value, self._random, self._rules)
         else:
+            if job.cancellation is not None:
+                result = Raised(job.cancellation)
             verdict = decide(job, result, self._random, self._rules)
-        if not (self._all_in_loop or self._in_loop.get(job.name, False)):
+        if not self._is_in_loop(job):
             self._settle_from_thread(job, result, verdict)
             return
         self._collect(job, verdict, result)
@@ -186,7 +232,9 @@ class Pool:
             self._runs.append(Run(job, result))
 
     def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
-        self._settler.send_soon(verdict, Run(job, result) if self._owner.wants_reports else None)
+        run = Run(job, result) if self._owner.wants_reports else None
+        part = Part(verdict, run, job.command_end)
+        self._settler.send_soon(part, hurry=self._thread_runner.calls_for_more())
 
     def _look_ahead(self) -> None:
         """Runs have ended: so many jobs may be held beyond those that run."""

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InvalidOption, InvalidOptionType
 from .job import Job
@@ -37,7 +37,7 @@ class Assignment:
     """Jobs of these names, or of any, run by so many at a time."""
 
     handlers: Mapping[str, Handler]
-    """By name; under ANY for all names."""
+    """By name; under ANY for all other names."""
     concurrency: int | None
     """None for what the worker has."""
 
@@ -47,7 +47,14 @@ class Assignment:
 
 
 ANY = ""
-"""The name under which the processor for all names is kept; no job can be called that."""
+"""The name under which the processor for all other names is kept; no job can be called that."""
+
+
+class AndTheRest(NamedTuple):
+    """Processors by name, and one for jobs of all other names."""
+
+    by_name: Mapping[str, Callable[..., Any]]
+    rest: Callable[..., Any]
 
 
 def check_processors(processor: Any) -> list[Assignment]:
@@ -55,6 +62,12 @@ def check_processors(processor: Any) -> list[Assignment]:
     concurrency."""
     if processor is None:
         return []
+    if isinstance(processor, AndTheRest):
+        handlers = {
+            n: make_handler(f"the processor of {n!r}", f) for n, f in processor.by_name.items()
+        }
+        rest = make_handler("processor", processor.rest)
+        return [Assignment({**handlers, ANY: rest}, None)]
     if callable(processor):
         return [Assignment({ANY: make_handler("processor", processor)}, None)]
     if not isinstance(processor, Mapping):
@@ -94,7 +107,7 @@ def check_concurrency(value: Any) -> int:
 def make_handler(what: str, function: Any) -> Handler:
     if not callable(function):
         raise InvalidOptionType(f"{what} must be callable, not {function!r}")
-    return Handler(_adapted(what, function), _is_async(function))
+    return Handler(_adapted(what, function), is_async(function))
 
 
 def _adapted(what: str, function: Callable[..., Any]) -> Callable[[Job], Any]:
@@ -130,7 +143,7 @@ def _how_many(what: str, function: Callable[..., Any]) -> int:
     return max(1, len(required))
 
 
-def _is_async(function: Any) -> bool:
+def is_async(function: Any) -> bool:
     """Whether it is a coroutine function, however it is wrapped."""
     while isinstance(function, functools.partial):
         function = function.func

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random as _random
 import time
@@ -11,6 +10,7 @@ from functools import partial
 from typing import Any, Self, TypedDict, Unpack, overload
 
 from . import loop
+from .catalogue import removed_job
 from .codec import encode
 from .emitter import Entry, EventEmitter, L, Listener, fitted, plain
 from .errors import (
@@ -23,20 +23,23 @@ from .errors import (
     SchedulerOwnsJob,
 )
 from .feed import Feed, follow
-from .getters import shown_name
-from .job import Fate, Job
+from .getters import finished_list, shown_name
+from .job import Job
 from .keys import Keys
 from .limits import Limited
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
 from .operations.by_hand import MoveByHand, MoveOne
+from .operations.cancelling import Cancel
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
 from .operations.growing import Grown
 from .operations.planning import AddPlanned, ForgetSchedulers, Planned
 from .operations.scheduling import Plan
+from .operations.sweeping import Purge
 from .options import (
     LATEST,
     PLAIN,
+    TIES,
     CheckedOptions,
     Duration,
     JobOptions,
@@ -50,8 +53,11 @@ from .options import (
     check_name,
     check_options,
     check_size,
+    over,
 )
-from .planting import Garden, plant
+from .outcome import storable
+from .planting import Garden, check_early, plant
+from .record import Fate
 from .schedules import Schedules
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 from .states import (
@@ -68,7 +74,7 @@ from .states import (
     State,
 )
 from .store import Store
-from .ties import POLICIES
+from .ties import Ties
 from .traits import DEDUPLICATED, DOWNSTREAM
 
 MOST_AT_ONCE = 100_000
@@ -76,6 +82,9 @@ MOST_AT_ONCE = 100_000
 
 MOVED_AT_ONCE = 1_000
 """Jobs that a verb for many jobs moves in one transaction."""
+
+MOST_ALIKE = 1_000
+"""Options shared by jobs of one `add_bulk` that are checked once; more are checked each time."""
 
 PAUSE_PATIENCE = 2.0
 """Seconds that `pause` waits for workers to give back what they fetched ahead."""
@@ -90,8 +99,7 @@ class BulkJob(TypedDict, total=False):
 
 
 _BULK_KEYS = frozenset(BulkJob.__annotations__)
-_TIES = frozenset({"parent", "parent_id", "depends_on", "depends_on_job_ids", "children"})
-"""The options that tie a job to others."""
+_TIES = frozenset(TIES)
 _WAITING, _DELAYED = State.WAITING.value, State.DELAYED.value
 
 
@@ -133,10 +141,12 @@ class Queue(Keys, Schedules, Limited):
         check_defaults(default_job_options)
         self._own_defaults = dict(default_job_options or {})
         self._unstored = check_settings(settings, self.name)
-        self._defaults: Mapping[str, Any] = {}
-        self._plain = PLAIN
+        self._defaults: Mapping[str, Any] = self._own_defaults
+        self._plain = check_options(self._own_defaults)
         self._known_name = self.name
         self._since_now = Fate(_WAITING)
+        self.is_beside: Callable[[str], bool] | None = None
+        """Whether the queue of a name is in the same database; None if all are."""
 
     async def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
@@ -159,7 +169,7 @@ class Queue(Keys, Schedules, Limited):
             await loop.ask(self.store, Configure(self.key, changes))
             await super()._find()
         stored = read_defaults(self._ready().default_job_options)
-        self._defaults = _over(stored, self._own_defaults)
+        self._defaults = over(stored, self._own_defaults)
         self._plain = check_options(self._defaults)
 
     # --- listeners -------------------------------------------------------------------------------
@@ -214,17 +224,43 @@ class Queue(Keys, Schedules, Limited):
     async def _plant(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
         """Add jobs that are tied to others, and their children, in one transaction; the jobs of
         the roots."""
-        queues = {self.name: self}
-
-        def find(name: str) -> Queue:
-            return queues.setdefault(name, Queue(name, self.store))
-
-        await self._be_ready()
-        seedlings, jobs = await plant(Garden(roots, find, self, "job"))
+        garden = Garden(roots, self._finder(), self, "job")
+        await self._be_ready(lambda: check_early(garden))
+        seedlings, jobs = await plant(garden)
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
                 parent.acquire_traits(DOWNSTREAM)
         return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
+
+    def _finder(self) -> Callable[[str], Queue]:
+        """What finds the queues of jobs that belong to some of this one."""
+        queues = {self.name: self}
+
+        def find(name: str) -> Queue:
+            if name not in queues:
+                self._refuse_apart("queue_name", name)
+                queues[name] = Queue(name, self.store)
+                queues[name].is_beside = self.is_beside
+            return queues[name]
+
+        return find
+
+    def _refuse_apart(self, option: str, name: str | None) -> None:
+        if name is not None and self.is_beside is not None and not self.is_beside(name):
+            raise InvalidOption(
+                f"{option}: queue {name!r} is in another file than {self.name!r}, and jobs that "
+                "belong together must be in one database: leave one of them out of files="
+            )
+
+    def _refuse_ties_apart(self, options: Mapping[str, Any], ties: Ties | None) -> None:
+        """Refuse checked options that name a queue in another database."""
+        if options.get("on_failure") is not None:
+            self._refuse_apart("on_failure", options["on_failure"]["queue"])
+        if ties is not None:
+            if ties.parent is not None:
+                self._refuse_apart("parent", ties.parent.queue)
+            for other in ties.depends_on:
+                self._refuse_apart("depends_on", other.queue)
 
     async def add_bulk(
         self,
@@ -250,7 +286,9 @@ class Queue(Keys, Schedules, Limited):
             chunk = max(1, len(given))
         else:
             check_int("chunk", chunk, 1, MOST_AT_ONCE)
-        await self._be_ready()
+        if not given:
+            return []
+        await self._be_ready(partial(self._check_bulk, given, chunk))
         has_options = any([type(job) is not dict or "opts" in job for job in given])  # noqa: C419
         if has_options and any(_is_tied(job) for job in given):
             return await self._plant_bulk(given, chunk, on_chunk)
@@ -268,14 +306,19 @@ class Queue(Keys, Schedules, Limited):
                 on_chunk(len(stored))
         return stored
 
+    def _check_bulk(self, given: Sequence[Any], chunk: int) -> None:
+        """Raises what is wrong with jobs whatever the queue's settings are."""
+        new = self._bulk_jobs(given, range(len(given)))
+        if any(_is_tied(job) for job in given):
+            _refuse_plans(new)
+            for start in range(0, len(given), chunk):
+                some = given[start : start + chunk]
+                check_early(Garden(some, self._finder(), self, "job"))
+
     async def _plant_bulk(
         self, given: Sequence[Any], chunk: int, on_chunk: Callable[[int], object] | None
     ) -> list[Job]:
-        if any(type(job) is Plan for job in self._bulk_jobs(given, range(len(given)))):
-            raise InvalidOption(
-                "jobs with repeat and jobs that are tied to others cannot be added together; add "
-                "them apart"
-            )
+        _refuse_plans(self._bulk_jobs(given, range(len(given))))
         stored: list[Job] = []
         for start in range(0, len(given), chunk):
             some = [{**job, "opts": job.get("opts") or {}} for job in given[start : start + chunk]]
@@ -294,7 +337,7 @@ class Queue(Keys, Schedules, Limited):
 
         `new` are those jobs as resolved under the settings of `version`.
         """
-        await self._be_ready()
+        await self._be_ready(resolve)
         if new is None:
             new, version = resolve(), self._ready().version
         while True:
@@ -315,7 +358,7 @@ class Queue(Keys, Schedules, Limited):
         version: int = 0,
     ) -> list[Job]:
         """The same for jobs of which some are made by job schedulers."""
-        await self._be_ready()
+        await self._be_ready(resolve)
         if new is None:
             new, version = resolve(), self._ready().version
         while True:
@@ -333,14 +376,21 @@ class Queue(Keys, Schedules, Limited):
         """The options of a job of this queue, its defaults among them."""
         if not options:
             return self._plain
-        if not self._defaults:
-            return check_options(options)
-        return check_options(_over(self._defaults, options))
+        checked = check_options(over(self._defaults, options) if self._defaults else options)
+        if self.is_beside is not None:
+            self._refuse_ties_apart(options, checked.ties)
+        return checked
 
     def _bulk_jobs(self, given: Sequence[Any], some: Iterable[int]) -> list[Any]:
-        return [self._bulk_job(index, given[index]) for index in some]
+        alike: dict[int, tuple[CheckedOptions, NewJob]] = {}
+        return [self._bulk_job(index, given[index], alike) for index in some]
 
-    def _bulk_job(self, index: int, job: Any) -> NewJob | Plan:
+    def _bulk_job(
+        self, index: int, job: Any, alike: dict[int, tuple[CheckedOptions, NewJob]]
+    ) -> NewJob | Plan:
+        """A job of many. `alike` has, by the identity of its options, one that shares them."""
+        if type(job) is not dict:
+            alike.clear()  # what is no dict may run its own code, and change options of others
         if type(job) is not dict and not isinstance(job, Mapping):
             raise InvalidOptionType(
                 f"jobs[{index}] must be a mapping with name, data and opts, not {job!r}"
@@ -353,10 +403,17 @@ class Queue(Keys, Schedules, Limited):
         if options is not None and not isinstance(options, Mapping):
             raise InvalidOptionType(f"jobs[{index}]: opts must be a mapping, not {options!r}")
         try:
-            if options and options.get("repeat") is not None:
+            if options is None:
+                return self.new_job(job["name"], job.get("data"), self._plain)
+            if (known := alike.get(id(options))) is not None:
+                return self.new_job(job["name"], job.get("data"), *known)
+            if options.get("repeat") is not None:
                 return self._repeating(job["name"], job.get("data"), options)
-            checked = self.check(options) if options else self._plain
-            return self.new_job(job["name"], job.get("data"), checked)
+            checked = self.check(options)
+            new = self.new_job(job["name"], job.get("data"), checked)
+            if type(options) is dict and type(job) is dict and len(alike) < MOST_ALIKE:
+                alike[id(options)] = checked, new
+            return new
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
@@ -369,16 +426,23 @@ class Queue(Keys, Schedules, Limited):
         """Of the settings that options are resolved under."""
         return self._ready().version
 
-    def new_job(self, name: str, data: Any, options: CheckedOptions) -> NewJob:
-        """A job as it is to be stored."""
+    def new_job(
+        self, name: str, data: Any, options: CheckedOptions, like: NewJob | None = None
+    ) -> NewJob:
+        """A job as it is to be stored; `like` is another with the same options.
+
+        Before the queue is ready, a job as it might be: what its settings decide is left open.
+        """
         if name is not self._known_name:  # thousands of jobs may share one that was checked
             self._known_name = check_name("the job's name", name)
         text = encode(data, "the data of job ", name)
-        if len(text) * 4 > options.size_limit:
+        if len(text) * 4 > options.size_limit and self._opened is not None:
             check_size(name, text, options.size_limit)
         if options is PLAIN:
             # Made without its constructor, which would be a good part of adding such a job.
             return tuple.__new__(NewJob, (name, None, 0, 0, 0, 0, 1, text, None, None))
+        if like is not None:
+            return tuple.__new__(NewJob, (name, *like[1:7], text, *like[8:]))
         priority = self.priority_number(options.priority)
         return NewJob(
             name,
@@ -466,6 +530,9 @@ class Queue(Keys, Schedules, Limited):
         Changing `priority_order` ranks the jobs there are anew.
         """
         changes = check_settings(settings, self.name)
+        self._refuse_apart("dead_letter", changes.get("dead_letter"))
+        for options in (settings, settings.get("default_job_options") or {}):
+            self._refuse_ties_apart(options, None)
         await self._be_ready()
         if "priority_order" in changes and self._wanted_order is not None:
             self._wanted_order = changes["priority_order"]
@@ -480,8 +547,8 @@ class Queue(Keys, Schedules, Limited):
             self.emit("paused")
         patience = time.monotonic() + PAUSE_PATIENCE
         # Other processes ring no bell for this.
-        while await self._holds_jobs_ahead() and time.monotonic() < patience:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        while await self._holds_jobs_ahead() and time.monotonic() < patience:
+            await loop.sleep(0.005)
 
     async def _holds_jobs_ahead(self) -> bool:
         rows = await loop.read(self.store, "held_ahead", {"queue": self.key})
@@ -534,6 +601,26 @@ class Queue(Keys, Schedules, Limited):
         trimmed: int = await loop.ask(self.store, TrimEvents(self.key, max_length))
         return trimmed
 
+    async def cancel(self, job_id: str, reason: str | None = None) -> bool:
+        """End a job before its time; it is failed, with the outcome `cancelled`, and not retried.
+
+        One that waits ends at once: True. One that runs, in whatever process, is told to: False. A
+        coroutine is cancelled, a function gets its signal; if it completes all the same, it is
+        completed. JobNotFound if there is no such job, IllegalMove if it has ended.
+        """
+        if reason is not None and not isinstance(reason, str):
+            raise InvalidOptionType(f"reason must be text, not {reason!r}")
+        number = await self._number_of(job_id)
+        job = None if number is None else await self.job_numbered(number)
+        if job is None:
+            raise JobNotFound(f"job {job_id} does not exist")
+        answer = await loop.ask(
+            self.store, Cancel(job.pk, job.id, storable(reason or "the job was cancelled"))
+        )
+        if isinstance(answer, BulliteError):
+            raise answer
+        return bool(answer)
+
     # --- many jobs -------------------------------------------------------------------------------
 
     async def clean(self, grace: Duration, limit: int = 0, state: str = "completed") -> list[str]:
@@ -555,29 +642,91 @@ class Queue(Keys, Schedules, Limited):
         self.emit("cleaned", cleaned, shown_name(state))
         return cleaned
 
+    async def purge(
+        self,
+        older_than: Duration,
+        state: str = "completed",
+        limit: int = 0,
+        *,
+        fits: Callable[[Job], bool] | None = None,
+        on_piece: Callable[[int], object] | None = None,
+    ) -> int:
+        """Delete completed, or failed, jobs that ended longer ago than that, for good; how many.
+
+        The oldest first, at most `limit`, 0 for all; with `fits` only those it says yes to. `state`
+        may also be an outcome, such as `cancelled`. What other jobs wait for stays. `on_piece` is
+        told how many are gone so far, each time that some are.
+        """
+        age = check_duration("older_than", older_than)
+        check_int("limit", limit, 0, 2**31 - 1)
+        where, outcome = finished_list(state)
+        await self._be_ready()
+        before = self.store.open().clock.now() - age
+        purged, piece = 0, list[int]()
+
+        async def delete() -> int:
+            gone: int = await loop.ask(self.store, Purge(self.key, where, list(piece)))
+            piece.clear()
+            if on_piece is not None:
+                on_piece(purged + gone)
+            return gone
+
+        async for job in self.iter_jobs(where.value, batch=MOVED_AT_ONCE):
+            if (job.finished_on or 0) > before or (limit and purged >= limit):
+                break
+            if outcome in (None, job.outcome) and (fits is None or fits(job)):
+                piece.append(job.pk)
+            if len(piece) >= (min(MOVED_AT_ONCE, limit - purged) if limit else MOVED_AT_ONCE):
+                purged += await delete()
+        return purged + (await delete() if piece else 0)
+
     async def retry_jobs(
         self,
         count: int = 1_000,
         state: str = "failed",
         timestamp: Moment | None = None,
         *,
+        delay: Duration = 0,
         reset_attempts: bool = False,
+        fits: Callable[[Job], bool] | None = None,
+        on_piece: Callable[[int], object] | None = None,
     ) -> list[str]:
         """Let all failed, or completed, jobs that ended by `timestamp` run again; their ids.
 
-        `count` is how many are moved at a time.
+        After `delay`; with `fits` only those it says yes to. What ends again meanwhile had its run.
+        Jobs of a dead-letter queue go home, and stay if their ids are taken there. `count` is how
+        many are moved at a time; `on_piece` is told how many are so far, each time that some are.
         """
         check_int("count", count, 1, MOST_AT_ONCE)
         name = shown_name(state)
         if name not in (State.FAILED, State.COMPLETED):
             raise InvalidOption(f'state must be "failed" or "completed", not {state!r}')
+        wait = check_duration("delay", delay)
+        check_bool("reset_attempts", reset_attempts)
         await self._be_ready()
         now = self.store.open().clock.now()
         before = now if timestamp is None else check_moment("timestamp", timestamp)
-        check_bool("reset_attempts", reset_attempts)
-        return await self._move_all(
-            REVIVE, name, before, at_once=count, forget_attempts=reset_attempts
-        )
+        retried, piece = dict[int, str](), dict[int, str]()
+
+        async def revive() -> None:
+            move = REVIVE_DELAYED if wait else REVIVE
+            request = MoveByHand(move, list(piece), wait, forget_attempts=reset_attempts)
+            went = set(await loop.ask(self.store, request))
+            retried.update((pk, id) for pk, id in piece.items() if pk in went)
+            piece.clear()
+            if on_piece is not None:
+                on_piece(len(retried))
+
+        async for job in self.iter_jobs(name, batch=min(count, MOVED_AT_ONCE)):
+            if (job.finished_on or 0) > before:
+                break
+            if job.pk not in retried and (fits is None or fits(job)):
+                piece[job.pk] = job.id
+            if len(piece) >= count:
+                await revive()
+        if piece:
+            await revive()
+        return list(retried.values())
 
     async def promote_jobs(self, count: int = 1_000) -> list[str]:
         """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
@@ -592,7 +741,6 @@ class Queue(Keys, Schedules, Limited):
         before: int | None = None,
         limit: int | None = None,
         at_once: int = MOVED_AT_ONCE,
-        forget_attempts: bool = False,
         with_parents: bool = False,
     ) -> list[str]:
         """Move the jobs of a list, oldest first; the ids of those that moved.
@@ -612,9 +760,7 @@ class Queue(Keys, Schedules, Limited):
             ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in skipped}
             if not ids and len(rows) < window:
                 break
-            request = MoveByHand(
-                move, list(ids), forget_attempts=forget_attempts, with_parents=with_parents
-            )
+            request = MoveByHand(move, list(ids), with_parents=with_parents)
             went: list[int] = await loop.ask(self.store, request)
             moved |= {job: ids[job] for job in went if job in ids}
             skipped |= ids.keys() - set(went)
@@ -649,16 +795,13 @@ class Queue(Keys, Schedules, Limited):
         if not isinstance(job_id, str):
             raise InvalidOptionType(f"job_id must be text, not {job_id!r}")
         settings = await self._settings()
-        number = int(job_id) if job_id.isdecimal() and len(job_id) < 20 else None
-        params = {"queue": self.key, "number": number, "custom_id": job_id}
-        rows = await loop.read(self.store, "removed_job", params)
+        removed = await removed_job(self.store, self.key, job_id)
         oldest = self.store.open().clock.now() - settings.trash_age
-        if not rows or rows[0][2] < oldest:
+        if removed is None or removed.removed_at < oldest:
             raise JobNotFound(f"no job {job_id} was removed from {self.name!r} of late")
-        pk, removed_from, _ = rows[0]
-        back = MoveOne(RESTORE[State(removed_from)], pk, job_id, with_descendants=True)
-        await loop.ask(self.store, back)
-        job = await self.job_numbered(pk)
+        move = RESTORE[State(removed.removed_from)]
+        await loop.ask(self.store, MoveOne(move, removed.pk, job_id, with_descendants=True))
+        job = await self.job_numbered(removed.pk)
         if job is None:
             raise JobIdTaken(f"job {job_id} was removed again meanwhile")
         return job
@@ -710,8 +853,17 @@ class Queue(Keys, Schedules, Limited):
 
 
 def _is_tied(job: Any) -> bool:
-    options = job.get("opts") if isinstance(job, Mapping) else None
-    return isinstance(options, Mapping) and not _TIES.isdisjoint(options)
+    options: Any = job.get("opts") if type(job) is dict or isinstance(job, Mapping) else None
+    is_mapping = type(options) is dict or isinstance(options, Mapping)
+    return is_mapping and not _TIES.isdisjoint(options)
+
+
+def _refuse_plans(new: Sequence[NewJob | Plan]) -> None:
+    if any(type(job) is Plan for job in new):
+        raise InvalidOption(
+            "jobs with repeat and jobs that are tied to others cannot be added together; add them "
+            "apart"
+        )
 
 
 def _extras_of(options: CheckedOptions) -> Extras | None:
@@ -724,12 +876,3 @@ def _extras_of(options: CheckedOptions) -> Extras | None:
         deduplication=options.deduplication,
     )
     return None if extras == NO_EXTRAS else extras
-
-
-_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(POLICIES))
-
-
-def _over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options over defaults, without those defaults that say the same thing in another way."""
-    beaten = {name for same in _SAME if not same.isdisjoint(options) for name in same}
-    return {**{k: v for k, v in defaults.items() if k not in beaten}, **options}

@@ -10,8 +10,9 @@ from typing import Any, Self
 from . import loop
 from .emitter import EventEmitter
 from .errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
+from .names import check_queue_name
 from .operations.opening import OpenedQueue, OpenQueue
-from .options import Priority, check_name
+from .options import LowerFirst, Priority
 from .store import Store
 
 
@@ -27,7 +28,7 @@ class QueueBase(EventEmitter):
         random: Callable[[], float] = random.random,
     ) -> None:
         super().__init__()
-        self.name = check_name("the queue's name", name)
+        self.name = check_queue_name("the queue's name", name)
         self._wanted_order = check_order(priority_order)
         self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store)
@@ -36,6 +37,8 @@ class QueueBase(EventEmitter):
         self.random = random
         """Where jitter comes from."""
         self._opened: OpenedQueue | None = None
+        self._order = self._wanted_order or "low"
+        """Of its priorities, as far as it is known."""
         if events is not None and not isinstance(events, EventEmitter):
             raise InvalidOptionType(f"events must be an EventEmitter, not {events!r}")
         self.events = events or EventEmitter()
@@ -59,6 +62,7 @@ class QueueBase(EventEmitter):
                 "was made; open it with that, without the option, or change it with configure()"
             )
         self._opened = opened
+        self._order = opened.priority_order
 
     @property
     def key(self) -> int:
@@ -77,19 +81,22 @@ class QueueBase(EventEmitter):
             )
         return self._opened
 
-    async def _be_ready(self) -> None:
+    async def _be_ready(self, first: Callable[[], object] | None = None) -> None:
+        """Be open, with room for more; if it has to be opened, call `first` before it is."""
         if self._opened is None or not self.store.is_open:
+            if first is not None:
+                first()
             await self.wait_until_ready()
         if not self.store.open().has_room():
             await loop.room(self.store)
 
     def rank_of(self, priority: int) -> int:
         """Where a priority stands in this queue's line: the smaller, the sooner."""
-        return priority if self.priority_order == "low" else -priority
+        return priority if self._order == "low" else -priority
 
-    def priority_number(self, priority: int | Priority) -> int:
+    def priority_number(self, priority: int | Priority | LowerFirst) -> int:
         """A priority as this queue counts it."""
-        return priority.number(self.priority_order) if isinstance(priority, Priority) else priority
+        return priority if isinstance(priority, int) else priority.number(self._order)
 
     async def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
@@ -101,7 +108,11 @@ class QueueBase(EventEmitter):
         await self.close()
 
     async def __aenter__(self) -> Self:
-        await self.wait_until_ready()
+        try:
+            await self.wait_until_ready()
+        except BaseException:
+            await self.close()  # nobody else can any more
+            raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Self
 
 from .codec import decode, encode_plain
-from .cron import check_pattern, check_zone, tick_after
 from .errors import InvalidOption
 from .options import (
     LATEST,
@@ -88,9 +87,15 @@ def check_recurrence(
         raise InvalidOption('most_missed goes with missed="all"; leave it out')
     if most_missed is None:
         most_missed = USUAL_MOST_MISSED
-    zone = "UTC" if tz is None else check_zone(tz)
+    zone = "UTC"
+    if tz is not None or pattern is not None:
+        # Imported by those who have a pattern: it takes a tenth of what a look into a queue does.
+        from .cron import check_pattern, check_zone
+
+        zone = zone if tz is None else check_zone(tz)
+        pattern = None if pattern is None else check_pattern(pattern, zone, now)
     recurrence = Recurrence(
-        pattern=None if pattern is None else check_pattern(pattern, zone, now),
+        pattern=pattern,
         every=None if every is None else check_duration("every", every, least=1),
         limit=None if limit is None else check_int("limit", limit, 1, MOST_ATTEMPTS),
         start_date=None if start_date is None else check_moment("start_date", start_date),
@@ -146,6 +151,8 @@ def is_over(recurrence: Recurrence, iterations: int, tick: int | None) -> bool:
 
 
 def _cron_tick(recurrence: Recurrence, after: int) -> int | None:
+    from .cron import tick_after
+
     assert recurrence.pattern is not None
     return tick_after(recurrence.pattern, recurrence.tz, after)
 

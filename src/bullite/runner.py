@@ -12,10 +12,11 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
+from .engine.gauges import Readings
 from .errors import (
     ControlError,
     DelayedError,
@@ -31,9 +32,14 @@ from .processors import ANY, Handler
 TIME_SLICE = 0.002
 """Seconds that handlers which never suspend may run before others get the loop."""
 
-AHEAD_TIME, AHEAD_MOST, AHEAD_SLOWEST = 0.002, 400, 0.005
-"""Jobs are fetched ahead for so many seconds of work, at most so many, and none at all when one
-takes longer than this."""
+AHEAD_TIME, AHEAD_MOST = 0.002, 400
+"""Jobs are fetched ahead for so many seconds of work, at most so many."""
+
+FEW_TIME, FEW = 0.08, 16
+"""The same, if that is more: a transaction for a few takes as long as for one."""
+
+AHEAD_SLOWEST = 0.020
+"""Seconds that a job may take if any are to be fetched ahead."""
 
 STUCK_AFTER = 1.0
 """Seconds that a run which can be told to stop gets to do so, before it is reported."""
@@ -68,12 +74,16 @@ class Runner(Protocol):
     """Runs jobs, a number of them at a time."""
 
     tells_begin: bool
+    pace: Pace
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Run these; never blocks."""
 
     def running(self) -> list[Job]:
         """Those that have begun and not ended."""
+
+    def waiting(self) -> list[Job]:
+        """Those that were taken and have not begun."""
 
     def busy(self) -> int:
         """How many have been taken and have not ended."""
@@ -83,6 +93,12 @@ class Runner(Protocol):
 
     def unload_ahead(self) -> list[Job]:
         """Give up what was fetched ahead and not begun. From any thread."""
+
+    def take_out(self, numbers: Container[int]) -> list[Job]:
+        """Give up those of these jobs that were not begun. From any thread."""
+
+    def cancel(self, job: Job) -> None:
+        """End a run: its coroutine is cancelled, its function told."""
 
     def change_concurrency(self, concurrency: int) -> None:
         """Run so many at a time from now on; what runs is left alone."""
@@ -129,6 +145,19 @@ class Line:
                 pass
         return jobs[::-1]
 
+    def jobs(self) -> list[Job]:
+        with self._lock:
+            return list(self._jobs)
+
+    def take_out(self, numbers: Container[int]) -> list[Job]:
+        """The jobs of these numbers."""
+        with self._lock:
+            jobs = []
+            while (job := self.pop()) is not None:
+                jobs.append(job)
+            self._jobs.extend(job for job in jobs if job.pk not in numbers)
+        return [job for job in jobs if job.pk in numbers]
+
     def clear(self) -> list[Job]:
         jobs = []
         with self._lock:
@@ -147,9 +176,13 @@ class Pace:
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
+        self.readings = Readings()
         self._usual = 2 * AHEAD_SLOWEST
+        self.held_ahead = 0
+        """How many were last found worth it."""
 
     def took(self, seconds: float) -> None:
+        self.readings.took(seconds)
         if seconds > self._usual:
             self._usual = seconds
         else:
@@ -160,9 +193,13 @@ class Pace:
         self._usual = max(self._usual, 2 * AHEAD_SLOWEST)
 
     def ahead(self) -> int:
-        if self._usual > AHEAD_SLOWEST:
-            return 0
-        return int(min(AHEAD_MOST, self.concurrency * AHEAD_TIME / max(self._usual, 1e-6)))
+        """How many jobs to hold beyond those that run."""
+        self.held_ahead = 0
+        if self._usual <= AHEAD_SLOWEST:
+            at_a_time = self.concurrency / max(self._usual, 1e-6)
+            many = min(AHEAD_MOST, AHEAD_TIME * at_a_time)
+            self.held_ahead = int(max(many, min(FEW, FEW_TIME * at_a_time)))
+        return self.held_ahead
 
 
 class Rule:
@@ -176,7 +213,8 @@ class Rule:
         most_started: int | None,
     ) -> None:
         self._handlers = handlers
-        self._only = handlers[ANY].call if ANY in handlers else None
+        self._rest = handlers.get(ANY)
+        self._only = self._rest.call if self._rest is not None and len(handlers) == 1 else None
         self._concurrency = concurrency
         self._master = master
         self._most_started = most_started
@@ -185,7 +223,11 @@ class Rule:
         self.tells_begin = False
 
     def _call_of(self, job: Job) -> Callable[[Job], Any]:
-        return self._only or self._handlers[job.name].call
+        if self._only is not None:
+            return self._only
+        handler = self._handlers.get(job.name) or self._rest
+        assert handler is not None, f"nobody asked for jobs called {job.name!r}"
+        return handler.call
 
     def _refusal(self, job: Job) -> str | None:
         """Why a job must not run."""
@@ -202,6 +244,12 @@ class Rule:
     def unload_ahead(self) -> list[Job]:
         self.pace.stuck()
         return self._line.take_out_ahead()
+
+    def waiting(self) -> list[Job]:
+        return self._line.jobs()
+
+    def take_out(self, numbers: Container[int]) -> list[Job]:
+        return self._line.take_out(numbers)
 
     def _after_moving(self, job: Job, result: Result, problem: Exception | None) -> Result | None:
         """What is left to be done for a run that had its job moved.
@@ -273,7 +321,9 @@ class LoopRunner(Rule):
         most_started: int | None = None,
     ) -> None:
         super().__init__(handlers, concurrency, master, most_started)
-        self._running: set[Job] = set()
+        self._running: dict[Job, asyncio.Task[None] | None] = {}
+        """Those that have begun, and while their processors run, who runs them."""
+        self._cancelled: set[Job] = set()
         self._sleeping: deque[asyncio.Future[None]] = deque()
         self._consumers: set[asyncio.Task[None]] = set()
         self._context = contextvars.copy_context()
@@ -303,6 +353,22 @@ class LoopRunner(Rule):
             if not sleeper.done():
                 sleeper.set_result(None)
         return self._line.clear()
+
+    def cancel(self, job: Job) -> None:
+        job.abort(job.cancellation)
+        consumer = self._running.get(job)
+        if consumer is not None and job not in self._cancelled:
+            self._cancelled.add(job)
+            consumer.cancel()
+
+    def _survive_cancellation(self, job: Job) -> bool:
+        """Whether it was the job that was cancelled, and not the consumer that ran it."""
+        if job not in self._cancelled:
+            return False
+        self._cancelled.discard(job)
+        task = asyncio.current_task()
+        assert task is not None
+        return task.uncancel() == 0
 
     # --- consumers ---
 
@@ -377,6 +443,7 @@ class LoopRunner(Rule):
         result: Result | None
         value: Any = None
         always_with_care = self._most_started is not None
+        this_consumer = asyncio.current_task()
         while not self._stopped:
             if not len(self._line):
                 await self._sleep()
@@ -388,7 +455,7 @@ class LoopRunner(Rule):
                     return
                 if (job := self._line.pop()) is None:
                     break
-                running.add(job)
+                running[job] = this_consumer
                 if self.tells_begin:
                     self._master.begun(job)
                 try:
@@ -402,16 +469,21 @@ class LoopRunner(Rule):
                 except GeneratorExit:
                     raise  # the loop is gone already, and this consumer is thrown away
                 except BaseException as error:
-                    if not is_suspension(error):
+                    was_cancelled = isinstance(error, asyncio.CancelledError)
+                    survives = was_cancelled and self._survive_cancellation(job)
+                    if not survives and not is_suspension(error):
                         self._end(job, _meaning_of(error))
-                        if not isinstance(error, asyncio.CancelledError) or _is_cancelled():
+                        if not was_cancelled or _is_cancelled():
                             raise  # this consumer, or the whole loop, is told to end
                         continue
                     result = Raised(error)
+                if self._cancelled:
+                    self._survive_cancellation(job)
                 if result is None and job.moving is None:
-                    running.discard(job)
+                    del running[job]
                     returned(job, value)
                 else:
+                    running[job] = None
                     await self._end_with_care(job, Returned(value) if result is None else result)
                 ended = time.perf_counter()
                 self.pace.took(ended - now)
@@ -422,7 +494,7 @@ class LoopRunner(Rule):
             await asyncio.sleep(0)
 
     def _end(self, job: Job, result: Result | None) -> None:
-        self._running.discard(job)
+        self._running.pop(job, None)
         self._master.ended(job, result)
 
     async def _end_with_care(self, job: Job, result: Result) -> None:
@@ -434,12 +506,19 @@ class LoopRunner(Rule):
                 await job.moving
             except Exception as error:
                 problem = error
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                # The run was cancelled while it waited for this: whether it has moved its job is
+                # seen when the verdict arrives.
+                job.moving = None
         if job.moving is not None:
             concluded = self._after_moving(job, result, problem)
         elif isinstance(result, Raised) and is_control(result.error):
             concluded = meaning_of_control(result.error)
-        elif isinstance(result, Raised):
+        elif isinstance(result, Raised) and job.cancellation is None:
             concluded = await self._ask_strategy(job, result.error)
+        self.pace.readings.failed += type(concluded) is Raised
         self._end(job, concluded)
 
     async def _ask_strategy(self, job: Job, error: BaseException) -> Raised:
@@ -462,10 +541,12 @@ class LoopRunner(Rule):
     async def _run_in_time(self, job: Job, timeout: int) -> Result:
         """Run for so many ms at most; then cancel, and wait until it has ended all the same."""
         run = asyncio.ensure_future(self._call_of(job)(job))
+        in_time = True
         try:
             done, _ = await asyncio.wait({run}, timeout=timeout / 1000)
             if done:
                 return Returned(run.result())
+            in_time = False
             error = JobTimedOut(f"job {job.id} took longer than its timeout of {timeout} ms")
             job.abort(error)
             run.cancel()
@@ -479,6 +560,8 @@ class LoopRunner(Rule):
         except asyncio.CancelledError:
             run.cancel()
             await asyncio.wait({run})
+            if in_time and job in self._cancelled and not run.cancelled():
+                return Returned(run.result())
             raise
 
 
@@ -510,9 +593,11 @@ class ThreadRunner(Rule):
         self._counting = threading.Lock()
         self._running: set[Job] = set()
         self._threads = self._sleeping = self._made = 0
+        self._has_called = False
 
     def take(self, jobs: Sequence[Job]) -> None:
         with self._counting:
+            self._has_called = False
             self._line.put(jobs)
             missing = min(self._concurrency, len(self._running) + len(self._line)) - self._threads
             for _ in range(missing):
@@ -546,6 +631,25 @@ class ThreadRunner(Rule):
                     job.abort("the worker is closing")
         return jobs
 
+    def cancel(self, job: Job) -> None:
+        job.abort(job.cancellation)
+
+    def calls_for_more(self) -> bool:
+        """Whether somebody must see to it now that there is more to do: all that it held ahead has
+        begun, or half of it, and nobody was called since it was last given some. One that is told
+        to stop always calls: what its runs came to must not wait for what is left of them."""
+        if self._concurrency == 0 or self.pace.held_ahead > FEW:
+            return True  # so many end while one transaction runs that none need wait for others
+        ahead = len(self._running) + len(self._line) - self._concurrency
+        if ahead > 0 and (self._has_called or ahead > self.pace.held_ahead // 2):
+            return False
+        self._has_called = True
+        return True
+
+    def take_out(self, numbers: Container[int]) -> list[Job]:
+        with self._counting:  # who finds the line empty meanwhile would sleep, unwoken
+            return super().take_out(numbers)
+
     # --- threads ---
 
     def _wake(self, number: int) -> None:
@@ -563,8 +667,11 @@ class ThreadRunner(Rule):
             ran = self._run(job)
             needs_care = job.moving is not None or type(ran) is Raised
             result = self._conclude(job, ran) if needs_care else ran
-            self.pace.took(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
             with self._counting:
+                self.pace.took(seconds)
+                if needs_care:
+                    self.pace.readings.failed += type(result) is Raised
                 self._running.discard(job)
                 following = self._begin_next()
             self._master.ended(job, result)

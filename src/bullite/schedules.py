@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypedDict
 
 from . import loop
+from .clock import moment_of
 from .codec import decode, encode_plain
 from .errors import InvalidOption, InvalidOptionType
 from .getters import Getters, page_window
@@ -19,6 +19,7 @@ from .operations.scheduling import Plan, Scheduler, id_of, offset_of
 from .options import (
     LATEST,
     LONGEST_NAME,
+    OF_ONE_JOB,
     CheckedOptions,
     Duration,
     JobOptions,
@@ -74,13 +75,8 @@ _REPEAT_KEYS = frozenset(Repeat.__annotations__)
 _SAME = {"cron": "pattern", "immediate": "immediately"}
 """Words of the repeat option that mean others."""
 
-ONE_JOBS_OWN = frozenset(
-    {
-        *("job_id", "delay", "run_at", "timestamp", "repeat", "deduplication", "debounce"),
-        *("parent", "depends_on", "children"),
-    }
-)
-"""Options that cannot hold for every job of a scheduler."""
+ONE_JOBS_OWN = frozenset({*OF_ONE_JOB, "delay"})
+"""Options that cannot hold for every job of a scheduler, which says when each is due."""
 
 LONGEST_KEY = LONGEST_NAME - len(id_of("", LATEST))
 
@@ -210,12 +206,16 @@ class Schedules(Getters):
         _refuse_one_jobs_own("repeat cannot go together with", others)
         check_name("the job's name", name)
         if key is None:
+            import hashlib
+
             told = encode_plain([self.name, name, recurrence.to_json()])
             key = hashlib.blake2b(told, digest_size=16).hexdigest()
         return self._plan(key, recurrence, name, data, others)
 
     def _recurrence(self, settings: Mapping[str, Any]) -> Recurrence:
-        return check_recurrence(self.store.open().clock.now(), **settings)
+        # Whether a date has passed is not known before the database is open, which has the clock.
+        now = self.store.open().clock.now() if self.store.is_open else 0
+        return check_recurrence(now, **settings)
 
     def _plan(
         self,
@@ -314,10 +314,10 @@ def _entry(stored: Scheduler) -> JobScheduler:
         last_run_job_id=stored.last_job,
         iteration_count=stored.iterations,
         template={"name": stored.name, "data": decode(stored.data), "opts": given},
-        created_at=datetime.fromtimestamp(stored.created_at / 1000, UTC),
-        updated_at=datetime.fromtimestamp(stored.updated_at / 1000, UTC),
+        created_at=moment_of(stored.created_at),
+        updated_at=moment_of(stored.updated_at),
     )
 
 
 def _moment(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+    return None if ms is None else moment_of(ms)

@@ -11,15 +11,18 @@ from .operations.governing import as_text
 from .options import (
     MOST_ATTEMPTS,
     MOST_BYTES,
+    OF_ONE_JOB,
     Duration,
     JobOptions,
     KeepJobs,
+    OnFailure,
     Priority,
     RateLimit,
     check_age,
     check_duration,
     check_int,
     check_name,
+    check_on_failure,
     check_options,
     check_rate,
 )
@@ -39,6 +42,9 @@ class QueueSettings(TypedDict, total=False):
     max_waiting: int | None
     max_payload_bytes: int | None
     max_rate: RateLimit | None
+    on_failure: OnFailure | None
+    retry_failed_after: Duration | None
+    retry_failed_times: int
 
 
 def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
@@ -65,16 +71,16 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
             case "max_rate":
                 most, duration = (None, None) if value is None else check_rate(name, value)
                 changes |= {"max_rate_count": most, "max_rate_duration": duration}
+            case "on_failure":
+                changes[name] = _check_notice(value, queue)
+            case "retry_failed_after":
+                changes[name] = None if value is None else check_duration(name, value, least=1)
+            case "retry_failed_times":
+                changes[name] = check_int(name, value, 1, MOST_ATTEMPTS)
             case _:
                 known = ", ".join(sorted(QueueSettings.__annotations__))
                 raise InvalidOption(f"unknown setting {name!r}; the settings are: {known}")
     return changes
-
-
-_ONE_JOBS_OWN = (
-    *("job_id", "run_at", "timestamp", "deduplication", "repeat"),
-    *("parent", "parent_id", "children", "depends_on", "depends_on_job_ids"),
-)
 
 
 def check_defaults(value: Any) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def check_defaults(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidOptionType(f"default_job_options must be a mapping, not {value!r}")
-    for name in _ONE_JOBS_OWN:
+    for name in OF_ONE_JOB:
         if value.get(name) is not None:
             raise InvalidOption(f"default_job_options cannot hold {name}: it is one job's own")
     checked = check_options(value)
@@ -122,6 +128,13 @@ def _check_dead_letter(value: Any, queue: str) -> str | None:
     if name == queue:
         raise InvalidOption(f"dead_letter must be another queue than {queue!r} itself")
     return name
+
+
+def _check_notice(value: Any, queue: str) -> str | None:
+    notice = check_on_failure(value)
+    if notice is not None and notice["queue"] == queue:
+        raise InvalidOption(f"the queue of on_failure must be another than {queue!r} itself")
+    return as_text(notice)
 
 
 def _check_quota(name: str, value: Any) -> int | None:

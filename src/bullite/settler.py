@@ -14,6 +14,7 @@ from .engine.mail import Ask
 from .engine.writer import Engine
 from .errors import ENDING, RequestRefused, StoreClosed
 from .job import Job
+from .operations.commanding import EndRun
 from .operations.settling import Settle, Settled
 from .outcome import Result, Verdict, storable
 from .seldom import Seldom
@@ -32,11 +33,29 @@ class Run(NamedTuple):
     result: Result
 
 
+class Part(NamedTuple):
+    """What one run in a thread came to; the run only if somebody listens."""
+
+    verdict: Verdict
+    run: Run | None
+    command: EndRun | None = None
+
+
 class Batch(NamedTuple):
     """Verdicts on their way; the runs only if somebody listens."""
 
     verdicts: Sequence[Verdict]
     runs: Sequence[Run] | None
+    commands: Sequence[EndRun] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Batch:
+        """Parts of which somebody listens to all, or nobody to any."""
+        return cls(
+            [part.verdict for part in parts],
+            [part.run for part in parts if part.run is not None] or None,
+            [part.command for part in parts if part.command is not None],
+        )
 
 
 Report = Callable[[Batch, Settled], None]
@@ -73,25 +92,26 @@ class Settler:
         ask = self._ask(Batch(verdicts, runs))
         self._engine.settle(ask.request, ask.reply, ask.mailbox, self._worker)
 
-    def send_soon(self, verdict: Verdict, run: Run | None) -> None:
-        """Send the verdict of a run that ended in a thread, with others that end meanwhile."""
+    def send_soon(self, part: Part, hurry: bool) -> None:
+        """Send what a run in a thread came to, with others that end meanwhile.
+
+        Without hurry it waits for one that is in a hurry, or until what the worker fetched ahead
+        would be taken back: only a worker that has fetched ahead need not hurry.
+        """
         with self._lock:
             self.unsettled += 1
-        self._engine.submit_with_others(self, (verdict, run))
+        self._engine.submit_with_others(self, part, hurry)
 
-    def join(self, parts: Sequence[tuple[Verdict, Run | None]]) -> list[Ask]:
+    def join(self, parts: Sequence[Part]) -> list[Ask]:
         """What several runs came to, in as few requests as can be; on the engine's thread."""
         self._about_to_join()
         self._worker.ended(len(parts), self._engine.clock.lease_now())
-        unheard = [verdict for verdict, run in parts if run is None]
-        heard = [(verdict, run) for verdict, run in parts if run is not None]
-        batches = [Batch(unheard, None)] if unheard else []
-        if heard:
-            batches.append(Batch([verdict for verdict, _ in heard], [run for _, run in heard]))
-        return [self._ask(batch) for batch in batches]
+        unheard = [part for part in parts if part.run is None]
+        heard = [part for part in parts if part.run is not None]
+        return [self._ask(Batch.of(some)) for some in (unheard, heard) if some]
 
     def _ask(self, batch: Batch, pause: int = FIRST_PAUSE) -> Ask:
-        settle = Settle(self._worker.queue, batch.verdicts)
+        settle = Settle(self._worker.queue, batch.verdicts, batch.commands)
         return Ask(settle, partial(self._answered, batch, pause), self._worker.mailbox)
 
     def _send_again(self, batch: Batch, pause: int) -> None:
@@ -106,7 +126,8 @@ class Settler:
                 "%d results could not be stored, trying again: %s", len(verdicts), answer
             )
             self._trouble(answer)
-            again = Batch([verdict._replace(again=True) for verdict in verdicts], batch.runs)
+            repeated = [verdict._replace(again=True) for verdict in verdicts]
+            again = batch._replace(verdicts=repeated)
             longer = min(2 * pause, LONGEST_PAUSE)
             timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
             timer.daemon = True
@@ -115,7 +136,7 @@ class Settler:
         if isinstance(answer, Exception):
             log.error("%d results were not stored: %s", len(verdicts), answer)
             self._trouble(answer)
-        elif answer.lost or batch.runs is not None:
+        else:
             self._report(batch, answer)
         with self._lock:
             self.unsettled -= len(verdicts)
@@ -126,7 +147,8 @@ class Settler:
         if len(batch.verdicts) > 1:
             for index, verdict in enumerate(batch.verdicts):
                 run = None if batch.runs is None else (batch.runs[index],)
-                self._send_again(Batch((verdict,), run), FIRST_PAUSE)
+                commands = [one for one in batch.commands if one.job == verdict.job]
+                self._send_again(Batch((verdict,), run, commands), FIRST_PAUSE)
             return True
         [verdict] = batch.verdicts
         if verdict.move is FAIL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -42,6 +41,8 @@ class Signal:
 
     async def wait(self) -> Any:
         """Wait, in a coroutine, until the processor should stop; the reason."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 

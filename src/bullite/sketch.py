@@ -7,7 +7,7 @@ millisecond to years, and sketches of many processes and minutes make one by add
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,11 +91,3 @@ class Sketch:
             return cls()
         buckets = dict(map(tuple, stored["buckets"]))
         return cls(stored["count"], stored["total"], stored["least"], stored["most"], buckets)
-
-
-def merged(sketches: Iterable[Sketch]) -> Sketch:
-    """One that counts what all of them counted."""
-    one = Sketch()
-    for sketch in sketches:
-        one.merge(sketch)
-    return one

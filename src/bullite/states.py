@@ -35,9 +35,14 @@ ALIASES = {
 }
 
 
+def plain_word(word: str) -> str:
+    """A user's word for a state or an outcome, in the way in which ours are written."""
+    return word.strip().lower().replace("_", "-")
+
+
 def state_named(word: str) -> State | None:
     """The state a user means: any case, `_` or `-`, BullMQ's word or an alias; None if unknown."""
-    plain = word.strip().lower().replace("_", "-")
+    plain = plain_word(word)
     if plain in ALIASES:
         return ALIASES[plain]
     visible = {state.value: state for state in VISIBLE_STATES}
@@ -98,6 +103,7 @@ ADD_BLOCKED = Move("add_blocked", (), _P, events=("added", "waiting-children"))
 PROMOTE = Move("promote", (_D,), _W, events=("promoted", "waiting"))
 RESCHEDULE = Move("reschedule", (_D,), _D, events=("delayed",))
 EXPIRE = Move("expire", (_W, _D, _P), _F, events=("failed",))
+CANCEL = Move("cancel", (_W, _D, _P), _F, events=("failed",))
 CLAIM = Move("claim", (_W,), _A, events=("active",))
 COMPLETE = Move("complete", (_A,), _C, held=True, events=("completed",))
 FAIL = Move("fail", (_A,), _F, held=True, events=("failed", "retries-exhausted"))
@@ -141,6 +147,7 @@ MOVES = (
     PROMOTE,
     RESCHEDULE,
     EXPIRE,
+    CANCEL,
     CLAIM,
     COMPLETE,
     FAIL,

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar, overload
 
+from .clock import moment_of
 from .codec import decode, encode
 from .errors import EventTimedOut, IllegalMove, InvalidOptionType, JobSuspended, PayloadTooLarge
 from .operations.stepping import EVENT, SLEEP, STEP, Over, Pause, PutOff, RecordStep, SendEvent
@@ -277,7 +278,7 @@ class Run:
         job = self._job
         verdict = Verdict(job.pk, job.token_number, DELAY, answer.until - answer.at)
         job.settled(verdict, answer.at)
-        self._suspended = f"job {job.id} goes on at {_datetime(answer.until).isoformat()}"
+        self._suspended = f"job {job.id} goes on at {moment_of(answer.until).isoformat()}"
 
 
 def _read_steps(job: Running) -> Plan[list[Step]]:
@@ -288,9 +289,9 @@ def _read_steps(job: Running) -> Plan[list[Step]]:
             name,
             number,
             None if value is None else decode(value),
-            _datetime(at),
-            None if ended_at is None else _datetime(ended_at),
-            None if due_at is None else _datetime(due_at),
+            moment_of(at),
+            None if ended_at is None else moment_of(ended_at),
+            None if due_at is None else moment_of(due_at),
         )
         for kind, name, number, value, due_at, at, ended_at in rows
     ]
@@ -317,7 +318,3 @@ def _storable(value: Any, what: str, name: str) -> str:
 
 def _nothing(answer: Any) -> None:
     pass
-
-
-def _datetime(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -10,11 +10,14 @@ import atexit
 import os
 import random
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .blocking import Answer
 from .clock import Clock
+from .engine.contract import Params, Result
+from .engine.mail import DIRECT
 from .engine.reading import ReadingThread
 from .engine.writer import Engine
 from .errors import StoreClosed
@@ -34,9 +37,10 @@ class Store:
     def __init__(
         self, location: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
     ) -> None:
-        # Imports the driver, too, by whoever makes the handle: a fork while another thread imports
-        # would leave the child waiting for that import for ever.
         self.location = parse_location(default_location() if location is None else location)
+        # Here, by whoever makes the handle: a fork while another thread imports would leave the
+        # child waiting for that import for ever.
+        self.location.import_driver()
         self._clock = clock
         self._shared: _Shared | None = None
         self._pid = 0
@@ -96,6 +100,22 @@ class Store:
         engine = Engine(self.location.driver(self._clock, random.SystemRandom().getrandbits))
         engine.start()
         return engine
+
+
+class StoreReader:
+    """Reads for who blocks meanwhile; the connection is shared with all who read the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.clock = store.open().clock
+
+    def read(self, statement: str, params: Params) -> Result:
+        answer: Answer[Sequence[Any]] = Answer()
+        self._store.reading.read(statement, params, answer, DIRECT)
+        return Result(answer.result(), 0)
+
+    def close(self) -> None:
+        """Nothing to do: the connection is the store's."""
 
 
 class _Shared:

@@ -8,6 +8,8 @@ and settles that, too.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 PLAIN = 0
 UPSTREAM = 1
 """Others wait for it, or did: it has a parent, or jobs that depend on it."""
@@ -21,3 +23,21 @@ STEPPED = 16
 """It has steps that were done, or waits for an event."""
 LIMITED = 32
 """It counts for the rate limit of a key."""
+TAGGED = 64
+"""It has tags."""
+TELLING = 128
+"""Another job is to be added when it fails for good."""
+CANCELLED = 256
+"""It was cancelled while it ran: unless it completes, it ends when its run does."""
+COMMAND = 512
+"""It has run a command, and what that said is kept."""
+NOTICE = 1024
+"""It tells of another's failure: nobody is told of its own."""
+
+OF_OPTIONS = {"limit_key": LIMITED, "tags": TAGGED, "on_failure": TELLING}
+"""What belongs to a job that has such an option."""
+
+
+def traits_of(options: Container[str]) -> int:
+    """What belongs to a job with these options, as they are stored."""
+    return sum(trait for name, trait in OF_OPTIONS.items() if name in options)

@@ -12,6 +12,7 @@ CHECKS = (
     "verify_active",
     "verify_tokens",
     "verify_payloads",
+    "verify_belongings",
     "verify_times",
     "verify_links",
     "verify_queues",

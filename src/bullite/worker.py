@@ -13,11 +13,13 @@ from typing import Any, Self, TypeVar, overload
 
 from . import loop
 from .emitter import Entry, EventEmitter, Listener
+from .endings import CANCELLED
 from .engine.appetite import Habits
 from .engine.writer import Engine
 from .errors import (
     InvalidOption,
     InvalidOptionType,
+    JobCancelled,
     LostLock,
     StoreClosed,
     WrongProcess,
@@ -160,6 +162,8 @@ class Worker(EventEmitter):
         self._pid = os.getpid()
         self._ordinal = next(_ordinals)
         self._pools: list[Pool] = []
+        self.auditor: Callable[[Batch, Settled], None] | None = None
+        """Told of all verdicts once they are recorded, many at a time, on whatever thread."""
         self._hands: Hands | None = None
         self.wants_reports = False
         self._paused = self._closed = self._closing = False
@@ -415,6 +419,12 @@ class Worker(EventEmitter):
 
     def report(self, batch: Batch, settled: Settled) -> None:
         """The verdicts on these runs are in the database, but for the jobs that were lost."""
+        if self.auditor is not None:
+            self.auditor(batch, settled)
+        if batch.runs is not None or settled.lost:
+            self._in_loop(self._report, batch, settled)
+
+    def _report(self, batch: Batch, settled: Settled) -> None:
         lost = set(settled.lost)
         for job in lost:
             message = f"job {job} was no longer held when its run ended; nothing was recorded"
@@ -425,7 +435,9 @@ class Worker(EventEmitter):
                 continue
             active = State.ACTIVE.value
             if (problem := settled.spoilt.get(verdict.job)) is not None:
-                run.job.settled(verdict._replace(move=FAIL, reason=str(problem)), settled.at)
+                outcome = CANCELLED if isinstance(problem, JobCancelled) else verdict.outcome
+                failed = verdict._replace(move=FAIL, reason=str(problem), outcome=outcome, delay=0)
+                run.job.settled(failed, settled.at)
                 self._tell("failed", run.job, problem, active)
                 continue
             run.job.settled(verdict, settled.at)
@@ -516,6 +528,30 @@ class Worker(EventEmitter):
         self.wants_reports = self.hears("completed", "failed")
         for pool in self._pools:
             pool.tell_begin(self.hears("active"))
+
+    def running_jobs(self) -> list[Job]:
+        """The jobs that it runs now."""
+        return [job for pool in self._pools for job in pool.running()]
+
+    # --- cancelling ------------------------------------------------------------------------------
+
+    def cancel_job(self, job_id: str, reason: str | None = None) -> bool:
+        """Cancel a job that this worker runs; whether it does. From its event loop's thread.
+
+        A coroutine is cancelled, a function gets its signal. Unless it completes all the same, the
+        job is failed, with the outcome `cancelled`, and not retried.
+        """
+        return self._cancel(lambda job: job.id == job_id, reason) > 0
+
+    def cancel_all_jobs(self, reason: str | None = None) -> int:
+        """The same for every job that this worker runs; how many it was."""
+        return self._cancel(lambda job: True, reason)
+
+    def _cancel(self, wanted: Callable[[Job], bool], reason: str | None) -> int:
+        if reason is not None and not isinstance(reason, str):
+            raise InvalidOptionType(f"reason must be text, not {reason!r}")
+        why = reason or "the job was cancelled"
+        return sum(pool.cancel_those(wanted, why) for pool in self._pools)
 
     # --- pausing ---------------------------------------------------------------------------------
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from bullite import Queue, Worker
+from bullite import BulliteError, Queue, Worker
 from bullite import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
+from tests.databases import Database
 
 from .helpers import again, case
 
@@ -103,6 +106,60 @@ async def test_a_refused_job_is_not_stored(queue: Queue) -> None:
     with pytest.raises(UnserializableData, match=r"the data of job '?a'? cannot be stored as JSON"):
         await queue.add("a", {"when": object()})
     assert sum((await queue.get_job_counts()).values()) == 0
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda queue: queue.add("a", attempts=0),
+        lambda queue: queue.add("a", delai=5),
+        lambda queue: queue.add(""),
+        lambda queue: queue.add("a", object()),
+        lambda queue: queue.add("a", priority="high"),
+        lambda queue: queue.add("a", repeat={"every": 0}),
+        lambda queue: queue.add("a", object(), repeat={"cron": "@daily"}),
+        lambda queue: queue.add("a", depends_on=5),
+        lambda queue: queue.add("a", children=[{"name": "b", "data": object()}]),
+        lambda queue: queue.add("a", children=[{"name": "b", "queue_name": "c", "opts": {"x": 1}}]),
+        lambda queue: queue.add_bulk([{"name": "a"}, {"name": "b", "opts": {"attempts": 0}}]),
+        lambda queue: queue.add_bulk([{"name": "a"}, {"name": "b", "data": object()}]),
+        lambda queue: queue.add_bulk([{"name": "a"}, {"nam": "b"}]),
+        lambda queue: queue.add_bulk(
+            [{"name": "a"}, {"name": "b", "opts": {"children": [{"name": ""}]}}], chunk=1
+        ),
+        lambda queue: queue.upsert_job_scheduler("a", pattern="often"),
+    ],
+)
+async def test_a_refused_job_makes_neither_queue_nor_database(
+    database: Database, add: Callable[[Queue], Any]
+) -> None:
+    queue = Queue("emails", database.location)
+    with pytest.raises(BulliteError):
+        await add(queue)
+    assert not queue.store.is_open
+    assert not database.exists()
+
+
+async def test_adding_no_jobs_makes_neither_queue_nor_database(database: Database) -> None:
+    queue = Queue("emails", database.location)
+    assert await queue.add_bulk([]) == []
+    assert not queue.store.is_open
+    assert not database.exists()
+
+
+async def test_what_is_stored_for_a_queue_holds_for_the_first_job_of_whoever_comes(
+    queue: Queue,
+) -> None:
+    await queue.configure(
+        default_job_options={"size_limit": 2_000_000, "attempts": 4}, priority_order="high"
+    )
+    big = "x" * 1_500_000
+    one, many = (Queue("emails", queue.store, default_job_options={"lifo": True}) for _ in range(2))
+    first = await one.add("big", big, priority=2)
+    [second] = await many.add_bulk([{"name": "big", "data": big, "opts": {"priority": 2}}])
+    for job in (first, second):
+        assert (job.attempts, job.priority, job.place[0]) == (4, 2, -2)
+        assert (await again(queue, job)).opts["lifo"] is True
 
 
 # --- many at once --------------------------------------------------------------------------------

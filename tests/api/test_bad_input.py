@@ -543,6 +543,7 @@ BAD_CALLS: dict[str, Call] = {
     "retry_jobs count": lambda queue, job: queue.retry_jobs(0),
     "retry_jobs state": lambda queue, job: queue.retry_jobs(state="waiting"),
     "retry_jobs timestamp": lambda queue, job: queue.retry_jobs(timestamp="yesterday"),
+    "retry_jobs delay": lambda queue, job: queue.retry_jobs(delay="soon"),
     "retry_jobs naive": lambda queue, job: queue.retry_jobs(timestamp=datetime(2030, 1, 1)),
     "retry_jobs reset": lambda queue, job: queue.retry_jobs(reset_attempts=1),  # type: ignore[arg-type]
     "trim_events": lambda queue, job: queue.trim_events(-1),

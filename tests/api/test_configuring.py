@@ -310,7 +310,8 @@ async def test_an_object_that_insists_on_the_old_order_is_refused(location: str)
         await queue.configure(priority_order="high")
         await queue.add("b", priority=1)
     with pytest.raises(QueueOptionMismatch, match="priority_order"):
-        await Queue("emails", location, priority_order="low").wait_until_ready()
+        async with Queue("emails", location, priority_order="low"):
+            raise AssertionError("it was entered")
 
 
 @pytest.mark.parametrize("order", ["low", "high"])

@@ -389,6 +389,27 @@ async def test_many_may_have_their_attempts_reset(queue: Queue) -> None:
     assert (await again(queue, job)).attempts_made == 0
 
 
+async def test_many_may_run_again_after_a_delay(queue: Queue) -> None:
+    job = await failed_job(queue)
+    assert await queue.retry_jobs(delay="1h") == [job.id]
+    assert (await again(queue, job)).delay == 3_600_000
+    assert await state_of(queue, job) == "delayed"
+
+
+async def test_only_jobs_that_fit_run_again(queue: Queue) -> None:
+    first, second = await failed_job(queue), await failed_job(queue)
+    assert await queue.retry_jobs(fits=lambda job: job.id == second.id) == [second.id]
+    assert await state_of(queue, first) == "failed"
+
+
+async def test_it_is_told_how_many_run_again_so_far(queue: Queue) -> None:
+    for _ in range(5):
+        await failed_job(queue)
+    told: list[int] = []
+    await queue.retry_jobs(count=2, on_piece=told.append)
+    assert told == [2, 4, 5]
+
+
 async def test_a_worker_that_fails_jobs_again_does_not_keep_retry_jobs_for_ever(
     queue: Queue,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
+from bullite.runner import AHEAD_SLOWEST
 
 from .helpers import again, until
 
@@ -62,7 +63,7 @@ async def test_slow_jobs_are_not_fetched_ahead(queue: Queue) -> None:
 
     async def dawdle(job: Job) -> None:
         nonlocal most
-        await asyncio.sleep(0.006)
+        await asyncio.sleep(AHEAD_SLOWEST)
         most = max(most, held(worker))
 
     async with Worker(queue, dawdle) as worker:

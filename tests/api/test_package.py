@@ -27,11 +27,13 @@ CLASSES = (
 )
 
 AMONG_OURSELVES = {
-    *("add_entry", "forget", "key", "priority_number", "rank_of"),
+    *("add_entry", "forget", "is_beside", "key", "priority_number", "rank_of"),
     *(
         "abort",
         "ahead",
         "append_log",
+        "cancellation",
+        "command_end",
         "hold_as",
         "listens",
         "may_have",
@@ -42,16 +44,17 @@ AMONG_OURSELVES = {
     *("in_queue", "revived", "settled", "stored_options", "token_number", "traits"),
     *("planted", "has_no_parent", "awaits_children"),
     *("check", "look_again", "settings_version", "new_job", "as_new_job", "job_numbered"),
-    *("as_gone", "links"),
+    *("as_gone", "as_job", "links", "read_rows"),
     *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
     *("strayed", "stuck", "took_some", "trouble", "wants_reports"),
+    *("auditor",),
     *("traits", "acquire_traits", "run"),
 }
 """Methods without an underscore that are for other modules of the package, not for users."""
 
 OPTIONS = (
     *(bullite.JobOptions, bullite.BackoffRule, bullite.KeepJobs, bullite.BulkJob),
-    bullite.QueueSettings,
+    *(bullite.QueueSettings, bullite.OnFailure),
 )
 
 
@@ -143,10 +146,10 @@ def test_importing_the_package_pulls_in_nothing_that_takes_time() -> None:
     assert not loaded & {*HEAVY, "asyncio", "sqlite3", "msgspec", "cronsim"}
 
 
-def test_the_package_needs_two_others_and_no_more() -> None:
+def test_the_package_needs_four_others_and_no_more() -> None:
     project = tomllib.loads((PROGRAM.parents[2] / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[<>=]", package)[0] for package in project["dependencies"]}
-    assert needed == {"cronsim", "msgspec"}
+    assert needed == {"cronsim", "msgspec"} | {"click", "rich"}, "the latter for queuectl alone"
 
 
 def test_using_the_package_pulls_in_no_heavy_library_but_that_of_the_database(

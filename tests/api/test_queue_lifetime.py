@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bullite import Queue, Store, Worker
-from bullite.errors import InvalidOptionType, StoreClosed
+from bullite.errors import InvalidOptionType, QueueOptionMismatch, StoreClosed
 from tests.databases import Database
 
 from .helpers import again
@@ -33,6 +33,16 @@ async def test_async_with_opens_and_closes(database: Database, location: str) ->
         assert database.exists()
         assert queue.store.is_open
     assert not queue.store.is_open
+
+
+async def test_a_queue_that_cannot_be_entered_is_closed(location: str) -> None:
+    async with Queue("emails", location, priority_order="low") as queue:
+        await queue.add("a")
+    stale = Queue("emails", location, priority_order="high")
+    with pytest.raises(QueueOptionMismatch):
+        async with stale:
+            raise AssertionError("it was entered")
+    assert not stale.store.is_open
 
 
 async def test_a_closed_queue_says_so(location: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from bullite import Job, Queue, UnrecoverableError, Worker
+from tests.databases import Database
 
 from .helpers import state_of, until
 
@@ -123,7 +124,8 @@ async def test_a_job_for_which_too_many_run(queue: Queue) -> None:
     assert held is not None
     job = await queue.add("a")
     assert await queue.why(job.id) == (
-        f"job {job.id} waits: no more than 1 may run at a time; it is the next in its line"
+        f"job {job.id} waits: no more than 1 may run at a time, and their slots are held by "
+        f"{running.id} (a); it is the next in its line"
     )
     assert await queue.why(running.id) == f"job {running.id} is run by {worker.name}"
     await held.move_to_completed()
@@ -162,7 +164,133 @@ async def test_a_job_that_sleeps(queue: Queue) -> None:
     assert (await queue.why(job.id)).startswith(f"job {job.id} sleeps until 20")
 
 
-async def test_a_job_that_backs_off_is_delayed_though_it_slept_before(queue: Queue) -> None:
+async def test_of_many_that_hold_slots_a_few_are_named(queue: Queue) -> None:
+    await queue.set_global_concurrency(5)
+    worker = Worker(queue, None)
+    running = await queue.add_bulk([{"name": f"work {number}"} for number in range(5)])
+    held = [await worker.get_next_job() for _ in running]
+    told = await queue.why((await queue.add("a")).id)
+    named = ", ".join(f"{job.id} ({job.name})" for job in running[:3])
+    assert f"no more than 5 may run at a time, and their slots are held by {named} and" in told
+    assert " and others; " in told
+    for job in held:
+        assert job is not None
+        await job.move_to_completed()
+    await worker.close()
+
+
+async def test_a_job_whose_worker_is_lost(queue: Queue, database: Database) -> None:
+    job = await queue.add("a")
+    worker = Worker(queue, None, name="the lost one", skip_stalled_check=True)
+    assert await worker.get_next_job() is not None
+    assert await queue.why(job.id) == f"job {job.id} is run by the lost one"
+    database.write("update bullite_workers set lease_until = 1")
+    database.write("update bullite_jobs set lease_until = 1")
+    lost = f"job {job.id} was run by the lost one, which is lost: "
+    # It says itself that it lives until a minute has passed, but not of this job.
+    assert (await queue.why(job.id)).startswith(
+        f"{lost}no worker serves the queue, the last was heard of at 20"
+    )
+    other = Worker(queue, None, name="the other", skip_stalled_check=True)
+    assert await other.get_next_job(block=False) is None
+    assert await queue.why(job.id) == f"{lost}it is about to be given to another"
+    await other.close()
+    await worker.close(force=True)
+
+
+async def test_a_worker_that_is_not_heard_of_serves_nobody(
+    queue: Queue, database: Database
+) -> None:
+    worker = Worker(queue, None, skip_stalled_check=True)
+    assert await worker.get_next_job(block=False) is None
+    job = await queue.add("a")
+    assert await queue.why(job.id) == f"job {job.id} waits: it is the next in its line"
+
+    async def is_told() -> bool:
+        lose_workers(database)
+        return await queue.why(job.id) == (
+            f"job {job.id} waits: no worker serves the queue, the last was heard of at "
+            "1970-01-01T00:00:00.001+00:00; it is the next in its line"
+        )
+
+    await until(is_told)
+    lose_workers(database)
+    [info] = await queue.get_workers()
+    assert info.is_lost
+    await worker.close()
+
+
+def lose_workers(database: Database) -> None:
+    """Nothing was heard of them for long; until they say something again."""
+    database.write("update bullite_workers set started_at = 1, seen_at = 1")
+
+
+async def test_a_worker_without_renewal_is_not_lost_for_being_silent(
+    queue: Queue, database: Database
+) -> None:
+    worker = Worker(queue, None, skip_stalled_check=True, skip_lock_renewal=True)
+    assert await worker.get_next_job(block=False) is None
+    lose_workers(database)
+    [info] = await queue.get_workers()
+    assert not info.is_lost
+    await worker.close()
+
+
+async def test_a_job_that_was_due_and_that_nobody_serves(queue: Queue, database: Database) -> None:
+    job = await queue.add("a", delay="1h")
+    database.write("update bullite_jobs set due_at = 1000")
+    assert await queue.why(job.id) == (
+        f"job {job.id} was due at 1970-01-01T00:00:01.000+00:00: no worker serves the queue"
+    )
+
+
+async def test_a_retry_that_was_due_tells_its_failure(queue: Queue, database: Database) -> None:
+    async def work(job: Job) -> None:
+        raise RuntimeError("no answer")
+
+    job = await queue.add("a", attempts=3, backoff="2h")
+    async with Worker(queue, work):
+        await until(lambda: is_delayed(queue, job))
+    database.write("update bullite_jobs set due_at = 1000")
+    assert await queue.why(job.id) == (
+        f"job {job.id} was due at 1970-01-01T00:00:01.000+00:00: no worker serves the queue; "
+        "attempt 1 of 3 failed (no answer)"
+    )
+
+
+async def test_a_job_that_is_due_is_about_to_join_its_line(
+    queue: Queue, database: Database
+) -> None:
+    worker = Worker(queue, None, skip_stalled_check=True, maintenance_interval="1h")
+    assert await worker.get_next_job(block=False) is None
+    job = await queue.add("a", delay="1h")
+    database.write("update bullite_jobs set due_at = 1000")
+    assert await queue.why(job.id) == (
+        f"job {job.id} was due at 1970-01-01T00:00:01.000+00:00: it is about to join its line"
+    )
+    await worker.close()
+
+
+async def test_a_job_that_is_retried_tells_when_and_why(queue: Queue) -> None:
+    async def work(job: Job) -> None:
+        raise RuntimeError("no answer")
+
+    job = await queue.add("a", attempts=3, backoff="2h")
+    async with Worker(queue, work):
+        await until(lambda: is_delayed(queue, job))
+    told = await queue.why(job.id)
+    assert told.startswith(f"job {job.id} is retried at 20")
+    assert told.endswith(": attempt 1 of 3 failed (no answer)")
+    assert near(told.partition(": ")[0], now() + 7_200)
+
+
+async def test_a_job_that_waits_for_others_names_them(queue: Queue) -> None:
+    first, second = await queue.add("a", job_id="first"), await queue.add("a")
+    job = await queue.add("a", depends_on=[first, second])
+    assert await queue.why(job.id) == (f"job {job.id} waits for emails:first, emails:{second.id}")
+
+
+async def test_a_job_that_backs_off_is_retried_though_it_slept_before(queue: Queue) -> None:
     async def work(job: Job) -> None:
         if job.attempts_started == 2:
             raise RuntimeError("before it comes to its sleep")
@@ -174,7 +302,9 @@ async def test_a_job_that_backs_off_is_delayed_though_it_slept_before(queue: Que
         await (await queue.get_delayed())[0].promote()
         await until(lambda: was_started_again(queue, job))
         await until(lambda: is_delayed(queue, job))
-    assert "is delayed until 20" in await queue.why(job.id)
+    told = await queue.why(job.id)
+    assert "is retried at 20" in told
+    assert told.endswith(": attempt 1 of 2 failed (before it comes to its sleep)")
 
 
 async def was_started_again(queue: Queue, job: Job) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import statistics
 import time
+import weakref
 
 import pytest
 
@@ -204,7 +205,7 @@ async def test_a_program_that_forgets_to_close_a_busy_worker_ends_all_the_same(
 def test_the_jobs_of_a_worker_whose_loop_is_gone_are_recovered(
     queue: Queue, concurrency: int
 ) -> None:
-    async def start() -> None:
+    async def start() -> weakref.ref[Worker]:
         started = asyncio.Event()
 
         async def hang(job: Job) -> None:
@@ -212,11 +213,12 @@ def test_the_jobs_of_a_worker_whose_loop_is_gone_are_recovered(
             await asyncio.Event().wait()
 
         await queue.add("a", "data", job_id="x")
-        Worker(queue, hang, concurrency=concurrency, lock_duration=200)
+        worker = Worker(queue, hang, concurrency=concurrency, lock_duration=200)
         await started.wait()
+        return weakref.ref(worker)
 
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(start())
+    abandoned = loop.run_until_complete(start())
     loop.close()
 
     async def finish() -> object:
@@ -227,3 +229,4 @@ def test_the_jobs_of_a_worker_whose_loop_is_gone_are_recovered(
 
     assert asyncio.run(finish()) == "data"
     gc.collect()  # what is left of the loop goes without a word
+    assert abandoned() is None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from bullite import (
     Backoff,
     BackoffRule,
     BulkJob,
+    Bullite,
     BulliteError,
     ChildFailed,
     ControlError,
@@ -24,15 +26,20 @@ from bullite import (
     DependencyCycle,
     DependencyNotFound,
     Duration,
+    Durations,
     EventEmitter,
     EventTimedOut,
     FlowJob,
     FlowNode,
     FlowProducer,
+    Found,
     IllegalMove,
+    InvalidArguments,
     Job,
+    JobCancelled,
     JobDelayedError,
     JobFailed,
+    JobFields,
     JobIdTaken,
     JobLocked,
     JobNotFound,
@@ -45,8 +52,11 @@ from bullite import (
     KeepJobs,
     LockNotAcquired,
     LostLock,
+    Metrics,
+    Minute,
     Moment,
     NamedLock,
+    OnFailure,
     ParentNotFound,
     ParentRef,
     ParentTaken,
@@ -71,12 +81,16 @@ from bullite import (
     Step,
     Store,
     StoreError,
+    Task,
+    TaskJob,
+    TaskTaken,
     UnrecoverableError,
     Verification,
     WaitingChildrenError,
     WaitingError,
     Worker,
     WorkerInfo,
+    current_job,
     scheduler,
     verify,
 )
@@ -100,10 +114,17 @@ ONCE: Deduplication = {
     "keep_last_if_active": False,
 }
 BACKOFF: Backoff = [{"on": "OSError", "retry": False}, RULE]
+NOTICE: OnFailure = {
+    "queue": "typed-news",
+    "name": "failed",
+    "data": {"to": "operators"},
+    "attempts": 3,
+    "backoff": "1s",
+}
 
 
 @contextmanager
-def refused(*errors: type[BulliteError]) -> Iterator[None]:
+def refused(*errors: type[BulliteError]) -> Generator[None, None, None]:
     """What is done in it must raise an error that is all of these."""
     try:
         yield
@@ -137,6 +158,7 @@ async def add(queue: Queue) -> list[Job]:
         stack_trace_limit=5,
         size_limit=10_000,
         tags=["greeting", "typed"],
+        on_failure=NOTICE,
     )
     options: JobOptions = {"run_at": long_ago, "attempts": 2, "retry_strategy": "patient"}
     bulk: list[BulkJob] = [
@@ -190,6 +212,8 @@ async def change_its_mind(job: Job) -> str:
             raise WaitingError
         case 3:
             raise RateLimitError
+        case _:
+            pass
     assert issubclass(WaitingError, ControlError)
     return f"run {job.attempts_started}, attempt {job.attempts_made + 1}"
 
@@ -237,7 +261,11 @@ async def work(queue: Queue, jobs: list[Job]) -> None:
         retry_strategies={"patient": patient},
         backoff_strategy=strategy,
     )
-    worker.on("completed", lambda job, value, prev: heard.append(job.name))
+
+    def note(job: Job, value: Any, prev: str) -> None:
+        heard.append(job.name)
+
+    worker.on("completed", note)
 
     @worker.process("change its mind", concurrency=1)
     async def decorated(job: Job) -> str:
@@ -258,6 +286,11 @@ async def work(queue: Queue, jobs: list[Job]) -> None:
         slow = await queue.add("dawdle", timeout=SOON)
         with refused(JobFailed):
             await slow.result()
+        assert not worker.cancel_job(slow.id, reason="it has ended")
+        none: int = worker.cancel_all_jobs("there are none")
+        busy_with: list[Job] = worker.running_jobs()
+        assert busy_with == []
+        assert none == 0
         await worker.pause(do_not_wait_active=True)
         assert worker.is_paused
         await worker.resume()
@@ -373,6 +406,8 @@ async def try_again(queue: Queue) -> None:
     await failed.promote()
     assert (await queue.get_job_state(failed.id)) == "waiting"
     assert await queue.retry_jobs(count=10, state="failed", timestamp=datetime.now(UTC)) == []
+    again = await queue.retry_jobs(delay="5m", fits=lambda job: job.name == "a", on_piece=print)
+    assert again == []
     assert await queue.promote_jobs(count=10) == []
 
 
@@ -408,7 +443,27 @@ async def look_into(queue: Queue) -> None:
     assert [job.state async for job in queue.iter_jobs("failed", batch=10)] == ["failed"]
     assert await queue.get_counts_per_priority([0]) == {0: 0}
     assert (await queue.get_meta())["priority_order"] == queue.priority_order == "high"
+    await find(queue)
     assert await queue.get_version() == f"bullite:{bullite.__version__}"
+
+
+async def find(queue: Queue) -> None:
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    found: Found = await queue.find(
+        name="greet", tag="typed", since=long_ago, text="ada", state=["completed"], limit=1
+    )
+    assert [job.id for job in found.jobs] == ["greet-ada"]
+    more: str | None = found.cursor
+    assert (await queue.find(name="greet", tag="typed", cursor=more)).jobs == []
+    metrics: Metrics = await queue.metrics(last=timedelta(hours=1))
+    assert (metrics.completed, metrics.failed) == (4, 1)
+    minutes: list[Minute] = metrics.minutes
+    assert sum(minute.completed + minute.failed for minute in minutes) == 5
+    assert all(minute.at.tzinfo is UTC and minute.waits.count >= 0 for minute in minutes)
+    durations: Durations = metrics.durations
+    quantiles: list[float | None] = [durations.p50, durations.p95, durations.p99]
+    assert None not in (*quantiles, durations.mean, durations.least, durations.most)
+    assert durations.count >= 5
 
 
 async def govern(queue: Queue) -> None:
@@ -423,6 +478,9 @@ async def govern(queue: Queue) -> None:
         "max_waiting": 1_000,
         "max_payload_bytes": 10_000,
         "max_rate": {"max": 1_000, "duration": "1s"},
+        "on_failure": NOTICE,
+        "retry_failed_after": "1h",
+        "retry_failed_times": 2,
     }
     stored: dict[str, Any] = await queue.configure(**settings)
     assert stored["dead_letter"] == "typed-dead"
@@ -432,9 +490,14 @@ async def govern(queue: Queue) -> None:
     assert await queue.is_paused()
     await queue.resume()
     await queue.add("dull")
+    unwanted = await queue.add("unwanted", remove_on_fail=True)
+    assert await queue.cancel(unwanted.id, reason="nobody wants it")
+    assert issubclass(JobCancelled, BulliteError)
     await queue.drain(delayed=True)
     await queue.empty()
     assert len(await queue.clean(0, limit=10, state="completed")) == 4
+    purged: int = await queue.purge("1h", "completed", limit=10)
+    assert purged == 0
     assert await queue.trim_events(0) > 0
 
 
@@ -492,7 +555,11 @@ async def listen(store: Store) -> None:
 
     events = QueueEvents("heard", store, autorun=False, last_event_id="$")
     published = asyncio.Event()
-    events.on("greeting", lambda payload, event_id: published.set())
+
+    def greeted(payload: Any, event_id: str) -> None:
+        published.set()
+
+    events.on("greeting", greeted)
     running = asyncio.create_task(events.run())
     await asyncio.sleep(0)
     await events.wait_until_ready()
@@ -599,8 +666,8 @@ async def grow(store: Store) -> None:
         await flows.add_bulk([leaf], chunk=10, on_chunk=lambda stored: None)
         shown = await flows.get_flow("roots", tree["job"].id, depth=2, max_children=5)
         assert shown is not None
-        assert len(shown["children"]) == 2
-        await climb(store, tree["job"], tree["children"][0]["job"])
+        assert len(shown.get("children", ())) == 2
+        await climb(store, tree["job"], tree.get("children", [])[0]["job"])
     await flows.disconnect()
 
 
@@ -642,6 +709,33 @@ async def climb(store: Store, root: Job, leaf: Job) -> None:
     assert issubclass(PendingChildren, IllegalMove)
     assert issubclass(ParentTaken, IllegalMove)
     assert JobWaitingChildrenError is WaitingChildrenError
+
+
+# --- applications: more of them in tests/app/typed_app.py ----------------------------------------
+
+
+async def serve_an_application(store: Store) -> None:
+    app = Bullite(store)
+
+    @app.task(queue="typed-app", name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.task(queue="typed-app", name="who")
+    async def who() -> str:
+        return current_job().name
+
+    plain: Task[[int], int] = double
+    coroutine: Task[[], Coroutine[Any, Any, str]] = who
+    with refused(TaskTaken):
+        app.process("typed-app", "who", str)
+    with refused(InvalidArguments):
+        await double.enqueue("1")  # type: ignore[arg-type]
+    logging.getLogger("typed").addFilter(JobFields())
+    async with app:
+        job: TaskJob[int] = await plain.enqueue(21)
+        assert await job.result("10s") == 42
+        assert await (await coroutine.enqueue()).result("10s") == "who"
 
 
 # --- all of it -----------------------------------------------------------------------------------
@@ -719,6 +813,7 @@ async def main(location: str) -> None:
         await work_in_steps(store)
         await hold_locks(store)
         await grow(store)
+        await serve_an_application(store)
         checked: Verification = await asyncio.to_thread(verify, store)
         assert checked.ok, checked.problems
     await queue.disconnect()

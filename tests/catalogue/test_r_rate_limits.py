@@ -286,9 +286,9 @@ async def is_at(queue: Queue, **counts: int) -> bool:
 async def test_R_021_no_more_run_at_a_time_than_begin_in_one(
     queue: Queue, jobs: int, most: int, concurrency: int
 ) -> None:
-    runs = Runs(0.1)
+    runs = Runs(0.02)
     added = await some(queue, jobs)
-    async with Worker(queue, runs, concurrency=concurrency, limiter={"max": most, "duration": 200}):
+    async with Worker(queue, runs, concurrency=concurrency, limiter={"max": most, "duration": 600}):
         await all_done(added)
     assert runs.most <= most
 

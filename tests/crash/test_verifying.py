@@ -75,6 +75,31 @@ ELSEWHERE = [
         "log of job 99, which does not exist",
     ),
     (
+        "insert into bullite_tags (queue, tag, created_at, job) values (1, 'x', 1, 99)",
+        "tag of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_tags (queue, tag, created_at, job) values (77, 'x', 1, 3)",
+        "tag of job 3, which is in another queue",
+    ),
+    (
+        "insert into bullite_tags (queue, tag, created_at, job) values (1, 'x', 1, 1)",
+        "job 1 has tags and does not know of it",
+    ),
+    (
+        "insert into bullite_runs (job, run, began_at) values (99, 1, 1)",
+        "run of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_output (job, run, number, stream, data) "
+        "values (99, 1, 1, 'stdout', '')",
+        "output of job 99, which does not exist",
+    ),
+    (
+        "insert into bullite_runs (job, run, began_at) values (1, 1, 1)",
+        "job 1 has run a command and does not know of it",
+    ),
+    (
         "update bullite_jobs set ahead = 1 where state = 'delayed'",
         "job 3 is delayed and yet held ahead",
     ),

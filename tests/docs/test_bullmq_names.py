@@ -325,14 +325,13 @@ GROUPS = (
     Group(
         "1.10 verbs",
         "Worker.{}",
-        "run pause resume isPaused isRunning close getNextJob rateLimit concurrency waitUntilReady",
+        "run pause resume isPaused isRunning close getNextJob rateLimit concurrency waitUntilReady "
+        "cancelJob cancelAllJobs",
         renamed={
             "RateLimitError": ("RateLimitError", "an exception is raised, nothing has to make it"),
             "extendJobLocks": ("Job.extend_lock", "the locks of all jobs are renewed by itself"),
         },
         left_out={
-            "cancelJob": "not built: nothing cancels a running job yet",
-            "cancelAllJobs": "not built: nothing cancels a running job yet",
             "startStalledCheckTimer": "it starts with the worker, or skip_stalled_check says no",
         },
     ),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sabotage import MUTANTS
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bullite"
 
@@ -70,9 +72,15 @@ def test_every_module_says_in_its_first_sentence_what_it_is_for() -> None:
     assert silent == []
 
 
+def test_every_mutant_names_text_that_is_there_once() -> None:
+    texts = {mutant.file: (SOURCE / mutant.file).read_text() for mutant in MUTANTS}
+    stale = [mutant.why for mutant in MUTANTS if texts[mutant.file].count(mutant.old) != 1]
+    assert stale == []
+
+
 def programs() -> list[tuple[str, str, str | None]]:
     """Every program in the pages for users, and what it is said to print."""
-    pages = ("README.md", "docs/guide.md")
+    pages = ("README.md", "docs/guide.md", "docs/tasks.md")
     block = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
     return [
         (f"{page}-{number}", program, printed or None)
@@ -109,10 +117,14 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         for path in SOURCE.rglob("*.py")
         if (matches := opens.findall(path.read_text()))
     }
-    # The gate and the liveness files are our own; commands read what users name, and /proc.
+    # The gate, the liveness files, the locks and logs of groups are our own; batches read what
+    # users name, commands /dev/null, and there is /proc.
     assert found == {
-        "shell/running.py": ["open("],
-        "shell/tree.py": ["read_bytes"],
+        "cli/batch.py": ["open("],
+        "cli/background.py": ["open(", "os.open("],
+        "groups.py": ["os.open(", "os.open("],
+        "processes.py": ["open(", "read_bytes"],
+        "shell/running.py": ["os.open("],
         "sqlite/gate.py": ["os.open("],
         "sqlite/liveness.py": ["os.open(", "os.open("],
     }

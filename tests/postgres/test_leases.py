@@ -12,6 +12,7 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.postgres import ear
 from tests.api.helpers import state_of
+from tests.crash.processes import wait_until
 from tests.postgres.proxy import Proxy
 from tests.postgres_database import PostgresDatabase
 
@@ -130,3 +131,50 @@ async def test_a_worker_of_which_nothing_is_heard_loses_its_jobs(
         assert (pair.work.runs, pair.other.runs) == (1, 1)
     assert len(database.rows("events", "kind = 'stall'")) == 1
     assert len(database.rows("events", "kind = 'complete'")) == 1
+
+
+async def test_a_renewal_that_the_server_undoes_is_made_again_on_the_same_connection(
+    location: str, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The engine of the same process may change the same rows in another order."""
+    async with (
+        Queue("one", location) as one,
+        Queue("other", location) as other,
+        Worker(one, do_nothing, lock_duration=600) as worker,
+        Worker(other, do_nothing, lock_duration=600) as another,
+    ):
+        for started in (worker, another):
+            await started.wait_until_ready()
+        for order in ("", "desc"):  # in one of them it has the first when it waits for the second
+            await asyncio.to_thread(collide_with_the_ear, database, order)
+        leases = database.query("select id, lease_until from bullite_workers order by id")
+
+        def renewed() -> bool:
+            now = database.query("select id, lease_until from bullite_workers order by id")
+            return all(later > before for (_, later), (_, before) in zip(now, leases, strict=True))
+
+        await asyncio.to_thread(wait_until, renewed)
+    assert [line for line in caplog.messages if "was lost" in line] == []
+
+
+async def do_nothing(job: Job) -> None:
+    pass
+
+
+def collide_with_the_ear(database: PostgresDatabase, order: str) -> None:
+    """Wait for what it has locked, while it waits for what we have: the server undoes it."""
+    wait_until(lambda: len(database.query("select 1 from bullite_workers")) == 2)
+    with psycopg.connect(database.location_of_libpq(), autocommit=True) as connection:
+        connection.execute("set deadlock_timeout = '60s'")
+        with connection.transaction():
+            first, second = connection.execute(
+                f"select id from bullite_workers order by id {order}"
+            )
+            lock = "select 1 from bullite_workers where id = %s for update"
+            connection.execute(lock, second)
+            wait_until(lambda: bool(database.query(WAITS_FOR_A_ROW)))
+            connection.execute(lock, first)
+
+
+WAITS_FOR_A_ROW = """select 1 from pg_stat_activity
+    where wait_event_type = 'Lock' and query like 'update %%lease_until = greatest%%'"""

@@ -8,13 +8,14 @@ import pytest
 
 from bullite.engine.statements import move_statement
 from bullite.postgres.dialect import SOURCE, statements
-from bullite.sqlite.driver import STATEMENTS as SQLITE
+from bullite.sqlite.statements import STATEMENTS as SQLITE
 from bullite.states import MOVES, Move, State
 
 OURS = {name: statements("bullite")[name] for name in SOURCE}
 
 ONLY_SQLITE = {
     "addresses_of_hungry": "wake-ups go to addresses of processes",
+    "address_of_process": "the same",
 }
 ONLY_POSTGRES = {
     "fold_counts": "each process counts in a row of its own",
@@ -27,6 +28,7 @@ ONLY_POSTGRES = {
     "clock_unsynced": "the same",
     "skip_events": "a commit that was not synced may be lost with the server",
     "notify": "wake-ups go through the server",
+    "alert": "the same",
     "end_of_settled": "writers work side by side",
 }
 

@@ -105,3 +105,16 @@ async def test_what_waits_is_run_in_its_order_before_and_after_what_is_new(
             await until(lambda: len(ran) == 3)
     assert ran == ["the-waiting-one", "the-new-one", "the-prioritized-one"]
     assert new.pk == 8
+
+
+async def test_the_jobs_of_an_older_schema_are_found_by_their_tags() -> None:
+    with database_of_its_own(guarded_server(), NAME) as connection:
+        connection.execute(FROZEN[-1].read_text())
+        connection.execute("reset search_path")
+        connection.execute(
+            'update bullite.bullite_payloads set opts = \'{"tags":["x","y","x"]}\' '
+            "where job in (select id from bullite.bullite_jobs where custom_id = 'the-failed-one')"
+        )
+        async with opened() as queue:
+            assert [job.id for job in (await queue.find(tag="x")).jobs] == ["the-failed-one"]
+            assert [job.id for job in (await queue.find(tag="y")).jobs] == ["the-failed-one"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import resource
 import sys
 import time
 
-from bullite.shell.running import Command, Ended, Shell
+from bullite.shell.running import Command, Shell
 
 
 def main() -> None:
@@ -17,14 +16,11 @@ def main() -> None:
     size = parser.parse_args().megabytes
     line = f"yes | head -c {size}M & yes no | head -c {size}M >&2; wait"
 
-    async def run() -> Ended:
-        shell = Shell()
-        await shell.run(Command("true"))
-        return await shell.run(Command(line))
-
+    shell = Shell()
+    shell.run(Command("true"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
-    ended = asyncio.run(run())
+    ended = shell.run(Command(line))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     kept = [len(one.head) + len(one.tail) for one in (ended.stdout, ended.stderr)]
     dropped = f"{ended.stdout.dropped} and {ended.stderr.dropped}"

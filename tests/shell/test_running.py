@@ -2,34 +2,93 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
+import fcntl
+import gc
 import itertools
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from bullite.shell import running
-from bullite.shell.running import EXITED, SIGNALLED, TIMED_OUT, Command, Ended, NotStarted, Shell
+from bullite.shell import running, tree
+from bullite.shell.capture import Captured
+from bullite.shell.running import (
+    EXITED,
+    SIGNALLED,
+    TIMED_OUT,
+    Command,
+    Ended,
+    NotStarted,
+    Shell,
+    Stopped,
+)
 from bullite.shell.tree import adopt_orphans, processes
+from bullite.signals import Signal
 
 _numbers = itertools.count(1)
 
 
-def run(command: Command) -> Ended:
-    async def go() -> Ended:
-        return await Shell().run(command)
-
-    return asyncio.run(go())
-
-
 def sh(line: str, **options: object) -> Ended:
-    return run(Command(line, **options))  # type: ignore[arg-type]
+    return Shell().run(Command(line, **options))  # type: ignore[arg-type]
+
+
+class Listener:
+    """Hears what a command says."""
+
+    due = None
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[str, bytes]] = []
+
+    def heard(self, stream: str, data: bytes) -> None:
+        self.pieces.append((stream, data))
+
+    def call(self) -> None:
+        raise AssertionError("it is never due")
+
+
+class UnderWay:
+    """A command that runs in another thread."""
+
+    def __init__(self, command: Command, shell: Shell | None = None) -> None:
+        self.shell, self.listener, self._leash = shell or Shell(), Listener(), Signal()
+        thread = ThreadPoolExecutor(1)
+        self._future: Future[Ended] = thread.submit(
+            self.shell.run, command, self.listener, None, self._leash
+        )
+        thread.shutdown(wait=False)
+
+    @property
+    def heard(self) -> list[tuple[str, bytes]]:
+        return self.listener.pieces
+
+    def stop(self) -> None:
+        self._leash.abort()
+
+    def has_ended(self) -> bool:
+        return self._future.done()
+
+    def ended(self) -> Ended:
+        return self._future.result(30)
+
+    def stopped(self) -> Ended:
+        with pytest.raises(Stopped) as stopped:
+            self.ended()
+        return stopped.value.ended
+
+
+def text(said: Captured) -> str:
+    """What was said, all of which was kept."""
+    assert not said.dropped
+    return (said.head + said.tail).decode()
 
 
 @pytest.fixture(autouse=True)
@@ -66,10 +125,11 @@ def sleepers(mark: str) -> list[int]:
     return found
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not happened():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
 
 
 # --- how they end --------------------------------------------------------------------------------
@@ -97,39 +157,54 @@ def test_exit_code_and_signal_are_told_apart(
 
 def test_what_a_command_writes_is_kept_by_stream() -> None:
     ended = sh("echo out; echo err >&2")
-    assert (ended.stdout.text(), ended.stderr.text()) == ("out\n", "err\n")
+    assert (text(ended.stdout), text(ended.stderr)) == ("out\n", "err\n")
 
 
 def test_what_a_command_writes_is_heard_while_it_runs() -> None:
-    heard: list[tuple[str, bytes]] = []
-
-    async def go() -> None:
-        command = asyncio.ensure_future(
-            Shell().run(Command("echo one; read line < fifo; echo two >&2"), _append(heard))
-        )
-        await until(lambda: bool(heard))
-        assert heard == [("stdout", b"one\n")]
-        assert not command.done()
-        command.cancel()
-        await asyncio.wait({command})
-
     os.mkfifo("fifo")
-    asyncio.run(go())
-
-
-def _append(heard: list[tuple[str, bytes]]) -> Callable[[str, bytes], None]:
-    return lambda stream, data: heard.append((stream, data))
+    command = UnderWay(Command("echo one; read line < fifo; echo two >&2"))
+    until(lambda: bool(command.heard))
+    assert command.heard == [("stdout", b"one\n")]
+    assert not command.has_ended()
+    command.stop()
+    command.stopped()
 
 
 def test_the_words_of_a_program_are_not_for_a_shell() -> None:
-    assert run(Command(argv=["echo", "a; touch x", "$HOME"])).stdout.text() == "a; touch x $HOME\n"
+    ended = Shell().run(Command(argv=["echo", "a; touch x", "$HOME"]))
+    assert text(ended.stdout) == "a; touch x $HOME\n"
     assert os.listdir() == []
 
 
 def test_a_command_reads_nothing_unless_it_is_given_a_file() -> None:
-    assert sh("cat").stdout.text() == ""
+    assert text(sh("cat").stdout) == ""
     Path("given").write_text("hello")
-    assert sh("cat", stdin="given").stdout.text() == "hello"
+    assert text(sh("cat", stdin="given").stdout) == "hello"
+
+
+def test_a_command_whose_time_is_limited_reads_what_it_is_given() -> None:
+    Path("given").write_text("hello")
+    assert text(sh("cat", stdin="given", cpu_seconds=9, memory_bytes=1 << 30).stdout) == "hello"
+
+
+def test_a_file_that_nobody_writes_to_holds_up_its_own_command_only() -> None:
+    os.mkfifo("fifo")
+    shell = Shell()
+    waits = UnderWay(Command("cat", stdin="fifo"), shell)
+    until(lambda: bool(shell._running))
+    assert shell.run(Command("true")).succeeded
+    waits.stop()
+    waits.stopped()
+    assert sh("cat", stdin="fifo", timeout=0.1).how == TIMED_OUT
+
+
+def test_a_file_that_this_process_has_locked_is_locked_still_when_a_command_has_read_it() -> None:
+    tries = "import fcntl; fcntl.lockf(open('given', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with open("given", "w") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        assert sh("cat", stdin="given").succeeded
+        told = subprocess.run([sys.executable, "-c", tries], capture_output=True, text=True)
+    assert "BlockingIOError" in told.stderr
 
 
 def test_a_flood_on_both_pipes_is_drained_and_little_of_it_is_kept() -> None:
@@ -145,20 +220,36 @@ def test_a_flood_on_both_pipes_is_drained_and_little_of_it_is_kept() -> None:
 def test_a_command_has_none_of_our_descriptors() -> None:
     with open("held", "w") as held:
         os.set_inheritable(held.fileno(), True)
-        assert sh("ls /proc/self/fd").stdout.text().split() == ["0", "1", "2", "3"]
+        assert text(sh("ls /proc/self/fd").stdout).split() == ["0", "1", "2", "3"]
+
+
+def test_a_command_with_a_clean_environment_finds_only_where_programs_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTHER", "left out")
+    found = text(sh("env", clean_env=True, env={"MORE": "1"}).stdout).splitlines()
+    names = {line.partition("=")[0] for line in found}
+    assert {"PATH", "MORE"} <= names
+    assert "OTHER" not in names
+
+
+def test_without_a_shell_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "SHELL", "/nowhere/sh")
+    with pytest.raises(NotStarted, match="No such file or directory: /nowhere/sh"):
+        sh("true")
 
 
 def test_a_command_has_our_environment_without_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BULLITE_URL", "postgresql://me:secret@host/db")
     monkeypatch.setenv("OTHER", "kept")
-    found = sh("env", env={"MORE": "1"}).stdout.text().splitlines()
+    found = text(sh("env", env={"MORE": "1"}).stdout).splitlines()
     assert {"OTHER=kept", "MORE=1"} <= set(found)
     assert not [line for line in found if "me:secret" in line]
 
 
 def test_a_variable_may_be_named_instead_of_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BULLITE_URL", "jobs.db")
-    assert sh("echo $BULLITE_URL", env_from=["BULLITE_URL"]).stdout.text() == "jobs.db\n"
+    assert text(sh("echo $BULLITE_URL", env_from=["BULLITE_URL"]).stdout) == "jobs.db\n"
     with pytest.raises(NotStarted, match="no variable ABSENT"):
         sh("true", env_from=["ABSENT"])
 
@@ -172,18 +263,74 @@ def test_a_variable_may_be_named_instead_of_stored(monkeypatch: pytest.MonkeyPat
         (Command(argv=["/etc/passwd"]), "Permission denied: /etc/passwd"),
         (Command(argv=["echo", "a\0b"]), "embedded null byte"),
         (Command("true", stdin="absent"), "No such file or directory: absent"),
+        (Command("true", stdin="/etc"), "Is a directory: /etc"),
+        (Command("true", stdin="a\0b"), "embedded null byte"),
     ],
     ids=lambda part: str(part)[:20],
 )
 def test_what_cannot_be_started_says_why(command: Command, reason: str) -> None:
     with pytest.raises(NotStarted) as refused:
-        run(command)
-    assert str(refused.value) == reason
+        Shell().run(command)
+    assert (str(refused.value), refused.value.is_final) == (reason, True)
+
+
+def test_a_file_that_may_not_be_read_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("closed").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read anything
+    with pytest.raises(NotStarted, match=r"^Permission denied: closed$") as refused:
+        sh("true", stdin="closed")
+    assert refused.value.is_final
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM])
+def test_what_the_machine_lacks_now_it_may_have_later(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", raising(OSError(number, os.strerror(number))))
+    with pytest.raises(NotStarted, match=os.strerror(number)) as refused:
+        sh("true")
+    assert not refused.value.is_final
+
+
+def raising(error: Exception) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> object:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOMEM, "Cannot allocate memory"), RuntimeError("can't start new thread")],
+    ids=repr,
+)
+def test_a_command_that_cannot_be_watched_is_ended_and_leaves_nothing_open(
+    error: Exception, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell()
+    shell.run(Command("true"))
+    monkeypatch.setattr(running._Run, "_watch", raising(error))
+    gc.collect()  # bells of threads that other tests left
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(NotStarted) as refused:
+        shell.run(Command(f"sleep {mark}"))
+    assert not refused.value.is_final
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert sleepers(mark) == []
+    assert shell._running == {}
+
+
+def test_a_command_is_ended_although_no_processes_are_shown(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "processes", lambda: iter(()))
+    assert sh(f"sleep {mark}", timeout=0.1).signal == signal.SIGKILL
+    assert sleepers(mark) == []
 
 
 def test_memory_and_time_may_be_limited() -> None:
     eats = Command(argv=[sys.executable, "-c", "bytearray(1 << 30)"], memory_bytes=300 * 1024**2)
-    assert "MemoryError" in run(eats).stderr.text()
+    assert "MemoryError" in text(Shell().run(eats).stderr)
     assert sh("while :; do :; done", cpu_seconds=1).signal in (signal.SIGXCPU, signal.SIGKILL)
 
 
@@ -228,36 +375,166 @@ def test_nobody_escapes_the_timeout(line: str, mark: str) -> None:
 
 
 def test_what_escapes_from_one_command_is_not_taken_for_anothers(mark: str) -> None:
-    async def go() -> None:
-        shell = Shell()
-        other = asyncio.ensure_future(shell.run(Command(f"(sleep {mark} &); read line < fifo")))
-        await until(lambda: bool(sleepers(mark)))
-        await shell.run(Command("env -i setsid -f /bin/sleep 0; sleep 9", timeout=0.1, grace=0.1))
-        assert len(sleepers(mark)) == 1
-        other.cancel()
-        await asyncio.wait({other})
-
     os.mkfifo("fifo")
-    asyncio.run(go())
+    shell = Shell()
+    other = UnderWay(Command(f"(sleep {mark} &); read line < fifo"), shell)
+    until(lambda: bool(sleepers(mark)))
+    shell.run(Command("env -i setsid -f /bin/sleep 0; sleep 9", timeout=0.1, grace=0.1))
+    assert len(sleepers(mark)) == 1
+    other.stop()
+    other.stopped()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_forgets_where_it_comes_from_is_known_by_what_it_writes_to(
+    alone: bool, mark: str
+) -> None:
+    shell = Shell(alone=alone)
+    older = UnderWay(Command("echo; sleep 300"), shell)
+    until(lambda: bool(older.heard))
+    line = f"env -i setsid -f /bin/sleep {mark}; sleep {mark}"
+    assert shell.run(Command(line, timeout=0.4, grace=0.3)).how == TIMED_OUT
+    assert sleepers(mark) == []
+    assert not older.has_ended()
+    older.stop()
+    older.stopped()
+
+
+def test_what_another_command_left_behind_outlives_a_timeout(mark: str) -> None:
+    shell = Shell()
+    older = UnderWay(Command("echo; sleep 300"), shell)
+    until(lambda: bool(older.heard))
+    assert shell.run(Command(f"setsid sleep {mark} > /dev/null 2>&1 & exit 0")).succeeded
+    until(lambda: len(sleepers(mark)) == 1)
+    older.stop()
+    older.stopped()
+    assert len(sleepers(mark)) == 1
+
+
+@pytest.mark.parametrize("environment", [None, {}], ids=["that of ours", "none"])
+def test_what_others_in_this_process_started_outlives_a_timeout(
+    environment: dict[str, str] | None, mark: str
+) -> None:
+    shell = Shell(alone=False)
+    older = UnderWay(Command("echo; sleep 300"), shell)
+    until(lambda: bool(older.heard))
+    line = ["/bin/sleep", mark]
+    with subprocess.Popen(line, start_new_session=True, env=environment) as other:
+        older.stop()
+        older.stopped()
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_command_that_starts_while_another_is_being_ended_is_not_taken_for_its(
+    mark: str,
+) -> None:
+    shell = Shell()
+    line = "trap 'echo told' TERM; echo ready; while :; do sleep 0.05; done"
+    deaf = UnderWay(Command(line, grace=1), shell)
+    until(lambda: bool(deaf.heard))
+    deaf.stop()
+    until(lambda: ("stdout", b"told\n") in deaf.heard)
+    other = UnderWay(Command(f"sleep {mark}"), shell)
+    deaf.stopped()
+    assert len(sleepers(mark)) == 1
+    other.stop()
+    other.stopped()
 
 
 def test_who_obeys_has_time_to_clean_up() -> None:
-    ended = sh("trap 'echo bye; exit 0' TERM; sleep 9 & wait", timeout=0.2, grace=5)
-    assert (ended.how, ended.stdout.text()) == (TIMED_OUT, "bye\n")
+    ended = sh("trap 'echo bye; exit 0' TERM; sleep 9 & wait", timeout=1, grace=5)
+    assert (ended.how, text(ended.stdout)) == (TIMED_OUT, "bye\n")
 
 
-def test_a_command_whose_job_is_cancelled_is_ended_before_that_takes_effect(mark: str) -> None:
-    async def go() -> None:
-        command = asyncio.ensure_future(
-            Shell().run(Command(f"trap '' TERM; sleep {mark} & sleep {mark}", grace=0.1))
-        )
-        await until(lambda: len(sleepers(mark)) == 2)
-        command.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await command
-        assert sleepers(mark) == []
+def test_a_command_that_is_stopped_is_ended_before_that_is_told(mark: str) -> None:
+    command = UnderWay(Command(f"trap '' TERM; sleep {mark} & sleep {mark}", grace=0.1))
+    until(lambda: len(sleepers(mark)) == 2)
+    command.stop()
+    command.stopped()
+    assert sleepers(mark) == []
 
-    asyncio.run(go())
+
+def test_a_command_that_is_stopped_before_it_begins_is_ended_at_once(mark: str) -> None:
+    leash = Signal()
+    leash.abort()
+    with pytest.raises(Stopped):
+        Shell().run(Command(f"sleep {mark}"), leash=leash)
+    assert sleepers(mark) == []
+
+
+def test_who_is_started_while_the_others_are_told_to_end_is_told_too(mark: str) -> None:
+    line = f"trap 'sleep {mark} & exit 0' TERM; echo; while :; do sleep 0.02; done"
+    command = UnderWay(Command(line, grace=300))
+    until(lambda: bool(command.heard))
+    command.stop()
+    command.stopped()
+    assert sleepers(mark) == []
+
+
+def test_who_cleans_up_may_start_others_for_it() -> None:
+    line = "trap 'sleep 0.3 && echo clean; exit 0' TERM; echo; while :; do sleep 0.02; done"
+    command = UnderWay(Command(line))
+    until(lambda: bool(command.heard))
+    command.stop()
+    assert text(command.stopped().stdout) == "\nclean\n"
+
+
+def test_a_command_that_is_stopped_in_its_grace_after_a_timeout_is_ended_all_the_same(
+    mark: str,
+) -> None:
+    line = f"trap 'echo told' TERM; while :; do sleep {mark}; done"
+    command = UnderWay(Command(line, timeout=1, grace=60))
+    until(lambda: bool(command.heard))
+    command.stop()
+    command.shell.longest_grace = 0.1
+    ended = command.stopped()
+    assert sleepers(mark) == []
+    assert (ended.how, ended.signal) == (TIMED_OUT, signal.SIGKILL)
+
+
+def test_a_command_that_nobody_can_hear_any_more_is_ended(mark: str) -> None:
+    class Deaf(Listener):
+        def heard(self, stream: str, data: bytes) -> None:
+            raise OSError("the disk is gone")
+
+    shell = Shell()
+    with pytest.raises(OSError, match="the disk is gone"):
+        shell.run(Command(f"echo here; sleep {mark} & sleep {mark}"), Deaf())
+    assert sleepers(mark) == []
+
+
+def test_the_last_words_of_a_stopped_command_are_kept() -> None:
+    line = "trap 'head -c 1000000 /dev/zero; exit 0' TERM; echo; sleep 300 & wait"
+    command = UnderWay(Command(line, most_kept=10))
+    until(lambda: bool(command.heard))
+    command.stop()
+    assert command.stopped().stdout.dropped == 1_000_001 - 10
+
+
+def test_how_a_command_ended_counts_although_it_is_stopped_while_the_rest_is_read(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "DRAINING", 60)
+    command = UnderWay(Command(f"sleep {mark} & echo $$ > pid"))
+    until(lambda: has_left(Path("pid")) and bool(sleepers(mark)))
+    command.stop()
+    for pid in sleepers(mark):
+        os.kill(pid, signal.SIGKILL)
+    assert command.ended().succeeded
+
+
+def test_what_ends_without_a_handle_to_watch_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    began = time.monotonic()
+    assert text(sh("echo one; exec >&- 2>&-; sleep 0.1").stdout) == "one\n"
+    assert sh("exit 3").exit_code == 3
+    assert time.monotonic() - began < 10
+
+
+def has_left(file: Path) -> bool:
+    """Whether the process that wrote its number there has ended, and that was heard of."""
+    return file.exists() and not Path("/proc", file.read_text().strip() or "self").exists()
 
 
 def test_a_daemon_left_behind_does_not_hold_its_command_open(mark: str) -> None:
@@ -276,10 +553,8 @@ def test_what_commands_leave_behind_does_not_become_zombies(
         return {p.pid for p in processes() if p.is_gone and p.parent == os.getpid()}
 
     others = zombies()
-
-    async def go() -> None:
-        shell = Shell()
-        await asyncio.gather(*(shell.run(Command("(sleep 0.1 >&- 2>&- &)")) for _ in range(20)))
-        await until(lambda: zombies() <= others and not shell.remembers)
-
-    asyncio.run(go())
+    shell = Shell()
+    commands = [UnderWay(Command("(sleep 0.1 >&- 2>&- &)"), shell) for _ in range(20)]
+    for command in commands:
+        command.ended()
+    until(lambda: zombies() <= others and not shell.remembers)

@@ -14,9 +14,9 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.clock import SystemClock
 from bullite.errors import SQLiteTooOld
+from bullite.sqlite.connecting import refuse_old_sqlite
 from bullite.sqlite.driver import SQLiteDriver
 from bullite.sqlite.journal import Journal
-from bullite.sqlite.opening import refuse_old_sqlite
 from tests.crash.processes import wait_until
 
 # --- settings ------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from bullite import Queue
+from bullite import Queue, Store
 from bullite.errors import StoreBusy
-from bullite.sqlite import opening
+from bullite.sqlite import connecting, opening
 from tests.crash.processes import add, rows, say, states, wait_until
 from tests.processes.test_contention import add_one_by_one
 
@@ -112,9 +113,36 @@ def test_a_long_wait_for_the_lock_is_said_in_the_log(database, start, tmp_path, 
 async def test_an_add_that_waits_for_too_long_says_who_has_the_lock(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.05)
     async with Queue("work", database) as queue:
         with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
             stranger.execute("begin immediate")
             with pytest.raises(StoreBusy, match="locked by another connection"):
                 await queue.add("a")
+
+
+def test_a_database_that_another_process_holds_locked_is_not_called_unwritable(
+    database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.1)
+    monkeypatch.setattr(opening, "TOLD_AFTER", 0.05)
+    add(database, "job")
+    with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
+        stranger.execute("begin exclusive")
+        with pytest.raises(StoreBusy) as refused:
+            Store(database).open()
+    assert str(refused.value) == (
+        f"another process holds {database} locked; nothing was written: try again when it has ended"
+    )
+    assert caplog.messages == [f"another process holds {database} locked: waiting for it"]
+
+
+def test_a_database_that_is_let_go_in_time_is_opened(database, start, tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "TOLD_AFTER", 0.05)
+    release = tmp_path / "release"
+    add(database, "job")
+    start(hold_the_lock, database, release).said("holding")
+    Timer(0.3, release.touch).start()
+    store = Store(database)
+    store.open()
+    store.close()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from bullite.sqlite.files import Places
+from bullite.sqlite.gate import Gate
 from bullite.sqlite.liveness import Liveness, is_alive
 from tests.crash.handlers import work
 from tests.crash.processes import (
@@ -161,7 +164,7 @@ def test_a_stopped_worker_is_never_taken_for_dead_and_completes_when_it_goes_on(
     other = start(work, database, lock_duration=200)
     wait_until(lambda: registered(database, other))
 
-    frozen.signal(signal.SIGSTOP)
+    freeze_between_writes(frozen, database)
     wait_until(lambda: lease(database, other) > lease(database, frozen) + 2 * SECOND)
 
     assert states(database) == {job: "active"}
@@ -171,6 +174,43 @@ def test_a_stopped_worker_is_never_taken_for_dead_and_completes_when_it_goes_on(
     assert rows(database, "select state, attempts_started, stalled_count from bullite_jobs") == [
         ("completed", 1, 0)
     ]
+
+
+def freeze_between_writes(child: Child, database: Path) -> None:
+    """Stop a process when it has no lock of the database: the others would wait for it for ever."""
+
+    def is_frozen_outside() -> bool:
+        child.signal(signal.SIGSTOP)
+        wait_until(lambda: set(thread_states(child)) == {"T"})
+        if is_free_to_write(database):
+            return True
+        child.signal(signal.SIGCONT)
+        return False
+
+    wait_until(is_frozen_outside)
+
+
+def thread_states(child: Child) -> list[str]:
+    threads = Path(f"/proc/{child.pid}/task").glob("*/stat")
+    return [stat.read_text().rpartition(")")[2].split()[0] for stat in threads]
+
+
+def is_free_to_write(database: Path) -> bool:
+    gate = Gate(Places(database).gate)
+    connection = sqlite3.connect(database, timeout=0, isolation_level=None)
+    is_inside = gate.enter(timeout=0.2)
+    try:
+        if is_inside:
+            connection.execute("begin immediate")
+            connection.execute("rollback")
+        return is_inside
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        if is_inside:
+            gate.leave()
+        connection.close()
+        gate.close()
 
 
 def lease(database: Path, child: Child) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bullite.engine.statements import move_statement
-from bullite.sqlite.driver import STATEMENTS
+from bullite.sqlite.statements import STATEMENTS
 from bullite.states import MOVES
 from tests.databases import SQLiteDatabase
 from tests.harness import open_store
@@ -31,6 +31,7 @@ BY_INDEX = {
     "delete_idle_worker": "bullite_jobs_active (queue=? AND worker=?)",
     "held_ahead": "bullite_jobs_active (queue=?)",
     "count_active": "bullite_jobs_active (queue=?)",
+    "count_due": "bullite_jobs_delayed (queue=? AND due_at<?)",
     "stand_before": "bullite_jobs_waiting (queue=? AND lane=? AND rank<?)",
     "keyed": "bullite_jobs_waiting (queue=? AND lane=?)",
     "lanes_aside": "bullite_jobs_waiting (queue=? AND lane>? AND lane<?)",
@@ -50,6 +51,9 @@ BY_INDEX = {
     "after:delayed": "bullite_jobs_delayed (queue=? AND due_at>?)",
     "after:completed": "bullite_jobs_completed (queue=? AND finished_at>?)",
     "after:failed": "bullite_jobs_failed (queue=? AND finished_at>?)",
+    "before:delayed": "bullite_jobs_delayed (queue=? AND due_at<?)",
+    "before:completed": "bullite_jobs_completed (queue=? AND finished_at<?)",
+    "before:failed": "bullite_jobs_failed (queue=? AND finished_at<?)",
     "oldest:waiting": "bullite_jobs_waiting (queue=? AND lane=? AND rank=?)",
     "oldest:delayed": "bullite_jobs_delayed (queue=?)",
     "oldest:waiting-children": "bullite_jobs_waiting_children (queue=? AND created_at<?)",
@@ -75,13 +79,23 @@ BY_INDEX = {
     "free_keys": "bullite_deduplication_job (job=?)",
     "sweep_keys": "bullite_deduplication_until (queue=? AND until<?)",
     "dusty_queues": "bullite_deduplication_until (queue=? AND until<?)",
+    "find_by_date": "bullite_jobs_created (<expr>=? AND created_at>? AND created_at<?)",
+    "find_by_name": "bullite_jobs_named (<expr>=? AND name=? AND created_at>? AND created_at<?)",
+    "delete_tags": "bullite_tags_job (job=?)",
+    "move_tags": "bullite_tags_job (job=?)",
+    "to_be_stopped": "bullite_jobs_active (queue=? AND worker=?)",
+    "failed_due": "bullite_jobs_tried_again (queue=? AND due_at<?)",
+    "failed_due_queues": "bullite_jobs_tried_again (queue=? AND due_at<?)",
+    "queues_with_custom_id": "bullite_jobs_custom_id (queue=? AND custom_id=?)",
+    "delete_runs": "sqlite_autoindex_bullite_runs_1 (job=?)",
+    "runs": "sqlite_autoindex_bullite_runs_1 (job=?)",
 }
 
 BY_NUMBER = [
     *MOVE_STATEMENTS,
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
     *("existing_among", "move_to_queue", "set_priority", "set_lease", "job", "set_aside"),
-    *("lock_delayed", "keyed_jobs"),
+    *("lock_delayed", "keyed_jobs", "plan_retries"),
     *("mark_stepped", "begin_pause", "is_waiting_for"),
 ]
 
@@ -103,12 +117,20 @@ BELOW_A_JOB = {
     "next_signal": "bullite_signals",
     "delete_signal": "bullite_signals",
     "delete_signals": "bullite_signals",
+    "output_after": "bullite_output",
+    "trim_output": "bullite_output",
+    "clear_output": "bullite_output",
+    "delete_output": "bullite_output",
 }
 
 VERIFY = [name for name in STATEMENTS if name.startswith("verify_")]
 
-READ_EVERYTHING = [*VERIFY, "turn_ranks"]
-"""The latter when somebody turns the order of a queue round."""
+READ_EVERYTHING = [
+    *VERIFY,
+    *(name for name in STATEMENTS if name.startswith("survey_")),
+    *("turn_ranks", "plan_all_retries", "count_outcomes"),
+]
+"""When people look at all there is, or settle something anew for all of a queue."""
 
 SORT_A_FEW = {
     "ready_among": "at most as many as one claim takes",
@@ -116,6 +138,7 @@ SORT_A_FEW = {
     "page_up:active": "at most as many as run",
     "page_down:active": "at most as many as run",
     "after:active": "at most as many as run",
+    "before:active": "at most as many as run",
     "oldest:active": "at most as many as run",
     "schedulers_of_jobs": "at most as many as one claim takes",
     "schedulers_up": "at most as many as a queue has, when people look",
@@ -124,7 +147,7 @@ SORT_A_FEW = {
 }
 
 SORT_ALL_THAT_WAIT = [
-    "counts_per_priority",
+    *("counts_per_priority", "names_waiting"),
     *(name for name in STATEMENTS if re.search(r"-by-name\b", name)),
 ]
 """When people look; with processors by name, one line for each has to be merged."""
@@ -189,7 +212,7 @@ def test_hardly_anything_reads_all_jobs(plan: Plan) -> None:
 
 def test_the_order_comes_from_an_index(plan: Plan) -> None:
     def is_right(statement: str, steps: list[str]) -> bool:
-        if statement.startswith(("page_", "after:")):
+        if statement.startswith(("page_", "after:", "before:", "find_by")):
             # The last step sorts the page that was found, once more.
             *steps, last = steps
             if last != "USE TEMP B-TREE FOR ORDER BY":

@@ -100,6 +100,9 @@ def test_a_side_folder_of_somebody_else_is_named(open_folder, start):
     answer = start(open_as_nobody, database).line()
 
     assert answer.startswith(f"StoreUnwritable: cannot open {database}.bullite")
+    assert answer.endswith(
+        f"; {database}.bullite belongs to root: do this as that user, or ask them for the right"
+    )
 
 
 def test_a_missing_folder_is_named(tmp_path):

@@ -9,13 +9,14 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bullite import Job, JobNotFound, Queue, QueueEvents, Store, Worker, verify
+from bullite.engine.migrations import scripts
 from bullite.sqlite import opening
 from tests.api.helpers import again, until
 from tests.crash.processes import ROOT, Child, hang, problems, rows, say, wait_until
@@ -341,3 +342,37 @@ def test_a_database_of_the_present_can_be_frozen(tmp_path: Path) -> None:
 async def nobody_works_there(path: Path) -> None:
     async with Queue("work", path) as queue:
         assert await queue.get_workers() == []
+
+
+# --- what older jobs had that can be asked for by now --------------------------------------------
+
+
+async def test_the_jobs_of_an_older_schema_are_found_by_their_tags(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection:
+        for script in scripts("bullite.sqlite")[:3]:
+            connection.executescript(script)
+        connection.executescript(
+            """
+            insert into bullite_meta values ('schema', '3');
+            update bullite_sequence set last = 3;
+            insert into bullite_queues (id, name, priority_order, created_at, waiting)
+                values (1, 'work', 'low', 1, 3);
+            insert into bullite_jobs (
+                id, seq, queue, lane, created_at, updated_at, state, traits, name,
+                rank, priority, lifo, delay, attempts
+            ) values
+                (1, 1, 1, '', 5, 5, 'waiting', 0, 'a', 0, 0, 0, 0, 1),
+                (2, 2, 1, '', 5, 5, 'waiting', 0, 'b', 0, 0, 0, 0, 1),
+                (3, 3, 1, '', 6, 6, 'waiting', 0, 'b', 0, 0, 0, 0, 1);
+            insert into bullite_payloads (job, data, opts) values
+                (1, '1', '{"tags":["x"]}'), (2, '2', null), (3, '3', '{"tags":["y","x","x"]}');
+            """
+        )
+    async with Queue("work", database) as queue:
+        assert [job.id for job in (await queue.find(tag="x")).jobs] == ["3", "1"]
+        assert [job.id for job in (await queue.find(tag="y")).jobs] == ["3"]
+        assert [job.id for job in (await queue.find(name="b")).jobs] == ["3", "2"]
+        assert [job.id for job in (await queue.find(since=6)).jobs] == ["3"]
+        await queue.clean(0, state="waiting")
+    assert schema(database) == SCHEMA
+    assert problems(database) == ()

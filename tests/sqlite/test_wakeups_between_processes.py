@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue, Worker
+from bullite.engine.contract import Heard
 from bullite.sqlite.files import LONGEST_SOCKET_PATH, Places
 from bullite.sqlite.wakeups import Wakeups
 from tests.crash.processes import Child, add, rows, states, wait_until, write
@@ -133,20 +134,41 @@ def voice(tmp_path):
 def test_what_is_noted_is_heard_once_it_is_sent(ear, voice):
     voice.note([ear.listen()], 3)
     voice.note([ear.listen()], 5)
-    assert ear.hear() == set()
+    assert ear.hear().ready == set()
 
     voice.send()
 
-    assert ear.hear() == {3, 5}
-    assert ear.hear() == set()
+    assert ear.hear().ready == {3, 5}
+    assert ear.hear().ready == set()
+
+
+def test_an_alert_is_heard_once_and_is_no_queue(ear, voice):
+    voice.note_alert(ear.listen())
+    assert not ear.hear().is_alerted
+
+    voice.send()
+
+    assert ear.hear() == Heard(set(), is_alerted=True)
+    assert not ear.hear().is_alerted
+
+
+def test_an_alert_among_other_wake_ups_is_heard_with_them(ear, voice):
+    voice.note([ear.listen()], 3)
+    voice.note_alert(ear.listen())
+    voice.note([ear.listen()], 5)
+
+    voice.send()
+
+    assert ear.hear() == Heard({3, 5}, is_alerted=True)
 
 
 def test_what_is_forgotten_is_never_sent(ear, voice):
     voice.note([ear.listen()], 3)
+    voice.note_alert(ear.listen())
     voice.forget()
     voice.send()
 
-    assert ear.hear() == set()
+    assert ear.hear() == Heard(set(), is_alerted=False)
 
 
 def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
@@ -156,7 +178,7 @@ def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
     voice.send()
 
     assert time.monotonic() - began < 1
-    assert ear.hear() == {3}
+    assert ear.hear().ready == {3}
 
 
 def test_noise_is_not_taken_for_a_queue(ear):
@@ -164,7 +186,7 @@ def test_noise_is_not_taken_for_a_queue(ear):
         for noise in (b"", b"-1", b"hello", b"\xff" * 200, b"7"):
             stranger.sendto(noise, ear.listen())
 
-    assert ear.hear() == {7}
+    assert ear.hear().ready == {7}
 
 
 def test_only_its_owner_can_wake_a_process(ear):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullite.outcome import CANCELLED
+from bullite.endings import CANCELLED
 from bullite.retention import Keep
 from bullite.states import FAIL, REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED, Move
 from tests.harness import Event, Store

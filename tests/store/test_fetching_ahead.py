@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
 from bullite.engine.appetite import UNLOAD_AFTER
+from bullite.engine.mail import Ask
 from bullite.operations.editing import AddLog, Progress
 from bullite.states import COMPLETE
 from tests.harness import Store, new_job
@@ -20,6 +26,29 @@ def test_only_the_jobs_that_begin_are_told_to_be_active(store: Store) -> None:
 def test_no_more_are_fetched_ahead_than_asked_for(store: Store) -> None:
     store.add_all(*(new_job() for _ in range(5)))
     assert len(store.worker().claim(1, ahead=2)) == 3
+
+
+def test_nobody_holds_more_ahead_than_its_share_of_what_waits(store: Store) -> None:
+    store.add_all(*(new_job() for _ in range(12)))
+    one, _, _ = store.worker(), store.worker(), store.worker()
+    [first] = one.claim(1)
+    one.complete(first)
+    assert len(one.claim(1, ahead=10)) == 1 + 12 // 3
+
+
+def test_who_wants_nothing_when_nothing_is_left_looks_again_when_it_does(store: Store) -> None:
+    """Others do not know that it will want something, and wake it for nothing."""
+    store.add()
+    worker, engine = store.worker(), store.home.engine
+    worker.wants(1)
+    engine.poke()
+    engine.turn()
+    worker.appetite.ahead = 1
+    engine.turn()
+    [held] = worker.received
+    worker.appetite.ended(1, store.clock.lease_now())
+    worker.complete(held)
+    assert worker.appetite.told_hungry
 
 
 def test_the_beginning_of_such_a_job_is_told_with_its_end(store: Store) -> None:
@@ -112,3 +141,33 @@ def test_a_worker_that_only_runs_what_it_holds_is_left_alone(store: Store) -> No
     store.clock.advance(10 * UNLOAD_AFTER)
     store.home.engine.turn()
     assert worker.unloaded == 0
+
+
+@pytest.mark.parametrize(
+    ("ahead", "later", "waits"),
+    [(2, 0, True), (2, UNLOAD_AFTER, False), (0, 0, False)],
+    ids=["ahead", "too long", "nothing ahead"],
+)
+def test_ends_of_runs_wait_only_as_long_as_jobs_may_be_held_ahead(
+    store: Store, ahead: int, later: int, waits: bool
+) -> None:
+    store.add_all(*(new_job() for _ in range(3)))
+    worker, engine, taken = store.worker(), store.home.engine, Taken()
+    worker.wants(1, ahead=ahead)
+    engine.poke()
+    engine.turn()
+    engine.submit_with_others(taken, "the end of a run", hurry=False)
+    store.clock.advance(later)
+    engine.turn()
+    assert (taken.parts == []) is waits
+
+
+class Taken:
+    """A joiner that only notes what it is to join."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+
+    def join(self, parts: Sequence[Any]) -> list[Ask]:
+        self.parts += parts
+        return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.outcome import TIMED_OUT
+from bullite.endings import TIMED_OUT
 from bullite.states import COMPLETE, FAIL, REVIVE
 from tests.harness import Store
 

@@ -53,6 +53,19 @@ def test_only_the_jobs_of_the_dead_worker_go_back(store: Store) -> None:
     assert store.states(mine.id, lost.id, theirs.id) == ["active", "waiting", "active"]
 
 
+def test_the_dead_are_recovered_in_the_order_they_came_however_the_database_keeps_them(
+    store: Store,
+) -> None:
+    doomed = [store.process() for _ in range(2)]
+    store.add_all(*(new_job() for _ in range(2)))
+    held = [process.worker().claim_one().id for process in doomed]
+    doomed[0].renew()
+    for process in doomed:
+        store.kill(process)
+    assert store.home.recover() == 2
+    assert [again.id for again in store.worker().claim(2)] == held[::-1]
+
+
 def test_a_process_does_not_take_its_own_workers_for_dead(store: Store) -> None:
     store.add()
     store.worker().claim_one()

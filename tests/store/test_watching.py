@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from bullite.engine.mail import DIRECT
+from bullite.engine.mail import DIRECT, Ask
 from bullite.errors import JobNotFound
 from bullite.eventlog import LONGEST_COPIED
 from bullite.operations.by_hand import MoveOne
@@ -171,3 +172,18 @@ def test_nothing_is_remembered_of_jobs_that_nobody_waits_for_any_more(store: Sto
     store.home.engine.turn()
     watchers = store.home.engine._watchers
     assert [len(kept) for kept in (watchers._asks, watchers._watched)] == [0, 0]
+
+
+class _Joiner:
+    def join(self, parts: Sequence[Any]) -> list[Ask]:
+        return []
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_while_somebody_waits_for_a_job_every_end_is_urgent(store: Store, is_watched: bool) -> None:
+    job, engine = store.add(), store.home.engine
+    if is_watched:
+        engine.watch(store.watched(job), lambda answer: None, DIRECT)
+        engine.turn()
+    engine.submit_with_others(_Joiner(), "the end of a run", hurry=False)
+    assert engine._inbox.is_urgent() is is_watched

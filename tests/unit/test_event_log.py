@@ -19,6 +19,7 @@ DETAILS: dict[str, Any] = {
     "back_off": [7, ["no", 1, 500]],
     "retry": [7, ["no", 1, 500]],
     "expire": [7, ["waiting", "too late"]],
+    "cancel": [7, ["waiting", "not wanted"]],
     "revive": [7, "failed"],
     "revive_delayed": [7, ["failed", 500]],
     "remove": [7, "waiting"],

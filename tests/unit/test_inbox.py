@@ -65,3 +65,24 @@ def test_a_part_keeps_the_engine_from_sleeping(inbox: Inbox) -> None:
     inbox.put_part(Joined(), "part")
 
     assert inbox.sleep([], timeout=60) is False
+
+
+def test_a_part_without_hurry_waits_for_one_that_has_some(inbox: Inbox) -> None:
+    joiner = Joined()
+    inbox.put_part(joiner, 1, hurry=False)
+
+    assert inbox, "it must not be forgotten when the engine stops"
+    assert not inbox.is_urgent()
+    assert inbox.take(patiently=True) == []
+    inbox.put_part(joiner, 2)
+    inbox.put_part(joiner, 3, hurry=False)
+    assert inbox.is_urgent()
+    assert taken(inbox) == [[1, 2, 3]]
+    assert not inbox.is_urgent()
+
+
+def test_a_part_without_hurry_comes_with_any_request(inbox: Inbox) -> None:
+    inbox.put_part(Joined(), "part", hurry=False)
+    inbox.put([Ask("request", ignore)])
+
+    assert taken(inbox) == ["request", ["part"]]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.job import Fate
-from bullite.operations.claiming import JobRow
+from bullite.record import Fate, JobRow
 
 FACTS = JobRow(
     id=7,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bullite import Queue
 from bullite.backoff import LONGEST_DELAY
+from bullite.blocking import carry_out
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 from bullite.options import (
     HIGHEST_PRIORITY,
@@ -20,6 +23,7 @@ from bullite.options import (
     check_name,
     check_options,
 )
+from bullite.settings import check_defaults
 
 
 def test_without_options_a_job_runs_once_and_at_once() -> None:
@@ -255,3 +259,28 @@ def test_backoff_is_stored_in_one_form(given: object, stored: object) -> None:
 def test_a_bad_backoff_is_told_what_is_wrong_with_it(backoff: object, problem: str) -> None:
     with pytest.raises((InvalidOption, InvalidOptionType), match=problem):
         check_options({"backoff": backoff})
+
+
+OWN = {
+    "job_id": "a",
+    "run_at": 1,
+    "timestamp": 1,
+    "repeat": {"every": 1_000},
+    "deduplication": {"id": "a"},
+    "parent": ("q", "1"),
+    "parent_id": "1",
+    "children": [{"name": "a"}],
+    "depends_on": ["1"],
+    "depends_on_job_ids": ["1"],
+}
+
+
+@pytest.mark.parametrize("option", OWN)
+def test_what_is_one_jobs_own_holds_for_no_others(option: str, tmp_path: Path) -> None:
+    options: Any = {option: OWN[option]}
+    with pytest.raises(InvalidOption, match=f"default_job_options cannot hold {option}:"):
+        check_defaults(options)
+    queue = Queue("q", tmp_path / "jobs.db")
+    with pytest.raises(InvalidOption, match=f"the opts of a template cannot hold {option}:"):
+        carry_out(queue.upsert_job_scheduler("x", every="1m", template={"opts": options}))
+    assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullite.engine.statements import load, move_statement
-from bullite.sqlite.driver import STATEMENTS
+from bullite.sqlite.statements import STATEMENTS
 from bullite.states import MOVES, Move, State
 
 TEMPLATES = """

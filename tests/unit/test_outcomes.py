@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite import UnrecoverableError
+from bullite.endings import ERROR, STALLED, TIMED_OUT
 from bullite.errors import JobTimedOut
 from bullite.outcome import (
-    ERROR,
     LONGEST_REASON,
     LONGEST_RESULT,
-    STALLED,
     STALLED_TOO_OFTEN,
     STARTED_TOO_OFTEN,
-    TIMED_OUT,
     Interrupted,
     NeverBegun,
     NotRun,

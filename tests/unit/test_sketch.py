@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.sketch import Sketch, merged
+from bullite.sketch import Sketch
 
 DURATIONS = st.lists(st.floats(0.1, 1e10), min_size=1, max_size=200)
 
@@ -29,7 +29,8 @@ def test_a_quantile_is_right_to_two_per_cent(durations: list[float], share: floa
 
 @given(one=DURATIONS, other=DURATIONS)
 def test_sketches_add_up_to_the_sketch_of_everything(one: list[float], other: list[float]) -> None:
-    together, whole = merged([sketch_of(one), sketch_of(other)]), sketch_of(one + other)
+    together, whole = sketch_of(one), sketch_of(one + other)
+    together.merge(sketch_of(other))
     assert together.buckets == whole.buckets
     assert (together.count, together.least, together.most) == (
         whole.count,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..operations.claiming import Claim
 from ..operations.tending import Register
 from .mail import Mailbox, Reply
 
-UNLOAD_AFTER = 10
+if TYPE_CHECKING:
+    from .gauges import Readings
+
+UNLOAD_AFTER = 40
 """Ms without any of a worker's jobs ending, after which it gives back what it fetched ahead."""
 
 
@@ -31,6 +36,14 @@ class Habits:
     """Told after every renewal whether the worker is still known; on the engine's thread."""
 
 
+class Stop(NamedTuple):
+    """A job that its worker should stop."""
+
+    job: int
+    token: int
+    reason: str
+
+
 @dataclass(slots=True, eq=False)
 class Appetite:
     """How many jobs a worker would take now, and where to put them.
@@ -47,10 +60,18 @@ class Appetite:
     unload: Callable[[], None]
     """Makes the worker give back what it has not begun; called on the engine's thread."""
     habits: Habits
+    stop: Callable[[Sequence[Stop]], None]
+    """Makes the worker stop jobs that are cancelled; called where `reply` is, perhaps more than
+    once for a job."""
+    readings: Sequence[Readings] = ()
+    """What is measured of its runs."""
     by_hand: bool = False
     """Its jobs are run by somebody who asked for each: it never asks for more by itself."""
     ahead: int = 0
     """How many jobs it may hold beyond those it runs; the worker sets it from what they take."""
+    share: float = math.inf
+    """How many jobs waited for each worker of its queue when it last looked: it holds no more of
+    them ahead, so that the others have something to do, too."""
     held: int = 0
     """How many jobs it was given that have not ended."""
     moved_at: int = 0
@@ -79,8 +100,8 @@ class Appetite:
         """How many jobs it would take now."""
         if self.starved or not self.worker:
             return 0
-        ahead = 0 if self.limited else self.ahead
-        return max(0, self.concurrency + ahead - self.held)
+        ahead = 0 if self.limited else min(self.ahead, self.share)
+        return max(0, self.concurrency + int(ahead) - self.held)
 
     @property
     def is_hungry(self) -> bool:
@@ -106,6 +127,10 @@ class Appetite:
         if self.held <= self.concurrency:
             return None
         return self.moved_at + UNLOAD_AFTER - lease_now
+
+    def is_stuck(self, lease_now: int) -> bool:
+        due = self.unload_in(lease_now)
+        return due is not None and due <= 0
 
     def takes(self, names: Mapping[str, int]) -> bool:
         """Whether jobs of these names, of which "" means any, could be for this worker."""

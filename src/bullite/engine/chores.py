@@ -8,27 +8,39 @@ request is a guarded move.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..operations.claiming import Promote
 from ..operations.expiring import Expire
 from ..operations.locking import SweepLocks
+from ..operations.moving import Place, as_json
+from ..operations.reviving import MOST_REVIVED, ReviveDue
 from ..operations.scheduling import CatchUp, late
 from ..operations.sweeping import Sweep
 from ..operations.tending import MOST_RECOVERED, Recover, Renew
+from ..orphans import Mark, commands, end, has_lost_its_process
+from ..states import State
 from .contract import Driver, Worker
 
 log = logging.getLogger("bullite.scheduler")
 
 SWEEP_EVERY = 10_000
+STOP_EVERY = 500
+RECORD_EVERY = 2_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
 LEEWAY = 25
 """Ms by which a chore may be early: better than to wake up again for it."""
 
-Chore = CatchUp | Expire | Promote | Recover | Renew | Sweep | SweepLocks
+UNTIL_KILLED = 50
+"""Ms after which it is seen whether commands that were killed are dead."""
+
+MOST_LOOKS = 20
+"""How often that is seen before jobs run again all the same: some can never be killed."""
+
+Chore = CatchUp | Expire | Promote | Recover | Renew | ReviveDue | Sweep | SweepLocks
 
 
 @dataclass(slots=True)
@@ -44,10 +56,30 @@ class Chores:
     _recover_at: int = 0
     _promote_at: int = 0
     _sweep_at: int = 0
+    _stop_at: int = 0
+    _record_at: int = 0
+    _has_looked: bool = False
+    """Whether nothing runs any more that was left when this process began."""
+    _looks: int = 0
+    """How often in a row something was found running that had been left."""
 
     def next_at(self) -> int:
         """The lease time at which there is something to do."""
         return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)
+
+    def stops_are_due(self, lease_now: int) -> bool:
+        """Whether it is time to look for jobs that are cancelled, in case nobody told."""
+        if lease_now < self._stop_at:
+            return False
+        self._stop_at = lease_now + STOP_EVERY
+        return True
+
+    def record_is_due(self, lease_now: int) -> bool:
+        """Whether it is time to write down what was measured."""
+        if lease_now < self._record_at:
+            return False
+        self._record_at = lease_now + RECORD_EVERY
+        return True
 
     def are_due(self, lease_now: int) -> bool:
         return lease_now + LEEWAY >= self.next_at()
@@ -71,6 +103,7 @@ class Chores:
         if soon >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
             chores += self._lapsed_locks(lease_now)
+            chores += self._revivals()
             chores += self._sweeps()
         return chores
 
@@ -78,20 +111,66 @@ class Chores:
         """Whether a chore that did as much as one transaction may has more to do."""
         if isinstance(chore, Recover):
             return answer >= MOST_RECOVERED
+        if isinstance(chore, ReviveDue):
+            return answer >= MOST_REVIVED
         return isinstance(chore, Sweep | Promote | Expire) and answer > 0
 
     def _recoveries(self, lease_now: int) -> Iterator[Recover]:
         rows = self.driver.execute("workers", {}).rows
-        workers = [Worker(*row) for row in rows]
+        # A database has them in any order, but the last to be recovered goes first in the line.
+        workers = sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)
         others = [worker for worker in workers if worker.nonce != self.driver.nonce]
         dead = {worker.id: worker for worker in self.driver.dead(others)}
-        for worker in dead.values():
-            log.info("worker %d died; taking its jobs back", worker.id)
-            yield Recover(worker, dead=True)
-        for worker in workers:
-            expired = worker.lease_until < lease_now
-            if worker.id not in dead and expired and not self.driver.frozen_lease(worker):
-                yield Recover(worker, dead=False)
+        expired = [
+            worker
+            for worker in workers
+            if worker.id not in dead
+            and worker.lease_until < lease_now
+            and not self.driver.frozen_lease(worker)
+        ]
+        lost = [*dead.values(), *expired]
+        busy = self._end_commands(others, lost)
+        if busy:
+            self._recover_at = lease_now + UNTIL_KILLED
+        for worker in lost:
+            if worker.nonce in busy:
+                continue
+            if worker.id in dead:
+                log.info("worker %d died; taking its jobs back", worker.id)
+            yield Recover(worker, dead=worker.id in dead)
+
+    def _end_commands(self, others: Sequence[Worker], lost: Sequence[Worker]) -> set[int]:
+        """Kill what lost processes left running; the nonces of those that had something.
+
+        Only what belongs to a job that is still held: what a command left behind when it ended may
+        live on. The first look is also for processes that are gone and not yet lost: by then their
+        jobs may be taken back by somebody who cannot reach what they left.
+        """
+        known = {worker.nonce for worker in others}
+        gone = {worker.nonce for worker in lost} & known
+        if not gone and (self._has_looked or not known):
+            return set()
+        left = {
+            mark: members
+            for mark, members in commands().items()
+            if mark.nonce in gone or (mark.nonce in known and has_lost_its_process(mark))
+            if self._is_held(mark)
+        }
+        for members in left.values():
+            end(members)
+        self._has_looked = not left
+        self._looks = self._looks + 1 if left else 0
+        return {mark.nonce for mark in left} if self._looks <= MOST_LOOKS else set()
+
+    def _is_held(self, mark: Mark) -> bool:
+        """Whether a command has not ended as far as the database knows."""
+        # One at a time: who waits for the lock of a row must not have another's.
+        rows = self.driver.execute("where_they_are", {"jobs": as_json([mark.job])}).rows
+        places = [Place(*row) for row in rows]
+        return any(
+            (place.state, place.token, place.nonce) == (State.ACTIVE, mark.token, mark.nonce)
+            for place in places
+        )
 
     def _promotions(self) -> Iterator[Promote]:
         rows = self.driver.execute("due_queues", {"now": self.driver.clock.now()}).rows
@@ -111,6 +190,10 @@ class Chores:
         params = {"lease_now": lease_now, "boot": boot}
         if self.driver.execute("lapsed_locks", params).rows[0][0]:
             yield SweepLocks(boot)
+
+    def _revivals(self) -> Iterator[ReviveDue]:
+        rows = self.driver.execute("failed_due_queues", {"now": self.driver.clock.now()}).rows
+        return (ReviveDue(row[0]) for row in rows)
 
     def _sweeps(self) -> Iterator[Sweep]:
         workers = [row[2] for row in self.driver.execute("workers", {}).rows]

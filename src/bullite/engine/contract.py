@@ -69,6 +69,15 @@ class Result(NamedTuple):
     """How many rows an update or delete changed."""
 
 
+class Heard(NamedTuple):
+    """What a process was woken for."""
+
+    ready: set[int]
+    """The queues that may have jobs for it."""
+    is_alerted: bool
+    """Whether a job that it runs may be cancelled."""
+
+
 class Worker(NamedTuple):
     """One row of the workers' table, as far as recovery needs it."""
 
@@ -101,7 +110,9 @@ class Undone(Exception):
 
 
 class Reader(Protocol):
-    """A connection for reading, on a thread of its own."""
+    """A connection for reading, used by one thread at a time."""
+
+    clock: Clock
 
     def read(self, statement: str, params: Params) -> Result:
         """Run one statement on the latest committed state."""
@@ -167,6 +178,10 @@ class Driver(Protocol):
     def announce(self, queue: int, names: Iterable[str], most: int) -> None:
         """Inside the transaction: note that up to `most` idle workers elsewhere should be woken."""
 
+    def alert(self, queue: int, nonce: int) -> None:
+        """Inside the transaction: note that the process of that nonce, which is another, should
+        look for jobs of `queue` that it runs and that are cancelled."""
+
     def wake(self) -> None:
         """After the commit: wake those announced; never blocks, never raises."""
 
@@ -183,8 +198,8 @@ class Driver(Protocol):
     def ears(self) -> Sequence[int]:
         """File descriptors that become readable when somebody wakes this process."""
 
-    def hear(self) -> set[int]:
-        """The queues this process was woken for since last asked."""
+    def hear(self) -> Heard:
+        """What this process was woken for since last asked."""
 
     def changed(self) -> bool:
         """Whether anyone else has committed since last asked."""

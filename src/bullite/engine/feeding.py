@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..errors import StoreError
 from ..operations.claiming import Claim, Claimed, claim, foreseen
 from ..operations.moving import ANY_NAME
 from ..operations.transaction import Operation, Transaction
 from ..seldom import Seldom
-from .appetite import Appetite, Habits
+from .appetite import Appetite, Habits, Stop
 from .contract import Driver, Step, Worker
 from .mail import Ask
 
@@ -140,6 +141,29 @@ class Feeding:
         while self._to_look_into:
             self.look_into(self._to_look_into.pop())
 
+    def all(self) -> Sequence[Appetite]:
+        return self._appetites
+
+    def holds_jobs(self) -> bool:
+        """Whether a worker of this process may run something."""
+        return any(appetite.held or appetite.by_hand for appetite in self._appetites)
+
+    def stop_the_cancelled(self) -> list[tuple[Ask, Any]]:
+        """Tell the workers of this process which of their jobs are cancelled."""
+        try:
+            rows = self._driver.execute("to_be_stopped", {"nonce": self._driver.nonce}).rows
+        except StoreError as error:
+            self._seldom.warning("could not look for jobs that are cancelled: %s", error)
+            return []
+        stops: dict[int, list[Stop]] = {}
+        for job, worker, token, reason in rows:
+            stops.setdefault(worker, []).append(Stop(job, token, reason))
+        return [
+            (Ask(None, appetite.stop, appetite.mailbox), stops[appetite.worker])
+            for appetite in self._appetites
+            if appetite.worker in stops
+        ]
+
     def stir_due(self) -> None:
         """The time of delayed jobs has come."""
         if self._due:
@@ -148,12 +172,17 @@ class Feeding:
                 del self._due[queue]
                 self.stir(queue)
 
+    def will_be_heard_of(self) -> bool:
+        """Whether workers have fetched ahead, and of none was nothing heard for too long."""
+        lease_now = self._clock.lease_now()
+        times = [ms for a in self._appetites if (ms := a.unload_in(lease_now)) is not None]
+        return min(times, default=0) > 0
+
     def unload_the_stuck(self) -> None:
         """Jobs fetched ahead behind one that takes long are given back, for others to run."""
         lease_now = self._clock.lease_now()
         for appetite in self._appetites:
-            due = appetite.unload_in(lease_now)
-            if due is not None and due <= 0:
+            if appetite.is_stuck(lease_now):
                 appetite.moved_at = lease_now
                 appetite.unload()
 
@@ -199,7 +228,7 @@ class Feeding:
                 self._last_token += 1
                 [claimed] = drive(claim(tx, [appetite.claim(self._last_token, MOST_CLAIMED)]))
                 served.append((appetite, claimed))
-                appetite.limited = claimed.limited
+                appetite.limited, appetite.share = claimed.limited, claimed.share
                 hungry = claimed.drained and appetite.want > len(claimed.rows)
                 if hungry != appetite.told_hungry:
                     self._driver.hungry(appetite.worker, hungry)
@@ -232,11 +261,12 @@ class Feeding:
             self.expect(queue, due)
         for appetite, claimed in served:
             appetite.took(len(claimed.rows), tx.lease_now)
-            appetite.stirred = not claimed.drained
             was_told, appetite.told_hungry = (
                 appetite.told_hungry,
                 claimed.drained and appetite.want > 0,
             )
+            # Whom nobody wakes, because it wants nothing just now, looks for itself when it does.
+            appetite.stirred = not appetite.told_hungry
             if appetite.told_hungry and not was_told and self._driver.has_other_writers:
                 self._to_look_into.add(appetite.queue)
             if claimed.next_due is not None:

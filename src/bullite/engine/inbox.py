@@ -28,6 +28,7 @@ class Inbox:
     def __init__(self) -> None:
         self._asks: deque[Ask] = deque()
         self._parts: deque[tuple[Joiner, Any]] = deque()
+        self._parts_are_urgent = False
         self._rows_in = self._rows_out = 0
         self._counting = threading.Lock()
         self._waiting_for_room: deque[tuple[Reply, Mailbox]] = deque()
@@ -47,10 +48,15 @@ class Inbox:
         self._asks.extend(asks)
         self.ring()
 
-    def put_part(self, joiner: Joiner, part: Any) -> None:
-        """Put in what becomes a request together with its like, behind all that was put in."""
+    def put_part(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
+        """Put in what becomes a request together with its like, behind all that was put in.
+
+        If there is no hurry, it waits until there is something else to do.
+        """
         self._parts.append((joiner, part))
-        self.ring()
+        if hurry:
+            self._parts_are_urgent = True
+            self.ring()
 
     def has_room(self) -> bool:
         return self._rows_in - self._rows_out < INBOX_ROWS
@@ -74,8 +80,15 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._asks or self._parts)
 
-    def take(self) -> list[Ask]:
-        """What waits, up to a batch."""
+    def is_urgent(self) -> bool:
+        """Whether there is something in it that must not wait."""
+        return bool(self._asks) or self._parts_are_urgent
+
+    def take(self, patiently: bool = False) -> list[Ask]:
+        """What waits, up to a batch; `patiently` only what must not wait, and what goes with it."""
+        if patiently and not self.is_urgent():
+            return []
+        self._parts_are_urgent = False
         # Counted first: who put a part in may have put a request in before.
         parts = len(self._parts)
         asks: list[Ask] = []
@@ -99,7 +112,7 @@ class Inbox:
     def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
         """Wait until something is put in or an ear hears; whether an ear did."""
         self._asleep = True
-        if self or self._waiting_for_room:
+        if self.is_urgent() or self._waiting_for_room:
             self._asleep = False
             return False
         ready = _first_ready([self._bell.fileno(), *ears], timeout)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+import sys
+from pathlib import Path
 
 
 def scripts(package: str) -> list[str]:
     """The migrations of a store, first to last: the number of one is its place."""
-    folder = files(package) / "migrations"
-    found = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [script.read_text(encoding="utf-8") for script in found]
+    return [script.read_text(encoding="utf-8") for script in _files(package)]
+
+
+def newest(package: str) -> int:
+    """The number of the schema that they lead to."""
+    return len(_files(package))
+
+
+def _files(package: str) -> list[Path]:
+    [folder] = sys.modules[package].__path__
+    return sorted(Path(folder, "migrations").glob("*.sql"))

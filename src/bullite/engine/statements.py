@@ -6,7 +6,7 @@ Knows nothing of databases and nothing of jobs but the table in states.py.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..states import MOVES, Move, State
 
@@ -16,8 +16,7 @@ _HEADER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One SQL statement, ready to run; what its flag means is its database's affair."""
 
     name: str
@@ -25,8 +24,7 @@ class Statement:
     flag: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     kind: str
     name: str
     takes: bool
@@ -75,12 +73,13 @@ def alike_statement(move: Move, source: State) -> str:
 
 
 def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Statement]:
-    """A list of jobs: pages of it in both directions, what follows a place in it, its oldest."""
+    """A list of jobs: pages of it in both directions, from a place in it on or back, its oldest."""
     first, second, aged = block.keys
     texts = {
         f"page_up:{block.name}": ("page", "asc"),
         f"page_down:{block.name}": ("page", "desc"),
         f"after:{block.name}": ("after", "asc"),
+        f"before:{block.name}": ("before", "desc"),
         f"oldest:{block.name}": ("oldest", "asc"),
     }
     if aged == "finished_at":
@@ -140,11 +139,10 @@ def _blocks(source: str) -> list[_Block]:
             blocks.append(_Block(kind, name, takes is not None, tuple(keys), flag, text))
 
     for line in source.splitlines():
-        match = _HEADER.match(line)
-        if match is not None:
+        if not line.lstrip().startswith("--"):
+            lines.append(line)
+        elif (match := _HEADER.match(line)) is not None:
             close()
             header, lines = match, []
-        elif not line.lstrip().startswith("--"):
-            lines.append(line)
     close()
     return blocks

@@ -10,14 +10,21 @@ from typing import Any, NamedTuple
 from ..codec import decode
 from ..errors import JobNotFound, StoreError
 from ..operations.by_hand import MoveByHand, MoveOne
+from ..operations.cancelling import Cancel
+from ..operations.families import AwaitChildren
 from ..operations.moving import as_json
 from ..operations.settling import Settle, Settled
+from ..operations.stepping import Pause
 from ..seldom import Seldom
-from ..states import COMPLETE, EXPIRE, FAIL
+from ..states import CANCEL, COMPLETE, EXPIRE, FAIL, State
 from .contract import Driver
 from .mail import Ask, Reply
 
 log = logging.getLogger("bullite.engine")
+
+
+_MOVING = AwaitChildren | Cancel | MoveByHand | MoveOne | Pause
+"""Requests that may end a job, and do not tell how."""
 
 
 class Watched(NamedTuple):
@@ -66,15 +73,19 @@ class Watchers:
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(request, Settle):
                 told += self._ended(request, answer)
-        moved = [request for request in requests if isinstance(request, MoveByHand | MoveOne)]
+        moved = [request for request in requests if isinstance(request, _MOVING)]
         return told + self.check(chain.from_iterable(request.keys() for request in moved))
 
     def _ended(self, settle: Settle, settled: Settled) -> list[tuple[Ask, Any]]:
-        """From the verdicts themselves: the job may be gone already."""
+        """From the verdicts themselves: the job may be gone already.
+
+        Any but a completion may have ended one that was cancelled: that is looked for.
+        """
+        mine = [verdict for verdict in settle.verdicts if verdict.job in self._asks]
         ended = [
             verdict
-            for verdict in settle.verdicts
-            if verdict.job in self._asks and verdict.move in (COMPLETE, FAIL)
+            for verdict in mine
+            if verdict.move is COMPLETE or (verdict.move is FAIL and not verdict.by_hand)
             if verdict.job not in settled.lost and verdict.job not in settled.spoilt
         ]
         told = [
@@ -82,7 +93,7 @@ class Watchers:
             for verdict in ended
             for ask in self._pop(verdict.job)
         ]
-        return told + self.check(settled.spoilt)
+        return told + self.check({verdict.job for verdict in mine})
 
     def check(self, jobs: Iterable[int] | None = None) -> list[tuple[Ask, Any]]:
         """Look at the watched jobs, or at those of them that are named; the answers there are."""
@@ -123,8 +134,8 @@ class Watchers:
         detail: list[Any] = decode(entry)[1:] if is_list else [None]
         if kind == FAIL.name:
             return [FAIL.target, None, detail[0][0]]
-        if kind == EXPIRE.name:
-            return [EXPIRE.target, None, detail[0][1]]
+        if kind in (EXPIRE.name, CANCEL.name):
+            return [State.FAILED, None, detail[0][1]]
         if detail[1:2] == [1]:
             return gone  # its result was too long for the log
         return [COMPLETE.target, as_json(detail[0]), None]

@@ -20,18 +20,23 @@ from ..errors import ENDING, RequestRefused, StoreBusy, StoreClosed, StoreError
 from ..operations import (
     adding,
     by_hand,
+    cancelling,
     claiming,
+    commanding,
     editing,
     expiring,
     families,
+    filing,
     governing,
     growing,
     keying,
     limiting,
     locking,
+    measuring,
     opening,
     planning,
     releasing,
+    reviving,
     scheduling,
     settling,
     stepping,
@@ -39,11 +44,13 @@ from ..operations import (
     tending,
 )
 from ..operations.transaction import Operation, Transaction
+from ..record import JobRow
 from ..seldom import Seldom
 from .appetite import Appetite
 from .chores import Chore, Chores
 from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, Undone
-from .feeding import Feeding
+from .feeding import Feeding, Served
+from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
@@ -77,6 +84,8 @@ LONGEST_REST = 0.2
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
 
+_CREATED_AT = JobRow._fields.index("created_at")
+
 OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
     adding.AddJobs: adding.add,
     growing.Grow: growing.grow,
@@ -92,6 +101,11 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     editing.ClearLogs: editing.clear_logs,
     by_hand.MoveByHand: by_hand.move_by_hand,
     by_hand.MoveOne: by_hand.move_one,
+    cancelling.Cancel: cancelling.cancel,
+    commanding.WriteOutput: commanding.write_output,
+    filing.Change: filing.change,
+    measuring.Record: measuring.record,
+    reviving.ReviveDue: reviving.revive_due,
     releasing.FreeKey: releasing.free_key,
     releasing.FreeKeyOf: releasing.free_key_of,
     opening.OpenQueue: opening.open_queue,
@@ -120,6 +134,7 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     limiting.UseUpWindow: limiting.use_up_window,
     keying.SetKeyLimit: keying.set_key_limit,
     sweeping.Sweep: sweeping.sweep,
+    sweeping.Purge: sweeping.purge,
     stepping.RecordStep: stepping.record_steps,
     stepping.Pause: stepping.pause,
     stepping.SendEvent: stepping.send_events,
@@ -145,13 +160,14 @@ class Engine:
         self._inbox = Inbox()
         self._chores = Chores(driver)
         self._feeding = Feeding(driver)
+        self.gauges = Gauges()
         self._watchers = Watchers(driver)
         self.keeping = Keeping(driver, self.submit)
         self._check_at = self._check_from = self._look_at = 0
         self._poll_interval = POLL_INTERVAL
         self._caretakers = 0
         self._followers: list[tuple[int, frozenset[str] | None, Ask]] = []
-        self._is_running = self._stopping = False
+        self._is_running = self._stopping = self._is_alerted = False
         self._broken: StoreError | None = None
         self._stopped = threading.Event()
         self._seldom = Seldom(log)
@@ -171,12 +187,13 @@ class Engine:
         else:
             self._inbox.put(asks)
 
-    def submit_with_others(self, joiner: Joiner, part: Any) -> None:
+    def submit_with_others(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
         """Put in what `joiner` makes a request of, with other parts that come meanwhile."""
         if self._stopping:
             self.submit_all(joiner.join([part]))
         else:
-            self._inbox.put_part(joiner, part)
+            # Somebody who waits for the end of a job may wait for this one's.
+            self._inbox.put_part(joiner, part, hurry or bool(self._watchers))
 
     def settle(
         self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, worker: Appetite
@@ -302,7 +319,7 @@ class Engine:
         """Finish what was accepted, then stop; waits for that."""
         self._stopping = True
         if self._is_running:
-            self._inbox.put([Ask(_Order(_nothing), _ignore)])  # to wake it up
+            self._inbox.put([Ask(_Order(self._record), _ignore)])
             self._stopped.wait(timeout)
         elif not self._stopped.is_set():
             self._leave()
@@ -322,11 +339,15 @@ class Engine:
 
     def _sleep(self) -> None:
         """Wait for a request, a wake-up or the time of the next thing to do."""
-        if self._inbox or self._stopping or self._feeding.wants_to_claim():
+        if self._inbox.is_urgent() or self._stopping:
+            return
+        if self._is_alerted or self._feeding.wants_to_claim():
             return
         if self._inbox.sleep(self.driver.ears(), self._timeout()):
-            for queue in self.driver.hear():
+            heard = self.driver.hear()
+            for queue in heard.ready:
                 self._feeding.stir(queue)
+            self._is_alerted = heard.is_alerted
         self._check_for_others()
 
     def _timeout(self) -> float | None:
@@ -378,19 +399,42 @@ class Engine:
 
     def turn(self) -> None:
         """One batch: everything there is to do now, in one transaction."""
-        asks = self._obey(self._inbox.take())
+        asks = self._obey(self._inbox.take(patiently=self._has_time()))
         asks += self._registrations()
         if self._has_chores() and self._chores.are_due(self.clock.lease_now()):
             asks += self._due_chores()
+            asks += self._record_if_due()
         asks += self.keeping.due(self.clock.lease_now())
         self._feeding.stir_due()
         self._feeding.unload_the_stuck()
+        self._stop_the_cancelled()
         if asks or self._feeding.wants_to_claim():
             self._transact(asks)
             self._feeding.look_again()
         self._deliver(self._inbox.make_room())
         if self._broken is None:
             self._housekeep()
+
+    def _has_time(self) -> bool:
+        """Whether what is in no hurry may wait for more of its kind."""
+        return not self._stopping and self._feeding.will_be_heard_of()
+
+    def _record_if_due(self) -> list[Ask]:
+        due = self._feeding and self._chores.record_is_due(self.clock.lease_now())
+        return self._record() if due else []
+
+    def _record(self, ask: Ask | None = None) -> list[Ask]:
+        """Write down what was measured."""
+        record = self.gauges.record(self._feeding.all(), self.clock.now())
+        return [] if record is None else [Ask(record, _ignore)]
+
+    def _stop_the_cancelled(self) -> None:
+        if not self._feeding.holds_jobs():
+            self._is_alerted = False
+            return
+        if self._is_alerted or self._chores.stops_are_due(self.clock.lease_now()):
+            self._is_alerted = False
+            self._deliver(self._feeding.stop_the_cancelled())
 
     def _obey(self, asks: list[Ask]) -> list[Ask]:
         """Carry out the orders that concern the engine itself; the rest needs a transaction."""
@@ -472,10 +516,11 @@ class Engine:
         self._deliver([(ask, None)])
 
     def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:
+        last = self._record()  # nobody asks for its readings when it is gone
         self._feeding.remove(appetite)
         appetite.left = True
         self._take_up_habits()
-        return [Ask(tending.Deregister(appetite.worker), ask.reply, ask.mailbox)]
+        return [*last, Ask(tending.Deregister(appetite.worker), ask.reply, ask.mailbox)]
 
     def _unwatch(self, job: int, reply: Reply, ask: Ask) -> None:
         self._watchers.remove(job, reply)
@@ -501,6 +546,8 @@ class Engine:
         for appetite in abandoned:
             log.error("the event loop of worker %d is closed; it is given up", appetite.worker)
             self._feeding.remove(appetite)
+        if abandoned:
+            self._followers = [each for each in self._followers if each[2].mailbox.alive()]
         try:
             chores = self._chores.due(self.clock.lease_now())
         except StoreError as error:
@@ -594,11 +641,22 @@ class Engine:
             served = self._feeding.serve(tx, self._drive) if not careful else ()
             self._drive(tx.close_books())
             self._feeding.announce(tx, served)
+            for queue, nonce in tx.stopping:
+                if nonce == self.driver.nonce:
+                    self._is_alerted = True
+                else:
+                    self.driver.alert(queue, nonce)
             sync_due = self.driver.commit()
         except BaseException:
             self.driver.rollback()
             raise
         self.driver.wake()
+        # Where others write meanwhile there is no such lock: it was the way to the server.
+        ended = sum(completed + failed for completed, failed in tx.ended.values())
+        self.gauges.transacted(ended, 0 if self.driver.has_other_writers else waited)
+        for queue, (completed, failed) in tx.ended.items():
+            self.gauges.ended(queue, tx.now, completed, failed)
+        self._measure_waits(served)
         told = self._told(tx) if self._followers else ()
         jobs = self._feeding.committed(tx, served)
         if sync_due:
@@ -609,6 +667,16 @@ class Engine:
         results = self._watchers.settled(requests, answers)
         # Answers first: who added a job hears of that before it is begun.
         self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])
+
+    def _measure_waits(self, served: Served) -> None:
+        """How long the jobs waited that were taken: as long as the one in their middle."""
+        for appetite, claimed in served:
+            if claimed.rows:
+                row = claimed.rows[len(claimed.rows) // 2]
+                if claiming.waited_from_the_start(row):
+                    waited = claimed.claimed_at - row[_CREATED_AT]
+                    jobs = len(claimed.rows)
+                    self.gauges.waited(appetite.queue, claimed.claimed_at, waited, jobs)
 
     def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
         """What the first operation will ask, where that is worth knowing."""
@@ -661,10 +729,6 @@ class _Order:
 
 def _accept(answer: Any) -> None:
     """Whatever becomes of it is told elsewhere."""
-
-
-def _nothing(ask: Ask) -> None:
-    pass
 
 
 def _ignore(answer: Any) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..codec import decode
 from ..deduplication import Rule
 from ..engine.contract import Same, Step, Table
 from ..engine.plan import Request
 from ..errors import QueueFull
 from ..eventlog import DUPLICATED
 from ..states import ADD, ADD_BLOCKED, ADD_DELAYED, State
+from ..traits import TAGGED
 from .admitting import Door, open_door
 from .deduplicating import Keys, hold_keys
 from .moving import UNSORTED, as_json, take_numbers
@@ -74,7 +75,6 @@ class OutOfDate(NamedTuple):
     """The queue's settings changed after the jobs' options were resolved; nothing was added."""
 
 
-@dataclass(slots=True)
 class AddJobs(Request):
     """Add jobs to one queue, all or none. Answers an Added, an OutOfDate, or a QueueFull."""
 
@@ -247,7 +247,23 @@ def insert(
         lanes = fields[_NAME] if terms[queue].by_name else Same(UNSORTED)
         yield "insert_jobs", _job_table(tx, queue, jobs, fields, lanes, due, blocked)
         yield "insert_payloads", Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS]))
+        if any(fields[_EXTRAS]):
+            tagged = _tags(tx, queue, jobs)
+            if tagged:
+                yield "insert_tags", tagged
         _enter_in_books(tx, queue, jobs, due, blocked)
+
+
+def _tags(
+    tx: Transaction, queue: int, jobs: Mapping[int, NewJob]
+) -> list[tuple[int, str, int, int]]:
+    """The tags of new jobs: queue, tag, when the job was made, its number."""
+    return [
+        (queue, tag, tx.now if job.extras.timestamp is None else job.extras.timestamp, id)
+        for id, job in jobs.items()
+        if job.extras is not None and job.extras.traits & TAGGED and job.opts is not None
+        for tag in dict.fromkeys(decode(job.opts).get("tags", ()))
+    ]
 
 
 def _are_plain(fields: Sequence[Sequence[Any]]) -> bool:

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 from ..eventlog import DEAD_LETTERED
 from ..outcome import Verdict
-from .governing import read_settings
+from .governing import Settings, read_settings, retries_of_dead_letters
 from .moving import as_json, change_queue
 from .opening import find_or_make
+from .reviving import plan_retries
 from .transaction import Event, Operation, Transaction
 
 
-def bury(tx: Transaction, queue: int, verdicts: Sequence[Verdict]) -> Operation[set[int]]:
+def bury(
+    tx: Transaction, queue: int, settings: Settings, verdicts: Sequence[Verdict]
+) -> Operation[set[int]]:
     """Move the failed jobs of these verdicts to their dead-letter queue, if there is one.
 
     The jobs stay what they are, failed, with id and history. One whose custom id is taken there
     stays where it is. Answers those that moved.
     """
-    settings = yield from read_settings(queue)
     if settings.dead_letter is None or settings.dead_letter == settings.name or not verdicts:
         return set()
     target = yield from find_or_make(tx, settings.dead_letter)
@@ -36,4 +38,6 @@ def bury(tx: Transaction, queue: int, verdicts: Sequence[Verdict]) -> Operation[
     events: list[Event] = [(verdict.public_id, route) for verdict in moving]
     tx.log(queue, DEAD_LETTERED, events)
     tx.log(target, DEAD_LETTERED, list(events))
+    there = yield from read_settings(target)
+    yield from plan_retries(target, retries_of_dead_letters(settings, there), jobs)
     return set(jobs)

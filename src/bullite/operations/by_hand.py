@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ..endings import COMPLETED
 from ..engine.plan import Request
 from ..errors import (
     BulliteError,
@@ -14,7 +14,6 @@ from ..errors import (
     JobNotFound,
     SchedulerOwnsJob,
 )
-from ..outcome import COMPLETED
 from ..states import (
     DELETE,
     PROMOTE,
@@ -45,7 +44,6 @@ from .releasing import moved_by_hand
 from .transaction import Event, Operation, Transaction
 
 
-@dataclass(slots=True)
 class MoveByHand(Request):
     """Someone who does not hold the jobs asks for a move.
 
@@ -129,7 +127,6 @@ def _settle_ties(
     return [place.job for place in going]
 
 
-@dataclass(slots=True)
 class MoveOne(Request):
     """The same for one job, whose caller wants to know why not. Answers None, or an error."""
 

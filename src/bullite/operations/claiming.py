@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..engine.contract import Step
 from ..engine.plan import Request
+from ..record import JobRow
 from ..states import CLAIM, PROMOTE, State
 from ..traits import SCHEDULED
 from .expiring import MOST_EXPIRED, expire_due
@@ -28,7 +28,6 @@ MOST_SORTED = 1_000
 """Jobs put into the lane of their name in one go."""
 
 
-@dataclass(slots=True)
 class Claim(Request):
     """A worker asks for up to `want` jobs, of these names or of any."""
 
@@ -47,30 +46,11 @@ class Claim(Request):
     durable = False
 
 
-class JobRow(NamedTuple):
-    """What a worker is told of a job it now holds, and the beginning of what others read of it."""
-
-    id: int
-    name: str
-    custom_id: str | None
-    priority: int
-    attempts: int
-    attempts_made: int
-    attempts_started: int
-    stalled_count: int
-    created_at: int
-    deferred_failure: str | None
-    opts: str | None
-    rank: int
-    seq: int
-    traits: int
-    """What else belongs to it: see traits.py."""
-    data: str
-
-
 _ID, _PRIORITY, _TRAITS = (
     itemgetter(JobRow._fields.index(field)) for field in ("id", "priority", "traits")
 )
+
+_STARTED, _SEQ = JobRow._fields.index("attempts_started"), JobRow._fields.index("seq")
 
 
 class Claimed(NamedTuple):
@@ -95,6 +75,16 @@ class Claimed(NamedTuple):
     """Limits hold for the queue or the worker: nothing must be fetched ahead."""
     held_back: bool = False
     """There may be more that this worker could take, if it were not for a limit."""
+    share: int = 0
+    """How many jobs waited for each worker of the queue."""
+
+
+def waited_from_the_start(row: Sequence[Any]) -> bool:
+    """Whether a job could have begun as soon as it was added, and had not begun before.
+
+    Whoever came to the line later, or again, was given another place in it than its number.
+    """
+    return bool(row[_STARTED] <= 1 and abs(row[_SEQ]) == row[0])
 
 
 class _Gates(NamedTuple):
@@ -104,11 +94,12 @@ class _Gates(NamedTuple):
     paused: int
     next_due: int | None
     next_expiry: int | None
+    share: int
     limits: Limits = NO_LIMITS
     unknown: bool = False
 
 
-_SHUT = _Gates(0, 1, None, None, unknown=True)
+_SHUT = _Gates(0, 1, None, None, 0, unknown=True)
 """To a worker that is not on the register, nothing is handed out."""
 
 
@@ -166,6 +157,7 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         gates.unknown,
         limited,
         found.held_back,
+        gates.share,
     )
 
 
@@ -232,8 +224,8 @@ def _gates(request: Claim) -> Operation[_Gates]:
     result = yield "gates", {"queue": request.queue, "worker": request.worker}
     if not result.rows:
         return _SHUT
-    by_name, paused, next_due, next_expiry, *limits = result.rows[0]
-    return _Gates(by_name, paused, next_due, next_expiry, Limits(*limits))
+    by_name, paused, next_due, next_expiry, share, *limits = result.rows[0]
+    return _Gates(by_name, paused, next_due, next_expiry, share, Limits(*limits))
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
@@ -305,7 +297,6 @@ def _lanes(request: Claim, gates: _Gates) -> Operation[Sequence[str]]:
     return [row[0] for row in result.rows] or (UNSORTED,)
 
 
-@dataclass(slots=True)
 class Promote(Request):
     """Move the due jobs of one queue to its line, when no worker's claim does."""
 

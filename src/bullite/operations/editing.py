@@ -7,7 +7,6 @@ errors, as values, where the change was refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ from .moving import ANY_NAME, Place, as_json, take_numbers, where_they_are
 from .transaction import Operation, Transaction
 
 
-@dataclass(slots=True)
 class Progress(Request):
     """How far a job is. Answers whether it was stored: not if the caller does not hold the job."""
 
@@ -82,7 +80,6 @@ def _refusal(
     return None
 
 
-@dataclass(slots=True)
 class SetData(Request):
     """Replace a job's data. Answers None, or why not."""
 
@@ -105,7 +102,6 @@ def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[Bul
     return answers
 
 
-@dataclass(slots=True)
 class SetPriority(Request):
     """Change a job's priority, and its place if it waits. Answers the priority, or why not."""
 
@@ -157,7 +153,6 @@ def set_priority(
     return answers
 
 
-@dataclass(slots=True)
 class ExtendLease(Request):
     """The holder of a job wants to keep it for so many ms from now. Answers None, or why not."""
 
@@ -194,7 +189,6 @@ def extend_leases(
 # --- logs ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class AddLog(Request):
     """Append a line to a job's log. Answers how many lines it has now, or why not.
 
@@ -257,7 +251,6 @@ def _log_ranges(jobs: Sequence[int]) -> Operation[dict[int, tuple[int, int]]]:
     return {job: (1 if first is None else first, last or 0) for job, first, last in result.rows}
 
 
-@dataclass(slots=True)
 class ClearLogs(Request):
     """Delete a job's log, but for its newest lines. Answers None, or why not."""
 

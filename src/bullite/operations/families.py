@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..codec import decode
 from ..engine.plan import Request
 from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock
 from ..states import AWAIT, CLAIM, REMOVE, State
-from ..traits import DOWNSTREAM
+from ..traits import CANCELLED, DOWNSTREAM
 from . import linking
 from .by_hand import MoveByHand, move_by_hand
+from .cancelling import end_the_cancelled
 from .moving import Place, as_json, swap_all, where_they_are
 from .transaction import Operation, Transaction
 
 _REMOVABLE = (State.WAITING, State.DELAYED, State.WAITING_CHILDREN)
 
 
-@dataclass(slots=True)
 class AwaitChildren(Request):
     """A run wants to wait for its job's children. Answers whether it must, or an error."""
 
@@ -73,10 +72,11 @@ def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[B
     if place.ahead:
         tx.log(place.queue, CLAIM.name, [place.public_id])
     tx.log(place.queue, AWAIT.name, [place.public_id])
+    if place.traits & CANCELLED:
+        yield from end_the_cancelled(tx, [place.job])
     return True
 
 
-@dataclass(slots=True)
 class LeaveParent(Request):
     """A child is to belong to nobody from now on. Answers whether it had a parent."""
 
@@ -101,7 +101,6 @@ def leave_parent(tx: Transaction, requests: Sequence[LeaveParent]) -> Operation[
     return answers
 
 
-@dataclass(slots=True)
 class RemoveUnprocessed(Request):
     """Take out the descendants of a job that nobody has begun. Answers how many."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..codec import encode_plain
@@ -38,6 +37,11 @@ class Settings(NamedTuple):
     concurrency: int | None
     rate_max: int | None
     rate_duration: int | None
+    on_failure: str | None
+    """The job that is added when one fails for good, as JSON."""
+    retry_failed_after: int | None
+    """Ms after which failed jobs are tried again by themselves."""
+    retry_failed_times: int
 
 
 AS_NEW: dict[str, Any] = {
@@ -53,6 +57,9 @@ AS_NEW: dict[str, Any] = {
     "max_payload_bytes": None,
     "max_rate_count": None,
     "max_rate_duration": None,
+    "on_failure": None,
+    "retry_failed_after": None,
+    "retry_failed_times": 1,
 }
 """What a queue is made with."""
 
@@ -62,7 +69,6 @@ def read_settings(queue: int) -> Operation[Settings]:
     return Settings(*result.rows[0])
 
 
-@dataclass(slots=True)
 class Configure(Request):
     """Change some of a queue's settings, for every producer and worker. Answers the settings."""
 
@@ -81,11 +87,34 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
             yield "configure", {**new._asdict(), "queue": request.queue}
             if new.priority_order != old.priority_order:
                 yield "turn_ranks", {"queue": request.queue}
+            if new[-2:] != old[-2:]:
+                yield from _plan_all_retries(request.queue, new)
         answers.append((yield from read_settings(request.queue)))
     return answers
 
 
-@dataclass(slots=True)
+def _plan_all_retries(queue: int, settings: Settings) -> Operation[None]:
+    """Say anew when failed jobs are tried again: those in the queue, and its dead letters."""
+    origins = yield "origins_of_failed", {"queue": queue}
+    groups: list[tuple[int, int | None]] = [(queue, row[0]) for row in origins.rows]
+    if settings.dead_letter not in (None, settings.name):
+        found = yield "queue_named", {"name": settings.dead_letter}
+        groups += [(row[0], queue) for row in found.rows]
+    for place, origin in groups:
+        there = yield from read_settings(place)
+        if origin is not None:
+            there = retries_of_dead_letters((yield from read_settings(origin)), there)
+        after, times = there.retry_failed_after, there.retry_failed_times
+        params = {"queue": place, "origin": origin, "after": after, "times": times}
+        yield "plan_all_retries", params
+
+
+def retries_of_dead_letters(own: Settings, there: Settings) -> Settings:
+    """Whose word holds on trying dead letters again: that of the queue in which they failed, if it
+    has one, else that of the queue where they lie."""
+    return there if own.retry_failed_after is None else own
+
+
 class SetPaused(Request):
     """Let a queue hand out no jobs, or let it go on. Answers whether that changed anything."""
 
@@ -111,7 +140,6 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
     return answers
 
 
-@dataclass(slots=True)
 class Publish(Request):
     """Put an event of the user's own into the log, keeping so many. Answers nothing."""
 
@@ -129,7 +157,6 @@ def publish(tx: Transaction, requests: Sequence[Publish]) -> Operation[list[None
     return [None] * len(requests)
 
 
-@dataclass(slots=True)
 class TellCleaned(Request):
     """Put into the log how many jobs a cleaning removed. Answers nothing."""
 
@@ -144,7 +171,6 @@ def tell_cleaned(tx: Transaction, requests: Sequence[TellCleaned]) -> Operation[
     return [None] * len(requests)
 
 
-@dataclass(slots=True)
 class TrimEvents(Request):
     """Keep only the newest events of a queue. Answers how many rows of the log went."""
 
@@ -167,7 +193,6 @@ def _trim(queue: int, keep: int) -> Operation[int]:
     return trimmed.changed
 
 
-@dataclass(slots=True)
 class Reset(Request):
     """Make a queue, all of whose jobs were deleted, as it was when it was new. Answers nothing."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..codec import decode
@@ -67,7 +66,6 @@ class Grown(NamedTuple):
     """As in Added."""
 
 
-@dataclass(slots=True)
 class Grow(Request):
     """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
 

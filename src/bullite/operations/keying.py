@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..codec import decode
@@ -242,7 +241,6 @@ def _used(window: Window, now: int) -> int:
 # --- by hand -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class SetKeyLimit(Request):
     """Limit the jobs of a key, or with EVERY_KEY of all that have no limit of their own.
 

@@ -8,7 +8,6 @@ next one sees; how many run is counted from the rows of running jobs each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..engine.plan import Request
@@ -111,7 +110,6 @@ def count_taken(
 # --- by hand -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class SetConcurrency(Request):
     """Let so many jobs of a queue run at a time, over all workers. Answers what held before."""
 
@@ -130,7 +128,6 @@ def set_concurrency(
     return answers
 
 
-@dataclass(slots=True)
 class SetRate(Request):
     """Let so many jobs of a queue begin in a time, over all workers. Answers what held before."""
 
@@ -148,7 +145,6 @@ def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Lim
     return answers
 
 
-@dataclass(slots=True)
 class UseUpWindow(Request):
     """Let nothing of a queue begin for so many ms; None ends its window now.
 

@@ -6,7 +6,6 @@ A lock is held as long as its lease: whoever lets it end has lost it, whether ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.plan import Request
@@ -21,7 +20,6 @@ class Lease(NamedTuple):
     until: int
 
 
-@dataclass(slots=True)
 class TakeLock(Request):
     """Take a lock that nobody holds. Answers a Lease; None if somebody does."""
 
@@ -52,7 +50,6 @@ def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[
     return [answers[index] for index in range(len(requests))]
 
 
-@dataclass(slots=True)
 class RenewLocks(Request):
     """This process lives on. Answers until when its locks are held, by token; others are lost."""
 
@@ -71,7 +68,6 @@ def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[li
     return answers
 
 
-@dataclass(slots=True)
 class ExtendLock(Request):
     """Hold a lock for `ttl` from now, and for that at each renewal. Answers a Lease, or None."""
 
@@ -89,7 +85,6 @@ def extend_locks(tx: Transaction, requests: Sequence[ExtendLock]) -> Operation[l
     return answers
 
 
-@dataclass(slots=True)
 class ReleaseLock(Request):
     """Let go of a lock. Answers whether it was held."""
 
@@ -110,7 +105,6 @@ def _held(tx: Transaction, name: str, token: int) -> dict[str, int | str]:
     return {"name": name, "token": token, "nonce": tx.nonce, "lease_now": tx.lease_now}
 
 
-@dataclass(slots=True)
 class SweepLocks(Request):
     """Delete the locks whose holders let their lease end."""
 

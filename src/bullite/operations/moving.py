@@ -9,7 +9,7 @@ from ..codec import encode_plain
 from ..engine.contract import Conflict
 from ..engine.statements import alike_statement, move_statement
 from ..states import DELETE, Move, State
-from ..traits import DOWNSTREAM, STEPPED, UPSTREAM
+from ..traits import COMMAND, DOWNSTREAM, STEPPED, TAGGED, UPSTREAM
 from .transaction import Operation, Transaction
 
 
@@ -30,6 +30,7 @@ class Place(NamedTuple):
     ahead: int
     traits: int
     delay: int
+    deferred_failure: str | None
 
     @property
     def public_id(self) -> int | str:
@@ -108,6 +109,7 @@ def change_queue(
             "by_name": lanes.rows[0][0],
         },
     )
+    yield "move_tags", {"jobs": as_json(jobs), "target": target}
 
 
 def back_in_line(
@@ -145,6 +147,9 @@ _BELONGINGS: tuple[tuple[int, str], ...] = (
     (DOWNSTREAM, "delete_links_to"),
     (STEPPED, "delete_steps"),
     (STEPPED, "delete_signals"),
+    (TAGGED, "delete_tags"),
+    (COMMAND, "delete_runs"),
+    (COMMAND, "delete_output"),
 )
 """What goes with a job of each trait: the statement that deletes it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.plan import Request
@@ -12,7 +11,6 @@ from .transaction import Operation, Transaction
 DEFAULT_PRIORITY_ORDER = "low"
 
 
-@dataclass(slots=True)
 class OpenQueue(Request):
     """Find or make a queue. Answers an OpenedQueue."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..codec import decode
@@ -38,7 +37,6 @@ from .scheduling import (
 from .transaction import Operation, Transaction
 
 
-@dataclass(slots=True)
 class AddPlanned(Request):
     """Add jobs, and make or change schedulers, all or none. Answers Planned, OutOfDate or why not.
 
@@ -185,7 +183,6 @@ def _options_of(plan: Plan) -> str:
     )
 
 
-@dataclass(slots=True)
 class RemoveScheduler(Request):
     """Delete a scheduler, and its job if that waits for its time. Answers whether there was one."""
 
@@ -208,7 +205,6 @@ def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Op
     return answers
 
 
-@dataclass(slots=True)
 class ForgetSchedulers(Request):
     """Delete all schedulers of a queue whose jobs are being deleted. Answers nothing."""
 
@@ -228,7 +224,6 @@ def forget_schedulers(
 # --- pausing, resuming, running now --------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class EnableScheduler(Request):
     """Let a scheduler make jobs or not. Answers whether that changed anything, or an error."""
 
@@ -274,7 +269,6 @@ def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteEr
     return True
 
 
-@dataclass(slots=True)
 class RunScheduler(Request):
     """Make one job of a scheduler now, beside its schedule. Answers Planned, or an error."""
 

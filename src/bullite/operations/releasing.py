@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..codec import decode
@@ -70,7 +69,6 @@ def _add_kept(tx: Transaction, freed: Iterable[Sequence[Any]]) -> Operation[None
         yield from add_now(tx, queue, ranked)
 
 
-@dataclass(slots=True)
 class FreeKey(Request):
     """Somebody frees a key by hand. Answers whether it was held."""
 
@@ -91,7 +89,6 @@ def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[boo
     return answers
 
 
-@dataclass(slots=True)
 class FreeKeyOf(Request):
     """The same, if this job holds it."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..codec import decode
@@ -25,7 +24,7 @@ from ..recurrence import (
 )
 from ..seldom import Seldom
 from ..states import REMOVE, State
-from ..traits import LIMITED, SCHEDULED
+from ..traits import SCHEDULED, traits_of
 from .adding import NO_EXTRAS, Extras, NewJob, add_now
 from .governing import read_settings
 from .moving import Place, as_json, count_out, delete_jobs, where_they_are
@@ -118,7 +117,6 @@ def job_at(
         repeat["count"] = iteration
     options = {} if template.opts is None else decode(template.opts)
     expires = (template.extras or NO_EXTRAS).expires
-    limited = LIMITED if "limit_key" in options else 0
     return template._replace(
         custom_id=id_of(plan.key, tick),
         rank=template.priority if priority_order == "low" else -template.priority,
@@ -127,7 +125,7 @@ def job_at(
         extras=Extras(
             run_at=tick,
             expires=None if expires is None else delay + expires,
-            traits=SCHEDULED | limited,
+            traits=SCHEDULED | traits_of(options),
         ),
     )
 
@@ -329,7 +327,6 @@ def _wait_for(tx: Transaction, scheduler: Scheduler, after: Next | None) -> Oper
 # --- the service ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class CatchUp(Request):
     """Look after a scheduler that seems to be late. Answers whether there was something to do."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ..endings import CANCELLED, ERROR
 from ..engine.contract import Conflict
 from ..engine.plan import Request
-from ..errors import BulliteError
+from ..errors import BulliteError, JobCancelled
 from ..eventlog import LONGEST_COPIED
-from ..outcome import CANCELLED, ERROR, Verdict
+from ..outcome import Verdict
 from ..states import (
     BACK_OFF,
     CLAIM,
@@ -27,23 +27,31 @@ from ..states import (
     Move,
     State,
 )
+from ..traits import CANCELLED as IS_CANCELLED
 from ..traits import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from . import linking
 from .burying import bury
+from .cancelling import end_the_cancelled
 from .claiming import promote_due
+from .commanding import EndRun, end_runs
+from .ending import keep_of_failed
+from .governing import read_settings
 from .limiting import read_limits
-from .moving import ANY_NAME, as_json, swap_all, take_numbers, where_they_are
+from .moving import ANY_NAME, Place, as_json, swap_all, take_numbers, where_they_are
 from .releasing import release
 from .retaining import retain
+from .reviving import plan_retries
+from .telling import tell_of_failures
 from .transaction import Event, Operation, Transaction
 
 
-@dataclass(slots=True)
 class Settle(Request):
     """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
 
     queue: int
     verdicts: Sequence[Verdict]
+    commands: Sequence[EndRun] = ()
+    """What commands came to, of which some of the verdicts tell."""
     awaited = False
 
     def keys(self) -> Sequence[int]:
@@ -57,7 +65,9 @@ class Settled(NamedTuple):
     """The jobs that were not held any more: their verdicts were refused and changed nothing."""
     at: int
     spoilt: Mapping[int, BulliteError] = {}
-    """The jobs that could not be completed, and why: ended by hand they still run, else failed."""
+    """The jobs that could not be completed, and why: ended by hand they still run, else failed.
+
+    And those that failed, or would have been tried again, if they had not been cancelled."""
     ttl: int = 0
     """Of jobs that were released: ms for which a rate limit lets none of their queue begin."""
 
@@ -76,17 +86,20 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settle
     lost: set[tuple[int, int]] = set()
     spoilt: dict[int, BulliteError] = {}
     ttls: dict[int, int] = {}
-    for (queue, move), verdicts in _group_by_queue_and_move(requests).items():
+    commands = [command for request in requests for command in request.commands]
+    if commands:
+        yield from end_runs(tx, commands)
+    for (queue, asked), verdicts in _group_by_queue_and_move(requests).items():
         if tx.careful or any(map(_AGAIN, verdicts)):
-            verdicts = yield from _those_held(tx, verdicts, lost)
-        for traits, alike in _group_by_traits(verdicts).items():
+            verdicts = yield from _those_held(tx, verdicts, lost, spoilt)
+        for (move, traits), alike in _group_by_move_and_traits(verdicts).items():
             if move is COMPLETE and traits & DOWNSTREAM:
                 alike, refused = yield from _those_done(tx, alike, spoilt)
                 if refused:
                     yield from _settle_group(tx, queue, FAIL, traits, refused)
             if alike:
                 yield from _settle_group(tx, queue, move, traits, alike)
-        if move is RELEASE:
+        if asked is RELEASE:
             ttls[queue] = (yield from read_limits(queue)).ttl(tx.now, None)
     if not lost and not spoilt and not ttls:
         return [Settled(_NOBODY, tx.now)] * len(requests)
@@ -115,18 +128,22 @@ def _group_by_queue_and_move(
     return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
 
 
-def _group_by_traits(verdicts: list[Verdict]) -> dict[int, list[Verdict]]:
-    kinds = set(map(_TRAITS, verdicts))
-    if len(kinds) == 1:
-        return {kinds.pop(): verdicts}
-    groups: dict[int, list[Verdict]] = defaultdict(list)
+def _group_by_move_and_traits(
+    verdicts: list[Verdict],
+) -> dict[tuple[Move, int], list[Verdict]]:
+    groups: dict[tuple[Move, int], list[Verdict]] = defaultdict(list)
+    if len(set(map(_TRAITS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
+        return {(verdicts[0].move, verdicts[0].traits): verdicts}
     for verdict in verdicts:
-        groups[verdict.traits].append(verdict)
+        groups[verdict.move, verdict.traits].append(verdict)
     return groups
 
 
 def _those_held(
-    tx: Transaction, verdicts: list[Verdict], lost: set[tuple[int, int]]
+    tx: Transaction,
+    verdicts: list[Verdict],
+    lost: set[tuple[int, int]],
+    spoilt: dict[int, BulliteError],
 ) -> Operation[list[Verdict]]:
     """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
 
@@ -141,9 +158,46 @@ def _those_held(
             lost.add((verdict.job, verdict.token))
         elif place.state == State.ACTIVE:
             held.setdefault(verdict.job, verdict._replace(traits=place.traits))
-        elif not (verdict.again and place.state == verdict.move.target):
+        elif not (verdict.again and _was_carried_out(verdict, place)):
             lost.add((verdict.job, verdict.token))
+    if any(verdict.traits & IS_CANCELLED for verdict in held.values()):
+        return (yield from _minding_cancellation(held, places, spoilt))
     return list(held.values())
+
+
+def _was_carried_out(verdict: Verdict, place: Place) -> bool:
+    """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
+    if place.traits & IS_CANCELLED and verdict.move is not COMPLETE:
+        return place.state == State.FAILED
+    return place.state == verdict.move.target
+
+
+def _minding_cancellation(
+    verdicts: Mapping[int, Verdict],
+    places: Mapping[int, Place],
+    spoilt: dict[int, BulliteError],
+) -> Operation[list[Verdict]]:
+    """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
+    cancelled = {
+        job: verdict
+        for job, verdict in verdicts.items()
+        if verdict.traits & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY)
+    }
+    tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
+    found = yield "opts_of", {"jobs": as_json(tried_again)}
+    keeps = {job: keep_of_failed(opts) for job, opts in found.rows}
+    for job, verdict in cancelled.items():
+        reason = places[job].deferred_failure or CANCELLED
+        if verdict.outcome != CANCELLED and not verdict.by_hand:
+            spoilt[job] = JobCancelled(reason)
+        cancelled[job] = verdict._replace(
+            move=FAIL,
+            delay=0,
+            reason=reason,
+            outcome=CANCELLED,
+            keep=keeps.get(job, verdict.keep),
+        )
+    return list({**verdicts, **cancelled}.values())
 
 
 def _those_done(
@@ -163,6 +217,10 @@ def _those_done(
         for verdict in verdicts
         if verdict.job in errors and not verdict.by_hand
     ]
+    if any(verdict.traits & IS_CANCELLED for verdict in refused):
+        places = yield from where_they_are([verdict.job for verdict in refused])
+        failing = {verdict.job: verdict for verdict in refused}
+        refused = yield from _minding_cancellation(failing, places, spoilt)
     return done, refused
 
 
@@ -183,6 +241,9 @@ def _settle_group(
         raise Conflict("two verdicts for one job")
     yield from swap_all(tx, move, State.ACTIVE, asked, traits=traits)
     tx.runs_ended(queue, len(verdicts))
+    if move is COMPLETE or move is FAIL:
+        is_complete = move is COMPLETE
+        tx.measure(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
     if any(map(_AHEAD, verdicts)):
         tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.ahead])
     yield from _arrive(tx, queue, move, verdicts)
@@ -193,6 +254,8 @@ def _settle_group(
     if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
         yield from release(tx, [verdict.job for verdict in verdicts])
     yield from _leave_behind(tx, queue, move, verdicts)
+    if move in (RELEASE, GIVE_BACK, DELAY):
+        yield from end_the_cancelled(tx, [verdict.job for verdict in verdicts])
 
 
 def _tell_those_waiting(
@@ -280,7 +343,11 @@ def _leave_behind(
         yield from _write_history(tx, verdicts)
         if move is FAIL:
             deserving = [v for v in verdicts if v.outcome != CANCELLED]
-            buried = yield from bury(tx, queue, deserving)
+            settings = yield from read_settings(queue)
+            yield from tell_of_failures(tx, settings, deserving)
+            buried = yield from bury(tx, queue, settings, deserving)
+            staying = [v.job for v in deserving if v.job not in buried]
+            yield from plan_retries(queue, settings, staying)
             kept = [(v.job, v.traits, v.keep) for v in verdicts if v.job not in buried]
             yield from retain(tx, queue, State.FAILED, kept)
 

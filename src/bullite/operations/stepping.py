@@ -7,7 +7,6 @@ where that was refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..engine.plan import Request
@@ -26,7 +25,6 @@ STEP, SLEEP, EVENT = "step", "sleep", "event"
 """The kinds of what is recorded."""
 
 
-@dataclass(slots=True)
 class RecordStep(Request):
     """A step of a run is done. Answers None, or why it was not recorded."""
 
@@ -67,7 +65,6 @@ def _mark(place: Place) -> Operation[None]:
 # --- runs that sleep or wait ---------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class Pause(Request):
     """A run wants to sleep, or to wait for an event.
 
@@ -167,7 +164,6 @@ def _take_signal(request: Pause) -> Operation[str | None]:
 # --- events --------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class SendEvent(Request):
     """Send a job an event. Answers whether it was waiting for it, or why it was not sent.
 

@@ -14,6 +14,7 @@ from ..errors import (
     ParentNotFound,
     ParentTaken,
 )
+from ..names import job_number
 from ..states import State
 from .adding import NewJob
 from .linking import CHILD, DEPENDENCY
@@ -86,7 +87,8 @@ def survey(nodes: Sequence[Node]) -> Operation[Ground]:
             queues[name] = known.rows[0][0]
         params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
         found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
-        found |= {Ref(name, id): int(id) for id in ids if _is_number(id)}
+        numbers = {Ref(name, id): job_number(id) for id in ids}
+        found |= {ref: number for ref, number in numbers.items() if number is not None}
     places = yield from where_they_are(sorted(set(found.values())))
     there = {
         ref: job
@@ -96,11 +98,6 @@ def survey(nodes: Sequence[Node]) -> Operation[Ground]:
         and queues[ref.queue] in (places[job].queue, places[job].original_queue)
     }
     return Ground(there, {job: places[job] for job in there.values()})
-
-
-def _is_number(id: str) -> bool:
-    """Whether an id is the number of a job, as it is written."""
-    return id.isdecimal() and len(id) < 19 and str(int(id)) == id
 
 
 def _named(nodes: Iterable[Node]) -> Iterable[Ref]:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..engine.plan import Request
 from ..retention import Keep
 from ..states import State
+from ..traits import UPSTREAM
 from .governing import Settings, read_settings
 from .keying import forget_idle_keys
 from .limiting import read_limits
-from .moving import delete_jobs
-from .retaining import retire
+from .moving import as_json, delete_jobs, where_they_are
+from .retaining import delete_finished, retire
 from .transaction import Operation, Transaction
 
 MOST_SWEPT = 500
 """Rows deleted in one transaction, so that a sweep never holds the lock for long."""
 
 
-@dataclass(slots=True)
 class Sweep(Request):
     """Delete what is past keeping in one queue, a small piece at a time. Answers how much."""
 
@@ -55,3 +54,34 @@ def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int
     params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
     trimmed = yield "trim_events", params
     return swept + trimmed.changed
+
+
+class Purge(Request):
+    """Delete finished jobs of a queue for good, but those that others wait for. Answers how many.
+
+    One that is not there any more, in that state, is left alone: somebody may have retried it.
+    """
+
+    queue: int
+    state: State
+    jobs: Sequence[int]
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return self.jobs
+
+
+def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        places = (yield from where_they_are(request.jobs)).values()
+        there = [p for p in places if (p.queue, p.state) == (request.queue, request.state)]
+        tied = [place.job for place in there if place.traits & UPSTREAM]
+        awaited: set[int] = set()
+        if tied:
+            awaited = {row[0] for row in (yield "links_from", {"jobs": as_json(tied)}).rows}
+        going = {place.job: place.traits for place in there if place.job not in awaited}
+        if going:
+            yield from delete_finished(tx, request.queue, request.state, going)
+        answers.append(len(going))
+    return answers

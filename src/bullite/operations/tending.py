@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ..backoff import delay_after
 from ..codec import decode
+from ..endings import STALLED
 from ..engine.contract import Worker
 from ..engine.plan import Request
-from ..outcome import STALLED, STALLED_TOO_OFTEN
+from ..outcome import STALLED_TOO_OFTEN
 from ..states import GIVE_BACK, STALL, STALL_DELAYED, State
-from ..traits import SCHEDULED
+from ..traits import CANCELLED, SCHEDULED
+from .cancelling import end_the_cancelled
 from .limiting import LONGEST_REST, Limiter
 from .moving import ANY_NAME, as_json, swap_all, take_numbers
 from .scheduling import living_among
@@ -28,7 +29,6 @@ NAMES_KEPT = 10_000
 """Workers that have left whose names are still known to the jobs they ran."""
 
 
-@dataclass(slots=True)
 class Register(Request):
     """A worker begins. Answers its id."""
 
@@ -86,7 +86,6 @@ def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[in
     return answers
 
 
-@dataclass(slots=True)
 class Deregister(Request):
     """A worker ends. What it still holds is left to its lease."""
 
@@ -104,7 +103,6 @@ def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[lis
     return [None] * len(requests)
 
 
-@dataclass(slots=True)
 class Resize(Request):
     """A worker runs more or fewer jobs at a time from now on."""
 
@@ -120,7 +118,6 @@ def resize(tx: Transaction, requests: Sequence[Resize]) -> Operation[list[None]]
     return [None] * len(requests)
 
 
-@dataclass(slots=True)
 class Renew(Request):
     """The workers of this process live on. Answers the ids of those still registered."""
 
@@ -129,12 +126,12 @@ class Renew(Request):
 
 
 def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:
-    yield "renew_workers", {"lease_now": tx.lease_now, "nonce": tx.nonce}
+    params = {"lease_now": tx.lease_now, "now": tx.now, "nonce": tx.nonce}
+    yield "renew_workers", params
     result = yield "workers_of_process", {"nonce": tx.nonce}
     return [{row[0] for row in result.rows}] * len(requests)
 
 
-@dataclass(slots=True)
 class Recover(Request):
     """Take back the jobs of a worker that died, or whose lease ran out. Answers how many.
 
@@ -172,6 +169,9 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
         asked = {job: token for job, token, *_ in ahead}
         yield from swap_all(tx, GIVE_BACK, State.ACTIVE, asked, nonce=worker.nonce)
         _count_back(tx, worker.queue, ahead)
+    cancelled = [row[0] for row in held.rows if row[5] & CANCELLED]
+    if cancelled:
+        yield from end_the_cancelled(tx, cancelled)
     yield (
         "delete_idle_worker",
         {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},

@@ -38,7 +38,8 @@ class Transaction:
 
     __slots__ = (
         *("_counts", "_drains", "_events"),
-        *("careful", "delayed", "lease_now", "limited", "nonce", "now", "ready"),
+        *("careful", "delayed", "ended", "lease_now", "limited", "nonce", "now", "ready"),
+        "stopping",
     )
 
     def __init__(self, now: int, lease_now: int, nonce: int, careful: bool = False) -> None:
@@ -53,6 +54,10 @@ class Transaction:
         """By queue: the nearest due time among jobs that became delayed."""
         self.limited: set[int] = set()
         """The queues whose limits changed: what is fetched ahead of them must not begin."""
+        self.ended: dict[int, tuple[int, int]] = {}
+        """By queue: how many jobs completed, and how many failed for good."""
+        self.stopping: set[tuple[int, int]] = set()
+        """The queues with processes, by their nonces, that run a job of it which is cancelled."""
         self._counts: dict[int, dict[str, int]] = {}
         self._drains: set[int] = set()
         self._events: dict[int, list[tuple[str, list[Event]]]] = {}
@@ -78,6 +83,11 @@ class Transaction:
         self.count(queue, "active", -number)
         self._drains.add(queue)
 
+    def measure(self, queue: int, completed: int, failed: int) -> None:
+        """Count jobs that ended for those who measure."""
+        before = self.ended.get(queue, (0, 0))
+        self.ended[queue] = before[0] + completed, before[1] + failed
+
     def log(self, queue: int, kind: str, events: list[Event]) -> None:
         """Append to the event log; the order of calls is the order readers see."""
         self._events.setdefault(queue, []).append((kind, events))
@@ -98,6 +108,10 @@ class Transaction:
     def made_delayed(self, queue: int, due: int) -> None:
         """Say that a job of `queue` will be due at `due`."""
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
+
+    def told_to_stop(self, queue: int, nonce: int) -> None:
+        """Say that a process runs a job of `queue` that is cancelled: it should look for it."""
+        self.stopping.add((queue, nonce))
 
     def take_turn(self, queue: int) -> Operation[None]:
         """Wait until nobody else counts what limits `queue`, and keep others waiting.

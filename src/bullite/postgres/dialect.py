@@ -24,7 +24,8 @@ _TEXTS = frozenset(
         *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),
         *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
         *("opts", "kind", "state", "key", "recurrence", "missed", "value", "payload"),
-        *("home", "first_lane", "last_lane"),
+        *("home", "first_lane", "last_lane", "tag", "durations", "waits", "stats", "stream", "how"),
+        *("stdout_head", "stdout_tail", "stderr_head", "stderr_tail", "on_failure"),
     }
 )
 """The parameters that are texts; all others are integers."""

@@ -12,12 +12,21 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from ..clock import Clock
-from ..engine.contract import Conflict, Params, Result, StatementRefused, Step, Undone, Worker
+from ..engine.contract import (
+    Conflict,
+    Heard,
+    Params,
+    Result,
+    StatementRefused,
+    Step,
+    Undone,
+    Worker,
+)
 from ..errors import StoreClosed, StoreError, StoreUnavailable
 from .clock import ServerClock
 from .connecting import SESSION, Connection, first_line, store_error
 from .dialect import Prepared, statements, storable
-from .ear import Ear
+from .ear import ALERT, Ear
 from .line import Line
 from .location import ServerLocation
 from .message import Message, message, presumed
@@ -66,6 +75,7 @@ class PostgresDriver:
         self._message: Message
         self._foreseen: list[tuple[Step, Result]] = []
         self._announced: dict[int, str] = {}
+        self._alerted: set[int] = set()
         self._backend: tuple[Any, ...] | None = None
         settings = SESSION if location.pooled else {}
         self._begin = [
@@ -94,7 +104,7 @@ class PostgresDriver:
         self._line.drop()
 
     def reader(self) -> PostgresReader:
-        return PostgresReader(self.location)
+        return PostgresReader(self.location, self.clock)
 
     def _welcome(self, connection: Connection) -> None:
         """With every new connection: whatever the one before it left under way is ended."""
@@ -223,6 +233,9 @@ class PostgresDriver:
             for queue, name in self._announced.items():
                 channel = Ear.channel(self.location.schema, queue)
                 self._write("notify", {"queue": queue, "channel": channel, "name": name[:1000]})
+            for queue in self._alerted:
+                channel = Ear.channel(self.location.schema, queue)
+                self._write("alert", {"channel": channel, "name": ALERT})
             self._message.send()
         except psycopg.Error as error:
             if self._line.is_broken_by(error):
@@ -235,6 +248,7 @@ class PostgresDriver:
                 log.warning("%s: nobody was woken: %s", self.location, error)
         self._inside = None
         self._announced.clear()
+        self._alerted.clear()
         return False
 
     def sync(self) -> None:
@@ -263,6 +277,7 @@ class PostgresDriver:
 
     def rollback(self) -> None:
         self._announced.clear()
+        self._alerted.clear()
         self._foreseen.clear()
         connection, self._inside = self._inside, None
         if connection is not None and not connection.is_lost:
@@ -297,6 +312,9 @@ class PostgresDriver:
         only = list(names)
         self._announced[queue] = only[0] if len(only) == 1 else ""
 
+    def alert(self, queue: int, nonce: int) -> None:
+        self._alerted.add(queue)
+
     def wake(self) -> None:
         """Done by the message with the commit, behind it: in it, NOTIFY would make all commits of
         the server wait for each other's sync."""
@@ -317,13 +335,17 @@ class PostgresDriver:
     def renewal(self) -> tuple[bytes, dict[str, int]]:
         """What the ear renews the leases of this process's workers with; on its thread."""
         text = self._statements["renew_workers"].text
-        return text, {"lease_now": self.clock.lease_now(), "nonce": self.nonce}
+        return text, {
+            "lease_now": self.clock.lease_now(),
+            "now": self.clock.now(),
+            "nonce": self.nonce,
+        }
 
     def ears(self) -> Sequence[int]:
         return self._ear.ears() if self._ear is not None else ()
 
-    def hear(self) -> set[int]:
-        return self._ear.hear() if self._ear is not None else set()
+    def hear(self) -> Heard:
+        return self._ear.hear() if self._ear is not None else Heard(set(), False)
 
     def changed(self) -> bool:
         return True

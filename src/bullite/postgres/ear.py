@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import PGnotify
 
+from ..engine.contract import Heard
 from ..errors import StoreError
 from .connecting import Connection
 from .dialect import quote
@@ -31,6 +32,9 @@ HEARTBEAT = 5.0
 
 ANSWER_WITHIN = 4.0
 """Seconds after which a server that does not answer here counts as out of reach."""
+
+ALERT = "\x01"
+"""Said to the processes that run jobs of a queue when one of them is cancelled: no job's name."""
 
 Renewal = Callable[[], tuple[bytes, Mapping[str, Any]]]
 
@@ -46,6 +50,7 @@ class Ear:
         self._lock = threading.Lock()
         self._channels: dict[bytes, int] = {}
         self._heard: set[int] = set()
+        self._is_alerted = False
         self._listening: Connection | None = None
         self._closed = False
         self._ours, self._engines = socket.socketpair()
@@ -80,7 +85,7 @@ class Ear:
                 ears.append(connection.fileno())
         return ears
 
-    def hear(self) -> set[int]:
+    def hear(self) -> Heard:
         with contextlib.suppress(BlockingIOError):
             while self._engines.recv(4096):
                 pass
@@ -93,7 +98,8 @@ class Ear:
                 self._ring(self._poke)
         with self._lock:
             heard, self._heard = self._heard, set()
-        return heard
+            is_alerted, self._is_alerted = self._is_alerted, False
+        return Heard(heard, is_alerted)
 
     def close(self) -> None:
         self._closed = True
@@ -131,7 +137,10 @@ class Ear:
             if self._can_listen:
                 self._listen_to_new(connection, listening)
             if time.monotonic() >= renew_at:
-                renewed = connection.execute(*self._renewal()).fetchall()
+                try:
+                    renewed = connection.execute(*self._renewal()).fetchall()
+                except psycopg.errors.DeadlockDetected:
+                    continue  # our own engine changes the same rows, and has them now: once more
                 shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
                 renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
             self._take_in(connection)
@@ -165,12 +174,17 @@ class Ear:
                 connection.lock.release()
 
     def _note(self, notify: PGnotify) -> None:
-        if notify.relname in self._channels:
+        if notify.relname not in self._channels:
+            return
+        if notify.extra == ALERT.encode():
+            self._tell(set(), alert=True)
+        else:
             self._tell({self._channels[notify.relname]})
 
-    def _tell(self, queues: set[int]) -> None:
+    def _tell(self, queues: set[int], alert: bool = False) -> None:
         with self._lock:
             self._heard |= queues
+            self._is_alerted = self._is_alerted or alert
         if threading.current_thread() is self._thread:
             self._ring(self._ours)
 

@@ -88,6 +88,12 @@ class ServerLocation:
     def identity(self) -> Hashable:
         return self.access.place(), self.schema
 
+    def reader(self) -> None:
+        """None: what a server can do, and whether its schema is ours, is a driver's to find out."""
+
+    def import_driver(self) -> None:
+        """Nothing to do: who named the database has imported it."""
+
     def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> PostgresDriver:
         from .driver import PostgresDriver
 
@@ -97,7 +103,7 @@ class ServerLocation:
 def server_location(url: str) -> ServerLocation:
     """What a postgresql:// URL means; our own options are taken out before libpq sees it."""
     try:
-        import_module(".driver", __package__)  # by whoever names the database: see Store
+        import_module(".driver", __package__)  # its library is needed to read the URL, too
     except ImportError as error:
         raise MissingDependency(
             f"a postgresql:// store needs psycopg 3.3 or newer ({str(error).splitlines()[0]}): "

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from ..clock import Clock
 from ..engine.contract import Params, Result
 from .connecting import SESSION, Connection
 from .dialect import Prepared, statements, storable_parameter
@@ -26,7 +27,8 @@ class PostgresReader:
     row is read only when all who may add older ones have ended.
     """
 
-    def __init__(self, location: ServerLocation) -> None:
+    def __init__(self, location: ServerLocation, clock: Clock) -> None:
+        self.clock = clock
         self._statements = statements(location.schema)
         self._line = Line(location, location.access, self._welcome)
         self._pooled = location.pooled

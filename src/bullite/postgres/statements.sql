@@ -90,6 +90,15 @@ where j.id = any (array(
 ))
 order by j.{first}, j.{second}
 
+-- template: before
+{job}
+where j.id = any (array(
+    select id from bullite.bullite_jobs
+    where queue = :queue and {filter} and ({first}, {second}) < (:first, :second)
+    order by {first} desc, {second} desc limit :most
+))
+order by j.{first} desc, j.{second} desc
+
 -- template: oldest
 select id, custom_id from bullite.bullite_jobs
 where queue = :queue and {filter} and {aged} <= :before
@@ -116,6 +125,10 @@ delay = asked.taken, due_at = :now + asked.taken
 finished_at = :now, due_at = null,
 lane = case when left(lane, 1) = chr(31) then split_part(lane, chr(31), 3) else lane end
 
+-- move: cancel
+finished_at = :now, due_at = null,
+lane = case when left(lane, 1) = chr(31) then split_part(lane, chr(31), 3) else lane end
+
 -- move: claim
 token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
 ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
@@ -133,10 +146,12 @@ where j.traits = :traits
 -- move: back_off takes delay
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, delay = asked.taken, due_at = :now + asked.taken
+where j.traits = :traits
 
 -- move: retry takes seq
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, seq = asked.taken * (1 - 2 * lifo)
+where j.traits = :traits
 
 -- move: delay takes delay
 attempts_started = attempts_started + ahead, ahead = 0,
@@ -165,7 +180,8 @@ ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.taken,
-deferred_failure = case when stalled_count + 1 > :max_stalled_count then :reason end
+deferred_failure = case when traits & 256 <> 0 then deferred_failure
+    when stalled_count + 1 > :max_stalled_count then :reason end
 
 -- move: stall_delayed takes delay
 stalled_count = stalled_count + 1, lease_until = null,
@@ -173,11 +189,12 @@ delay = asked.taken, due_at = :now + asked.taken
 
 -- move: revive takes seq
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-seq = asked.taken, attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
+seq = asked.taken, due_at = null, traits = traits & ~256,
+attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: revive_delayed takes delay
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-delay = asked.taken, due_at = :now + asked.taken,
+delay = asked.taken, due_at = :now + asked.taken, traits = traits & ~256,
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
@@ -227,8 +244,9 @@ insert into bullite.bullite_queues (name, priority_order, created_at)
 values (:name, :priority_order, :now) returning id
 
 -- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
--- first of those that were never begun expires, and its limits. Nothing for a worker that is not on the register: if it
--- took a job, nobody would take that back. Queue and worker stay like that until the claim is committed.
+-- first of those that were never begun expires, how many jobs wait for each of its workers, and its
+-- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
+-- back. Queue and worker stay like that until the claim is committed.
 -- name: gates
 select by_name, paused,
     (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
@@ -237,7 +255,12 @@ select by_name, paused,
         where queue = :queue and expires_at is not null
             and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
         order by expires_at limit 1
-    ),
+    ), (
+        select coalesce(sum(waiting + prioritized), 0)::bigint from bullite.bullite_counts
+        where queue = :queue
+    ) / greatest(1, (
+        select count(*) from bullite.bullite_workers where queue = :queue and registered = 1
+    )),
     q.concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite.bullite_queues as q join bullite.bullite_workers as w on w.id between :worker and :worker
 where q.id = :queue for key share of q, w
@@ -257,7 +280,7 @@ select id from bullite.bullite_queues where id = :queue for update
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
     keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events,
     max_waiting, max_payload_bytes, max_rate_count, max_rate_duration,
-    concurrency, rate_max, rate_duration
+    concurrency, rate_max, rate_duration, on_failure, retry_failed_after, retry_failed_times
 from bullite.bullite_queues where id = :queue
 
 -- name: configure
@@ -268,7 +291,9 @@ update bullite.bullite_queues set
     keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
     trash_age = :trash_age, max_events = :max_events,
     max_waiting = :max_waiting, max_payload_bytes = :max_payload_bytes,
-    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration
+    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration,
+    on_failure = :on_failure, retry_failed_after = :retry_failed_after,
+    retry_failed_times = :retry_failed_times
 where id = :queue
 
 -- name: turn_ranks
@@ -482,7 +507,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- name: where_they_are
 select id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id,
-    original_queue, ahead, traits, delay
+    original_queue, ahead, traits, delay, deferred_failure
 from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 order by id for update
@@ -589,7 +614,7 @@ update bullite.bullite_workers set concurrency = :concurrency where id = :worker
 update bullite.bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
-update bullite.bullite_workers set lease_until = greatest(lease_until, :lease_now + lock_duration)
+update bullite.bullite_workers set lease_until = greatest(lease_until, :lease_now + lock_duration), seen_at = :now
 where nonce = :nonce and registered = 1 and renews = 1 returning lock_duration
 
 -- name: workers_of_process
@@ -612,6 +637,7 @@ from bullite.bullite_workers
 
 -- name: workers_of_queue
 select id, name, names, nonce, pid, host, number, concurrency, started_at,
+    seen_at, boot, case when renews = 1 then lock_duration end,
     (select count(*) from bullite.bullite_jobs
         where queue = :queue and state = 'active' and worker = w.id)
 from bullite.bullite_workers as w where queue = :queue and registered = 1 order by id
@@ -714,7 +740,7 @@ order by page.id
 -- name: end_in_log
 select kind, entry.value::text
 from bullite.bullite_events, json_array_elements(jobs::json) as entry
-where queue = :queue and kind in ('complete', 'fail', 'expire') and :job::text = coalesce(
+where queue = :queue and kind in ('complete', 'fail', 'expire', 'cancel') and :job::text = coalesce(
     case when json_typeof(entry.value) <> 'array' then entry.value #>> '{}'
         when kind = 'complete' then entry.value ->> 3
         when kind = 'fail' then entry.value -> 1 ->> 3
@@ -1271,6 +1297,19 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 delete from bullite.bullite_signals
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
+-- cancelling --------------------------------------------------------------------------------------
+
+-- The jobs that this process runs and that are cancelled.
+-- name: to_be_stopped
+select j.id, j.worker, token, deferred_failure
+from bullite.bullite_jobs as j
+where j.queue = any (array(select queue from bullite.bullite_workers where nonce = :nonce))
+    and j.worker = any (array(select id from bullite.bullite_workers where nonce = :nonce))
+    and state = 'active' and traits & 256 <> 0
+
+-- name: alert
+select pg_notify(:channel, :name)
+
 -- locks -------------------------------------------------------------------------------------------
 
 -- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
@@ -1398,6 +1437,23 @@ select id, removed_from, removed_at from bullite.bullite_jobs
 where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
 order by removed_at desc, id desc limit 1
 
+-- How many jobs of which names have yet to run, but for these names.
+-- name: names_waiting
+select name, count(*) from (
+    select name from bullite.bullite_jobs where queue = :queue and state = 'waiting'
+    union all
+    select name from bullite.bullite_jobs where queue = :queue and state = 'delayed'
+) as jobs
+where not name = any (array(select json_array_elements_text(:names::json)))
+group by name order by name limit :most
+
+-- How many jobs of which names that are due soon have this line in their log.
+-- name: names_put_off
+select name, count(*) from bullite.bullite_jobs as jobs
+where queue = :queue and state = 'delayed' and due_at <= :until
+    and (select 1 from bullite.bullite_logs where job = jobs.id and message = :message::text limit 1) is not null
+group by name order by name limit :most
+
 -- name: counts_per_priority
 select priority, count(*) from bullite.bullite_jobs
 where queue = :queue and state = 'waiting' group by priority order by min(rank)
@@ -1423,6 +1479,252 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 select id from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state <> 'removed'
+
+-- finding -----------------------------------------------------------------------------------------
+
+-- name: insert_tags (many)
+insert into bullite.bullite_tags (queue, tag, created_at, job)
+select * from unnest(:bigint[], :text[], :bigint[], :bigint[])
+
+-- name: delete_tags
+delete from bullite.bullite_tags where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: move_tags
+update bullite.bullite_tags set queue = :target where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- Jobs before a place, newest first. The indexes that they are found by leave out those that run: an
+-- index takes its part of every update, and all jobs would be in it three times over.
+-- name: find_by_date
+{job}
+where j.id = any (array(
+    select id from ((
+        select id, created_at from bullite.bullite_jobs
+        where queue + 0 = :queue and '' || state <> 'active' and '' || state <> 'removed'
+            and (created_at, id) < (:at, :before) and created_at >= :since
+        order by created_at desc, id desc limit :most
+    ) union all (
+        select id, created_at from bullite.bullite_jobs
+        where queue = :queue and state = 'active'
+            and (created_at, id) < (:at, :before) and created_at >= :since
+    )) as found order by created_at desc, id desc limit :most
+))
+order by j.created_at desc, j.id desc
+
+-- name: find_by_name
+{job}
+where j.id = any (array(
+    select id from ((
+        select id, created_at from bullite.bullite_jobs
+        where queue - 0 = :queue and '' || state <> 'active' and '' || state <> 'removed'
+            and name = :name
+            and (created_at, id) < (:at, :before) and created_at >= :since
+        order by created_at desc, id desc limit :most
+    ) union all (
+        select id, created_at from bullite.bullite_jobs
+        where queue = :queue and state = 'active' and name = :name
+            and (created_at, id) < (:at, :before) and created_at >= :since
+    )) as found order by created_at desc, id desc limit :most
+))
+order by j.created_at desc, j.id desc
+
+-- name: find_by_tag
+{job}
+where j.id = any (array(
+    select job from bullite.bullite_tags
+    where queue = :queue and tag = :tag and (created_at, job) < (:at, :before)
+        and created_at >= :since
+    order by created_at desc, job desc limit :most
+))
+order by j.created_at desc, j.id desc
+
+-- The queues that have a job of this number, or of this id.
+-- name: queues_with_job
+select q.name from bullite.bullite_jobs as j join bullite.bullite_queues as q on q.id = j.queue
+where j.id = :number and state <> 'removed'
+
+-- name: queues_with_custom_id
+select q.name from bullite.bullite_queues as q where (
+    select true from bullite.bullite_jobs
+    where queue = q.id and custom_id = :custom_id and state <> 'removed' limit 1
+) order by q.name
+
+-- measuring ---------------------------------------------------------------------------------------
+
+-- Nobody else adds to the minute until the transaction ends.
+-- name: lock_minute
+select pg_advisory_xact_lock(:queue::integer, :minute::integer)
+
+-- name: minute
+select completed, failed, durations, waits from bullite.bullite_minutes
+where queue = :queue and minute = :minute
+
+-- name: write_minute
+insert into bullite.bullite_minutes (queue, minute, completed, failed, durations, waits)
+values (:queue, :minute, :completed, :failed, :durations, :waits)
+on conflict (queue, minute) do update set
+    completed = excluded.completed, failed = excluded.failed, durations = excluded.durations,
+    waits = excluded.waits
+
+-- name: minutes
+select minute, completed, failed, durations, waits from bullite.bullite_minutes
+where queue = :queue and minute >= :first and minute <= :last order by minute
+
+-- name: forget_minutes
+delete from bullite.bullite_minutes where queue = :queue and minute < :before
+
+-- name: write_stats
+update bullite.bullite_workers set stats = :stats, seen_at = :now where id = :worker
+
+-- name: all_workers
+select w.id, q.name, w.name, names, nonce, pid, host, number, w.concurrency, started_at, seen_at, boot,
+    case when renews = 1 then lock_duration end, stats,
+    coalesce((
+        select json_agg(coalesce(custom_id, j.id::text))::text from bullite.bullite_jobs as j
+        where j.queue = w.queue and state = 'active' and worker = w.id and ahead = 0
+    ), '[]')
+from bullite.bullite_workers as w join bullite.bullite_queues as q on q.id = w.queue
+where registered = 1 order by w.id
+
+-- name: survey_priorities (whole)
+select priority, count(*) from bullite.bullite_jobs
+where queue = :queue and state <> 'removed' group by priority
+
+-- In ms: a job's own, or what the data of a command says, in seconds. An escape in data may be one that
+-- the server cannot read.
+-- name: survey_timeouts (whole)
+select count(timeout), coalesce(sum(least(timeout, 1e13)) filter (where timeout is not null), 0)::bigint
+from (
+    select coalesce(
+        (opts::json ->> 'timeout')::numeric,
+        case when json_typeof(told -> 'timeout') = 'number' then 1000 * (told ->> 'timeout')::numeric end
+    ) as timeout
+    from bullite.bullite_jobs join bullite.bullite_payloads on job = id, lateral (
+        select case
+            when name in ('shell', 'http-webhook', 'python-function') and position('"timeout"' in data) > 0
+            then regexp_replace(data, '\\.', '_', 'g')::json
+        end as told
+    ) as command
+    where queue = :queue and state <> 'removed'
+) as jobs
+
+-- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
+-- name: survey_slowest (whole)
+select id, finished_at - processed_at from bullite.bullite_jobs
+where queue = :queue and state in ('completed', 'failed') and processed_at is not null
+    and (deferred_failure is null or traits & 256 <> 0)
+order by finished_at - processed_at desc, id limit :most
+
+-- name: survey_durations (whole)
+select finished_at - processed_at, count(*) from bullite.bullite_jobs
+where queue = :queue and state in ('completed', 'failed') and processed_at is not null
+    and (deferred_failure is null or traits & 256 <> 0)
+group by 1 order by 1
+
+-- name: count_due
+select count(*) from bullite.bullite_jobs where queue = :queue and state = 'delayed' and due_at <= :now
+
+-- name: count_retrying
+select count(*) from bullite.bullite_jobs
+where queue = :queue and state = 'delayed' and attempts_made > 0
+
+-- name: count_outcomes (whole)
+select outcome, count(*) from bullite.bullite_jobs join bullite.bullite_results on job = id
+where queue = :queue and state = 'failed' group by outcome
+
+-- commands ----------------------------------------------------------------------------------------
+
+-- name: end_runs (many)
+insert into bullite.bullite_runs (
+    job, run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
+    stderr_head, stderr_tail, stderr_dropped
+)
+select * from unnest(
+    :bigint[], :bigint[], :bigint[], :bigint[], :text[], :bigint[], :bigint[], :text[], :text[],
+    :bigint[], :text[], :text[], :bigint[]
+)
+on conflict (job, run) do update set
+    ended_at = excluded.ended_at, how = excluded.how, exit_code = excluded.exit_code,
+    signal = excluded.signal, stdout_head = excluded.stdout_head,
+    stdout_tail = excluded.stdout_tail, stdout_dropped = excluded.stdout_dropped,
+    stderr_head = excluded.stderr_head, stderr_tail = excluded.stderr_tail,
+    stderr_dropped = excluded.stderr_dropped
+
+-- name: insert_output (many)
+insert into bullite.bullite_output (job, run, number, stream, data)
+select * from unnest(:bigint[], :bigint[], :bigint[], :text[], :text[])
+on conflict (job, run, number) do nothing
+
+-- name: trim_output
+delete from bullite.bullite_output where job = :job and run = :run and number >= :first and number <= :last
+
+-- name: clear_output
+delete from bullite.bullite_output where job = :job and run <= :run
+
+-- name: runs
+select run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
+    stderr_head, stderr_tail, stderr_dropped
+from bullite.bullite_runs where job = :job order by run
+
+-- name: output_after
+select run, number, stream, data from bullite.bullite_output
+where job = :job and (run, number) > (:run, :number) order by run, number limit :most
+
+-- name: delete_runs
+delete from bullite.bullite_runs where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: delete_output
+delete from bullite.bullite_output where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- kept by name ------------------------------------------------------------------------------------
+
+-- name: lock_kept
+select pg_advisory_xact_lock(hashtextextended(:kind || chr(31) || :name, 0))
+
+-- name: kept
+select name, value, updated_at from bullite.bullite_kept where kind = :kind order by name
+
+-- name: kept_value
+select value from bullite.bullite_kept where kind = :kind and name = :name
+
+-- name: keep
+insert into bullite.bullite_kept (kind, name, value, updated_at) values (:kind, :name, :value, :now)
+on conflict (kind, name) do update set value = excluded.value, updated_at = excluded.updated_at
+
+-- name: forget_kept
+delete from bullite.bullite_kept where kind = :kind and name = :name
+
+-- dead letters ------------------------------------------------------------------------------------
+
+-- When failed jobs are tried again by themselves: those that are named, or all of a queue.
+-- name: plan_retries
+update bullite.bullite_jobs as j set due_at = case when exists (
+        select 1 from bullite.bullite_results
+        where job = j.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
+    ) then finished_at + :after end
+where queue = :queue and state || '' = 'failed' and id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- name: plan_all_retries
+update bullite.bullite_jobs as j set due_at = case when exists (
+        select 1 from bullite.bullite_results
+        where job = j.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
+    ) then finished_at + :after end
+where queue = :queue and state = 'failed' and original_queue is not distinct from :origin::bigint
+
+-- name: origins_of_failed
+select distinct original_queue from bullite.bullite_jobs where queue = :queue and state = 'failed'
+
+-- name: failed_due
+select id from bullite.bullite_jobs where queue = :queue and state = 'failed' and due_at <= :now
+order by due_at limit :most for update skip locked
+
+-- name: failed_due_queues
+select id from bullite.bullite_queues as q where (
+    select true from bullite.bullite_jobs
+    where queue = q.id and state = 'failed' and due_at <= :now limit 1
+)
+
+-- name: count_revivals
+update bullite.bullite_results set revived = revived + 1 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- verifying ---------------------------------------------------------------------------------------
 -- Each gives one line per broken promise.
@@ -1475,6 +1777,29 @@ where not exists (select 1 from bullite.bullite_jobs where id = a.job)
 union all
 select 'log of job ' || job || ', which does not exist' from bullite.bullite_logs as l
 where not exists (select 1 from bullite.bullite_jobs where id = l.job)
+
+-- name: verify_belongings (whole)
+select 'tag of job ' || job || ', which does not exist' from bullite.bullite_tags as t
+where not exists (select 1 from bullite.bullite_jobs where id = t.job)
+union all
+select 'tag of job ' || job || ', which is in another queue' from bullite.bullite_tags as t
+    join bullite.bullite_jobs on id = job
+where t.queue <> bullite.bullite_jobs.queue
+union all
+select 'run of job ' || job || ', which does not exist' from bullite.bullite_runs as r
+where not exists (select 1 from bullite.bullite_jobs where id = r.job)
+union all
+select 'output of job ' || job || ', which does not exist' from bullite.bullite_output as o
+where not exists (select 1 from bullite.bullite_jobs where id = o.job)
+union all
+select 'job ' || id || ' has tags and does not know of it' from bullite.bullite_jobs as j
+where traits & 64 = 0 and exists (select 1 from bullite.bullite_tags where job = j.id)
+union all
+select 'job ' || id || ' has run a command and does not know of it' from bullite.bullite_jobs as j
+where traits & 512 = 0 and (
+    exists (select 1 from bullite.bullite_runs where job = j.id)
+    or exists (select 1 from bullite.bullite_output where job = j.id)
+)
 
 -- name: verify_times (whole)
 select 'job ' || id || ' is delayed without a due time' from bullite.bullite_jobs

@@ -16,13 +16,6 @@ class Captured(NamedTuple):
     dropped: int
     """Bytes that were between them."""
 
-    def text(self) -> str:
-        """As people read it: bytes that are no UTF-8 replaced, and what is missing said."""
-        if not self.dropped:
-            return (self.head + self.tail).decode(errors="replace")
-        head, tail = self.head.decode(errors="replace"), self.tail.decode(errors="replace")
-        return f"{head}\n[… {self.dropped} bytes left out …]\n{tail}"
-
 
 class Capture:
     """Takes whatever comes, and keeps no more than `most` bytes: half of them from the front."""

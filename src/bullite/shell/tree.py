@@ -2,7 +2,8 @@
 
 A command has a session of its own and a cookie in its environment. Who leaves the session still has
 the cookie; who drops the cookie too, and its parent with it, is adopted by this process, if that
-adopts orphans. Elsewhere than on Linux only the process group is known.
+adopts orphans, and known by the pipe it writes to. Who has closed that too is known only if it can
+be nobody else's. Elsewhere than on Linux only the process group is known.
 """
 
 from __future__ import annotations
@@ -11,19 +12,13 @@ import contextlib
 import ctypes
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-COOKIE = "BULLITE_RUN"
-"""The name of the variable that marks the processes of a command."""
+from ..processes import COOKIE as COOKIE
+from ..processes import Place, Process, cookie_of, processes, send, writes_to
 
-_PROC = Path("/proc")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_GONE = frozenset("ZX")
-"""States of a process that only waits for its parent to hear of its end."""
 
 
 def new_cookie() -> str:
@@ -38,72 +33,28 @@ def adopt_orphans(adopt: bool = True) -> bool:
     return bool(ctypes.CDLL(None).prctl(_SUBREAPER, int(adopt), 0, 0, 0) == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process as the kernel shows it; `began` tells it from a later one of the same number."""
-
-    pid: int
-    state: str
-    parent: int
-    group: int
-    session: int
-    began: int
-
-    @property
-    def is_gone(self) -> bool:
-        return self.state in _GONE
-
-
-def look_at(pid: int) -> Process | None:
-    """The process of that number; None if there is none, or the kernel does not show it."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    # The second field is the name in brackets, which may hold anything.
-    fields = text[text.rindex(")") + 2 :].split()
-    state, parent, group, session = fields[0], *map(int, fields[1:4])
-    return Process(pid, state, parent, group, session, int(fields[19]))
-
-
-def processes() -> Iterator[Process]:
-    """All that the kernel shows."""
-    try:
-        numbers = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-    except OSError:
-        return
-    for pid in numbers:
-        if (found := look_at(pid)) is not None:
-            yield found
-
-
-def _has_cookie(pid: int, cookie: str) -> bool:
-    return f"{COOKIE}={cookie}".encode() in _environment(pid).split(b"\0")
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""  # it is gone, or somebody else's
-
-
 class Tree:
-    """A command that was started as `leader` with `cookie` in its environment."""
+    """A command, started as `leader` with `cookie` in its environment, which writes to `pipes`.
 
-    def __init__(self, leader: int, cookie: str) -> None:
+    `began` is a moment before that; the kernel knows a better one, but lets nobody see it while the
+    leader turns into its program, which takes longer than all else that is to be done for a start.
+    """
+
+    def __init__(
+        self, leader: int, cookie: str, began: int, pipes: frozenset[Place] = frozenset()
+    ) -> None:
         self.leader = leader
         self.cookie = cookie
-        found = look_at(leader)
-        self.began = found.began if found is not None else 0
-        self.seen: set[tuple[int, int]] = {(leader, self.began)}
+        self.began = began
+        self.pipes = pipes
+        self.seen: set[tuple[int, int]] = set()
         """The processes of it that were ever found: their numbers, and when they began."""
 
     def members(self, others: Iterable[Tree] = ()) -> list[Process]:
         """Those that live, and orphans without a mark that cannot be one of the `others`'."""
         known = [process for process in processes() if not process.is_gone]
         found = {process.pid: process for process in known if self._is_mine(process)}
-        for process in self._unmarked_orphans(known, found, others):
+        for process in self._orphans(known, found, others):
             found[process.pid] = process
         self._add_descendants(known, found)
         self.seen |= {(process.pid, process.began) for process in found.values()}
@@ -115,10 +66,10 @@ class Tree:
         return (
             self.leader in (process.pid, process.group, process.session)
             or (process.pid, process.began) in self.seen
-            or _has_cookie(process.pid, self.cookie)
+            or cookie_of(process.pid) == self.cookie
         )
 
-    def _unmarked_orphans(
+    def _orphans(
         self, known: Iterable[Process], found: Iterable[int], others: Iterable[Tree]
     ) -> Iterator[Process]:
         mine, rivals = set(found), list(others)
@@ -126,9 +77,9 @@ class Tree:
         for process in known:
             if process.parent != os.getpid() or process.pid in mine or process.pid in leaders:
                 continue
-            if process.began < self.began or not _was_started_for_a_command(process):
+            if process.began < self.began:
                 continue
-            if not any(tree.began <= process.began for tree in rivals):
+            if self.pipes & writes_to(process.pid) or _is_nobody_elses(process, rivals):
                 yield process
 
     def _add_descendants(self, known: Iterable[Process], found: dict[int, Process]) -> None:
@@ -142,37 +93,43 @@ class Tree:
                     found[child.pid] = child
                     waiting.append(child.pid)
 
-    def send(self, number: int, others: Iterable[Tree] = ()) -> int:
-        """Signal all that live; how many there were."""
-        members = self.members(others)
-        for process in members:
-            send(process, number)
+    def send(
+        self, number: int, others: Iterable[Tree] = (), told: set[tuple[int, int]] | None = None
+    ) -> int:
+        """Signal all that live, but for those `told` before; how many there were."""
         if sys.platform != "linux":
             with contextlib.suppress(OSError):
-                os.killpg(self.leader, number)
+                os.killpg(self.leader, 0 if told else number)
+                if told is not None:
+                    told.add((self.leader, 0))
                 return 1
+        members = self.members(others)
+        for process in members if told is None else _untold(members, told):
+            send(process, number)
         return len(members)
 
 
-def _was_started_for_a_command(process: Process) -> bool:
-    """Whether an adopted child left the session of this process, as only commands do."""
-    return process.session != os.getsid(0)
+def _untold(members: Sequence[Process], told: set[tuple[int, int]]) -> list[Process]:
+    """Those who were not `told`, and are from now on. Who was started since by one who lives may be
+    needed to clean up, and is left alone."""
+    parents = {process.pid for process in members} if told else set()
+    untold = [
+        process
+        for process in members
+        if (process.pid, process.began) not in told and process.parent not in parents
+    ]
+    told |= {(process.pid, process.began) for process in untold}
+    return untold
 
 
-def send(process: Process, number: int) -> None:
-    """Signal just this process: not one that got its number meanwhile."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except (OSError, AttributeError):
-        return
-    try:
-        found = look_at(process.pid)
-        if found is not None and found.began == process.began:
-            signal.pidfd_send_signal(handle, number)
-    except OSError:
-        pass  # it has ended
-    finally:
-        os.close(handle)
+def _is_nobody_elses(process: Process, rivals: Iterable[Tree]) -> bool:
+    """Whether a child left the session of this process, as only commands do, has the mark of none,
+    and began when none of the `rivals` ran."""
+    return (
+        process.session != os.getsid(0)
+        and not any(tree.began <= process.began for tree in rivals)
+        and cookie_of(process.pid) is None
+    )
 
 
 def reap(trees: Sequence[Tree], awaited: Container[int]) -> list[Tree]:

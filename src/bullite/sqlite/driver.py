@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from ..clock import Clock
-from ..engine.contract import Params, Result, Same, StatementRefused, Step, Table, Worker
-from ..engine.statements import Statement, load
-from ..errors import (
-    StoreBusy,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-    StoreUnwritable,
-)
+from ..engine.contract import Heard, Params, Result, Same, StatementRefused, Step, Table, Worker
+from ..engine.statements import Statement
+from ..errors import StoreClosed, StoreUnwritable
 from ..operations.moving import ANY_NAME, as_json
 from . import forks
 from .checkpoints import CheckpointGauge, checkpoint
-from .files import Identity, Places, refuse_network_file_system
+from .connecting import connect, refuse_old_sqlite, store_error
+from .files import Identity, Places, owner_of, refuse_network_file_system
 from .folding import Loading, unfold
 from .gate import Gate
 from .journal import Journal
 from .liveness import Liveness, is_alive
-from .opening import connect, enter, prepare, refuse_old_sqlite
+from .opening import enter, prepare
+from .reader import SQLiteReader
+from .statements import FOLDED, STATEMENTS
 from .wakeups import Wakeups
 
 ROWS_PER_INSERT = 100
 MOST_INSERTS = 200
 """Texts of inserts to remember, by the number of rows and the columns they share."""
-
-FOLDED, SETTLED = ("folded", "folded, settled"), ("settled", "folded, settled")
-STATEMENTS = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
 
 
 class SQLiteDriver:
@@ -85,7 +78,12 @@ class SQLiteDriver:
         try:
             self._gate = Gate(self._places.gate)
         except OSError as error:
-            raise StoreUnwritable(f"cannot open {self._places.gate}: {error.strerror}") from error
+            folder = self._places.side_folder
+            fix = f"{folder} belongs to {owner_of(folder)}: do this as that user, or ask them for"
+            raise StoreUnwritable(
+                f"cannot open {self._places.gate}: {error.strerror}"
+                + (f"; {fix} the right" if isinstance(error, PermissionError) else "")
+            ) from error
         with forks.opening:
             try:
                 self._writer = prepare(self._places, self._gate)
@@ -133,8 +131,8 @@ class SQLiteDriver:
 
     def abandon(self) -> None:
         if self._writer is not None:
-            forks.drop(self._writer)
-            forks.drop(self._checkpointer)
+            _drop(self._writer)
+            _drop(self._checkpointer)
             self._writer = None
             if self._journal is not None:
                 self._journal.close()
@@ -142,7 +140,7 @@ class SQLiteDriver:
             self._wakeups.abandon()
 
     def reader(self) -> SQLiteReader:
-        return SQLiteReader(self._places, self._durable)
+        return SQLiteReader(self._places, self.clock, self._durable)
 
     # --- transactions ----------------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class SQLiteDriver:
             writer.execute("begin immediate")
         except sqlite3.Error as error:
             self._end_transaction()
-            raise _store_error(error, self.path) from error
+            raise store_error(error, self.path) from error
 
     def _end_transaction(self) -> None:
         self._inside = False
@@ -182,7 +180,7 @@ class SQLiteDriver:
         except (OverflowError, UnicodeError) as error:
             raise StatementRefused(str(error)) from error
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from error
+            raise store_error(error, self.path) from error
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
@@ -228,7 +226,7 @@ class SQLiteDriver:
         try:
             self._connection().execute("commit")
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from error
+            raise store_error(error, self.path) from error
         self._end_transaction()
         self._gauge.wrote(self._written_rows, self._written_bytes)
         self._written_rows = self._written_bytes = 0
@@ -259,7 +257,7 @@ class SQLiteDriver:
             with self._in_use:
                 frames, _ = checkpoint(self._connection(), self._checkpointer)
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from error
+            raise store_error(error, self.path) from error
         finally:
             self._gate.leave()
         self._gauge.found(frames)
@@ -277,6 +275,10 @@ class SQLiteDriver:
         rows = self.execute("addresses_of_hungry", params).rows
         self._wakeups.note((row[0] for row in rows), queue)
 
+    def alert(self, queue: int, nonce: int) -> None:
+        for row in self.execute("address_of_process", {"nonce": nonce}).rows:
+            self._wakeups.note_alert(row[0])
+
     def wake(self) -> None:
         self._wakeups.send()
 
@@ -293,7 +295,7 @@ class SQLiteDriver:
     def ears(self) -> Sequence[int]:
         return self._wakeups.ears()
 
-    def hear(self) -> set[int]:
+    def hear(self) -> Heard:
         return self._wakeups.hear()
 
     def changed(self) -> bool:
@@ -346,59 +348,6 @@ class SQLiteDriver:
                         path.unlink(missing_ok=True)
 
 
-class SQLiteReader:
-    """A connection that only reads."""
-
-    def __init__(self, places: Places, durable: bool) -> None:
-        self._path = places.database
-        self._log = places.log
-        self._durable = durable
-        self._journal: Journal | None = None
-        self._in_use = threading.RLock()
-        with forks.opening:
-            self._connection = connect(self._path)
-            forks.guard(self)
-
-    def read(self, statement: str, params: Params) -> Result:
-        known = STATEMENTS[statement]
-        try:
-            with self._in_use:
-                cursor = self._connection.execute(known.text, params)
-                rows: Sequence[Any] = cursor.fetchall()
-        except sqlite3.Error as error:
-            raise _store_error(error, self._path) from error
-        except (OverflowError, UnicodeError):
-            return Result((), 0)  # no row has such a value
-        if known.flag in FOLDED:
-            rows = unfold(rows[0])
-        if rows and known.flag in SETTLED and self._durable:
-            self._sync()
-        return Result(rows, 0)
-
-    def _sync(self) -> None:
-        # Found here and not before: a connection opens the log when it reads.
-        self._journal = self._journal or Journal.of(self._log)
-        if self._journal is not None:
-            self._journal.sync()
-
-    def close(self) -> None:
-        forks.unguard(self)
-        self._connection.close()
-        if self._journal is not None:
-            self._journal.close()
-
-    def hold_still(self) -> None:
-        self._in_use.acquire()
-
-    def go_on(self) -> None:
-        self._in_use.release()
-
-    def abandon(self) -> None:
-        forks.drop(self._connection)
-        if self._journal is not None:
-            self._journal.close()
-
-
 def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
     """An insert of one row made one of many; the columns they share are the first parameters."""
     before, _, rest = text.partition(" values ")
@@ -409,14 +358,11 @@ def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
     return f"{before} values ({'), ('.join(each)}){after}"
 
 
-def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"no room left for {path}: free some disk space; nothing was written")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(
-            f"{path} was locked by another connection for too long; nothing was written"
-        )
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return StoreUnwritable(f"cannot write {path}: {error}")
-    return StoreUnavailable(f"{path}: {error}; whether the request was stored is not known")
+def _drop(connection: sqlite3.Connection) -> None:
+    """In the child: let go of an inherited connection."""
+    if connection.in_transaction:
+        # The thread that forks is inside it: it must not even be collected, for that would end the
+        # parent's transaction in the child's memory.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    else:
+        connection.close()

@@ -6,12 +6,10 @@ SQLite holds in this process. Everything here goes by name and `stat`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import NetworkFileSystem, StoreReplaced, StoreUnwritable
 
@@ -28,8 +26,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The names of everything that belongs to one database."""
 
     database: Path
@@ -54,6 +51,9 @@ class Places:
         path = self.side_folder / f"{_hex(nonce)}.sock"
         if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
             return path
+        import hashlib
+        import tempfile
+
         place = hashlib.sha256(os.fsencode(self.database)).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"bullite-{place}-{_hex(nonce)}.sock"
 
@@ -75,6 +75,17 @@ class Places:
                 f"cannot write to the folder of {self.database}: {error.strerror}; the database, "
                 "its log and its side folder need write permission there"
             ) from error
+
+
+def owner_of(path: Path) -> str:
+    """The user's name, or number where it has none."""
+    import pwd
+
+    number = path.stat().st_uid
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _hex(nonce: int) -> str:

@@ -8,9 +8,7 @@ thread is inside SQLite, so a fork waits for the end of the transactions under w
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sqlite3
 import threading
 import weakref
 from typing import Protocol
@@ -44,16 +42,6 @@ def guard(owner: Guarded) -> None:
 
 def unguard(owner: Guarded) -> None:
     _guarded.discard(owner)
-
-
-def drop(connection: sqlite3.Connection) -> None:
-    """In the child: let go of an inherited connection."""
-    if connection.in_transaction:
-        # The thread that forks is inside it: it must not even be collected, for that would end the
-        # parent's transaction in the child's memory.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-    else:
-        connection.close()
 
 
 def _before() -> None:

@@ -12,6 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from ..lockfiles import lock_named
+
 _held_here: set[Path] = set()
 
 
@@ -20,11 +22,7 @@ class Liveness:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = _open_and_lock(path)
-        while not _is_named(self._fd, path):
-            # Somebody tidied it away between its making and its locking.
-            os.close(self._fd)
-            self._fd = _open_and_lock(path)
+        self._fd = lock_named(path, _open_and_lock)
         _held_here.add(path)
 
     def release(self, keep_file: bool = False) -> None:
@@ -39,13 +37,6 @@ def _open_and_lock(path: Path) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     return fd
-
-
-def _is_named(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def is_alive(path: Path) -> bool | None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..clock import Clock, SystemClock
-from .driver import SQLiteDriver
+from .connecting import refuse_old_sqlite
+from .files import Places, refuse_network_file_system
+from .reader import SQLiteReader
+
+if TYPE_CHECKING:
+    from .driver import SQLiteDriver
 
 
-@dataclass(frozen=True, slots=True)
-class FileLocation:
+class FileLocation(NamedTuple):
     """A database file."""
 
     path: Path
@@ -32,7 +37,19 @@ class FileLocation:
             return None  # it is not there yet
         return status.st_dev, status.st_ino
 
+    def reader(self) -> SQLiteReader | None:
+        places = Places(self.path.resolve())
+        refuse_old_sqlite()
+        if not self.allow_network:
+            refuse_network_file_system(places.database)
+        return SQLiteReader.of_file_as_it_is(places, SystemClock(), self.durable)
+
+    def import_driver(self) -> None:
+        import_module(".driver", __package__)
+
     def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> SQLiteDriver:
+        from .driver import SQLiteDriver
+
         return SQLiteDriver(
             self.path,
             clock or SystemClock(),

@@ -12,7 +12,7 @@
 -- held under one :token, which those are that were claimed together, are an array, too: joining them
 -- with their tokens would be a third of the swap.
 -- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
--- age of a job in it. From each come pages both ways, what follows a place, and the oldest; of
+-- age of a job in it. From each come pages both ways, what is after and before a place, and the oldest; of
 -- finished jobs also the oldest to be deleted.
 
 -- template: move
@@ -77,6 +77,15 @@ where bullite_jobs.id in (
 )
 order by bullite_jobs.{first}, bullite_jobs.{second}
 
+-- template: before
+{job}
+where bullite_jobs.id in (
+    select id from bullite_jobs
+    where queue = :queue and {filter} and ({first}, {second}) < (:first, :second)
+    order by {first} desc, {second} desc limit :most
+)
+order by bullite_jobs.{first} desc, bullite_jobs.{second} desc
+
 -- template: oldest
 select id, custom_id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
 order by {first}, {second} limit :most
@@ -101,6 +110,11 @@ finished_at = :now, due_at = null,
 lane = case when substr(lane, 1, 1) = char(31)
     then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end
 
+-- move: cancel
+finished_at = :now, due_at = null,
+lane = case when substr(lane, 1, 1) = char(31)
+    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end
+
 -- move: claim
 token = :token, nonce = :nonce, worker = :worker, lease_until = :lease_until,
 ahead = :ahead, attempts_started = attempts_started + 1 - :ahead, processed_at = :now
@@ -118,10 +132,12 @@ where bullite_jobs.traits = :traits
 -- move: back_off takes delay
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
+where bullite_jobs.traits = :traits
 
 -- move: retry takes seq
 attempts_made = attempts_made + 1, attempts_started = attempts_started + ahead, ahead = 0,
 lease_until = null, seq = (asked.value ->> 1) * (1 - 2 * lifo)
+where bullite_jobs.traits = :traits
 
 -- move: delay takes delay
 attempts_started = attempts_started + ahead, ahead = 0,
@@ -150,7 +166,8 @@ ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
-deferred_failure = case when stalled_count + 1 > :max_stalled_count then :reason end
+deferred_failure = case when traits & 256 <> 0 then deferred_failure
+    when stalled_count + 1 > :max_stalled_count then :reason end
 
 -- move: stall_delayed takes delay
 stalled_count = stalled_count + 1, lease_until = null,
@@ -158,11 +175,12 @@ delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
 -- move: revive takes seq
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null, seq = asked.value ->> 1,
+due_at = null, traits = traits & ~256,
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: revive_delayed takes delay
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1),
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1), traits = traits & ~256,
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
@@ -203,8 +221,9 @@ insert into bullite_queues (name, priority_order, created_at) values (:name, :pr
 returning id
 
 -- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
--- first of those that were never begun expires, and its limits. Nothing for a worker that is not on the register: if it
--- took a job, nobody would take that back.
+-- first of those that were never begun expires, how many jobs wait for each of its workers, and its
+-- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
+-- back.
 -- name: gates
 select by_name, paused,
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
@@ -212,6 +231,9 @@ select by_name, paused,
         where queue = :queue and expires_at is not null
             and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
     ),
+    (waiting + prioritized) / max(1, (
+        select count(*) from bullite_workers as w where w.queue = :queue and w.registered = 1
+    )),
     bullite_queues.concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite_queues join bullite_workers on bullite_workers.id = :worker
 where bullite_queues.id = :queue
@@ -231,7 +253,7 @@ select id from bullite_queues where id = :queue
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
     keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events,
     max_waiting, max_payload_bytes, max_rate_count, max_rate_duration,
-    concurrency, rate_max, rate_duration
+    concurrency, rate_max, rate_duration, on_failure, retry_failed_after, retry_failed_times
 from bullite_queues where id = :queue
 
 -- name: configure
@@ -242,7 +264,9 @@ update bullite_queues set
     keep_failed_age = :keep_failed_age, keep_failed_count = :keep_failed_count,
     trash_age = :trash_age, max_events = :max_events,
     max_waiting = :max_waiting, max_payload_bytes = :max_payload_bytes,
-    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration
+    max_rate_count = :max_rate_count, max_rate_duration = :max_rate_duration,
+    on_failure = :on_failure, retry_failed_after = :retry_failed_after,
+    retry_failed_times = :retry_failed_times
 where id = :queue
 
 -- name: turn_ranks
@@ -392,7 +416,7 @@ where id in (select value from json_each(:jobs)) and queue = :queue
 -- name: where_they_are (folded)
 select json_group_array(json_array(
     id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
-    ahead, traits, delay
+    ahead, traits, delay, deferred_failure
 )) from bullite_jobs where id in (select value from json_each(:jobs))
 
 -- name: write_progress
@@ -494,7 +518,7 @@ update bullite_workers set concurrency = :concurrency where id = :worker
 update bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
-update bullite_workers set lease_until = :lease_now + lock_duration
+update bullite_workers set lease_until = :lease_now + lock_duration, seen_at = :now
 where nonce = :nonce and registered = 1 and renews = 1
 
 -- name: workers_of_process (folded)
@@ -519,6 +543,7 @@ select json_group_array(json_array(
 
 -- name: workers_of_queue
 select id, name, names, nonce, pid, host, number, concurrency, started_at,
+    seen_at, boot, case when renews = 1 then lock_duration end,
     (select count(*) from bullite_jobs
         where queue = :queue and state = 'active' and worker = bullite_workers.id)
 from bullite_workers where queue = :queue and registered = 1 order by id
@@ -587,7 +612,7 @@ where queue = :queue and (
     kind = 'complete' and :job = case entry.type when 'array'
         then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end
     or kind = 'fail' and :job = coalesce(entry.value -> 1 ->> 3, entry.value ->> 0)
-    or kind = 'expire' and :job = coalesce(entry.value -> 1 ->> 2, entry.value ->> 0)
+    or kind in ('expire', 'cancel') and :job = coalesce(entry.value -> 1 ->> 2, entry.value ->> 0)
 )
 order by total desc limit 1
 
@@ -1058,6 +1083,18 @@ delete from bullite_steps where job in (select value from json_each(:jobs))
 -- name: delete_signals
 delete from bullite_signals where job in (select value from json_each(:jobs))
 
+-- cancelling --------------------------------------------------------------------------------------
+
+-- The jobs that this process runs and that are cancelled.
+-- name: to_be_stopped
+select bullite_jobs.id, bullite_jobs.worker, token, deferred_failure
+from bullite_workers cross join bullite_jobs
+    on bullite_jobs.queue = bullite_workers.queue and bullite_jobs.worker = bullite_workers.id
+where bullite_workers.nonce = :nonce and state = 'active' and traits & 256 <> 0
+
+-- name: address_of_process
+select address from bullite_workers where nonce = :nonce and address is not null limit 1
+
 -- locks -------------------------------------------------------------------------------------------
 
 -- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
@@ -1181,6 +1218,21 @@ select id, removed_from, removed_at from bullite_jobs
 where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
 order by removed_at desc, id desc limit 1
 
+-- How many jobs of which names have yet to run, but for these names.
+-- name: names_waiting
+select name, count(*) from (
+    select name from bullite_jobs where queue = :queue and state = 'waiting'
+    union all
+    select name from bullite_jobs where queue = :queue and state = 'delayed'
+) where name not in (select value from json_each(:names)) group by name order by name limit :most
+
+-- How many jobs of which names that are due soon have this line in their log.
+-- name: names_put_off
+select name, count(*) from bullite_jobs as jobs
+where queue = :queue and state = 'delayed' and due_at <= :until
+    and (select 1 from bullite_logs where job = jobs.id and message = :message limit 1) is not null
+group by name order by name limit :most
+
 -- name: counts_per_priority
 select priority, count(*) from bullite_jobs
 where queue = :queue and state = 'waiting' group by priority order by min(rank)
@@ -1206,6 +1258,231 @@ select json_group_array(json_array(id, state, return_value, failed_reason)) from
 -- name: existing_among (folded)
 select json_group_array(json_array(id)) from bullite_jobs
 where id in (select value from json_each(:jobs)) and state <> 'removed'
+
+-- finding -----------------------------------------------------------------------------------------
+
+-- name: insert_tags (many)
+insert into bullite_tags (queue, tag, created_at, job) values (?, ?, ?, ?)
+
+-- name: delete_tags
+delete from bullite_tags where job in (select value from json_each(:jobs))
+
+-- name: move_tags
+update bullite_tags set queue = :target where job in (select value from json_each(:jobs))
+
+-- Jobs before a place, newest first. Those removed are passed over here: there may be very many, and whoever
+-- looks at each would look for long.
+-- name: find_by_date
+{job}
+where bullite_jobs.id in (
+    select id from bullite_jobs
+    where queue + 0 = :queue and (created_at, id) < (:at, :before) and created_at >= :since
+        and state <> 'removed'
+    order by created_at desc, id desc limit :most
+)
+order by bullite_jobs.created_at desc, bullite_jobs.id desc
+
+-- name: find_by_name
+{job}
+where bullite_jobs.id in (
+    select id from bullite_jobs
+    where queue - 0 = :queue and name = :name and (created_at, id) < (:at, :before)
+        and created_at >= :since and state <> 'removed'
+    order by created_at desc, id desc limit :most
+)
+order by bullite_jobs.created_at desc, bullite_jobs.id desc
+
+-- name: find_by_tag
+{job}
+where bullite_jobs.id in (
+    select job from bullite_tags
+    where queue = :queue and tag = :tag and (created_at, job) < (:at, :before)
+        and created_at >= :since
+    order by created_at desc, job desc limit :most
+)
+order by bullite_jobs.created_at desc, bullite_jobs.id desc
+
+-- The queues that have a job of this number, or of this id.
+-- name: queues_with_job
+select bullite_queues.name from bullite_jobs join bullite_queues on bullite_queues.id = queue
+where bullite_jobs.id = :number and state <> 'removed'
+
+-- name: queues_with_custom_id
+select bullite_queues.name
+from bullite_queues cross join bullite_jobs on queue = bullite_queues.id
+where custom_id = :custom_id and state <> 'removed' order by bullite_queues.name
+
+-- measuring ---------------------------------------------------------------------------------------
+
+-- Makes sure that a minute is there, to be locked until the transaction ends: here it always is.
+-- name: lock_minute
+select :queue, :minute
+
+-- name: minute
+select completed, failed, durations, waits from bullite_minutes
+where queue = :queue and minute = :minute
+
+-- name: write_minute
+insert into bullite_minutes (queue, minute, completed, failed, durations, waits)
+values (:queue, :minute, :completed, :failed, :durations, :waits)
+on conflict (queue, minute) do update set
+    completed = excluded.completed, failed = excluded.failed, durations = excluded.durations,
+    waits = excluded.waits
+
+-- name: minutes
+select minute, completed, failed, durations, waits from bullite_minutes
+where queue = :queue and minute >= :first and minute <= :last order by minute
+
+-- name: forget_minutes
+delete from bullite_minutes where queue = :queue and minute < :before
+
+-- name: write_stats
+update bullite_workers set stats = :stats, seen_at = :now where id = :worker
+
+-- name: all_workers
+select bullite_workers.id, bullite_queues.name, bullite_workers.name, names, nonce, pid, host, number,
+    bullite_workers.concurrency, started_at, seen_at, boot,
+    case when renews = 1 then lock_duration end, stats, (
+        select json_group_array(coalesce(custom_id, cast(bullite_jobs.id as text))) from bullite_jobs
+        where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
+            and ahead = 0
+    )
+from bullite_workers join bullite_queues on bullite_queues.id = queue
+where registered = 1 order by bullite_workers.id
+
+-- name: survey_priorities
+select priority, count(*) from bullite_jobs
+where queue = :queue and state <> 'removed' group by priority
+
+-- In ms: a job's own, or what the data of a command says, in seconds.
+-- name: survey_timeouts
+select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) from (
+    select coalesce(
+        opts ->> 'timeout',
+        case
+            when name in ('shell', 'http-webhook', 'python-function')
+                and json_type(data, '$.timeout') in ('integer', 'real')
+            then 1000 * (data ->> 'timeout')
+        end
+    ) as timeout
+    from bullite_jobs join bullite_payloads on job = id
+    where queue = :queue and state <> 'removed'
+)
+
+-- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
+-- name: survey_slowest
+select id, finished_at - processed_at from bullite_jobs
+where queue = :queue and state in ('completed', 'failed') and processed_at is not null
+    and (deferred_failure is null or traits & 256 <> 0)
+order by finished_at - processed_at desc, id limit :most
+
+-- name: survey_durations
+select finished_at - processed_at, count(*) from bullite_jobs
+where queue = :queue and state in ('completed', 'failed') and processed_at is not null
+    and (deferred_failure is null or traits & 256 <> 0)
+group by 1 order by 1
+
+-- name: count_due
+select count(*) from bullite_jobs where queue = :queue and state = 'delayed' and due_at <= :now
+
+-- name: count_retrying
+select count(*) from bullite_jobs
+where queue = :queue and state = 'delayed' and attempts_made > 0
+
+-- name: count_outcomes
+select outcome, count(*) from bullite_jobs join bullite_results on job = id
+where queue = :queue and state = 'failed' group by outcome
+
+-- commands ----------------------------------------------------------------------------------------
+
+-- name: end_runs (many)
+insert into bullite_runs (
+    job, run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
+    stderr_head, stderr_tail, stderr_dropped
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (job, run) do update set
+    ended_at = excluded.ended_at, how = excluded.how, exit_code = excluded.exit_code,
+    signal = excluded.signal, stdout_head = excluded.stdout_head,
+    stdout_tail = excluded.stdout_tail, stdout_dropped = excluded.stdout_dropped,
+    stderr_head = excluded.stderr_head, stderr_tail = excluded.stderr_tail,
+    stderr_dropped = excluded.stderr_dropped
+
+-- name: insert_output (many)
+insert into bullite_output (job, run, number, stream, data) values (?, ?, ?, ?, ?)
+on conflict (job, run, number) do nothing
+
+-- name: trim_output
+delete from bullite_output where job = :job and run = :run and number >= :first and number <= :last
+
+-- name: clear_output
+delete from bullite_output where job = :job and run <= :run
+
+-- name: runs
+select run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
+    stderr_head, stderr_tail, stderr_dropped
+from bullite_runs where job = :job order by run
+
+-- name: output_after
+select run, number, stream, data from bullite_output
+where job = :job and (run, number) > (:run, :number) order by run, number limit :most
+
+-- name: delete_runs
+delete from bullite_runs where job in (select value from json_each(:jobs))
+
+-- name: delete_output
+delete from bullite_output where job in (select value from json_each(:jobs))
+
+-- kept by name ------------------------------------------------------------------------------------
+
+-- name: lock_kept
+select :kind, :name
+
+-- name: kept
+select name, value, updated_at from bullite_kept where kind = :kind order by name
+
+-- name: kept_value
+select value from bullite_kept where kind = :kind and name = :name
+
+-- name: keep
+insert into bullite_kept (kind, name, value, updated_at) values (:kind, :name, :value, :now)
+on conflict (kind, name) do update set value = excluded.value, updated_at = excluded.updated_at
+
+-- name: forget_kept
+delete from bullite_kept where kind = :kind and name = :name
+
+-- dead letters ------------------------------------------------------------------------------------
+
+-- When failed jobs are tried again by themselves: those that are named, or all of a queue.
+-- name: plan_retries
+update bullite_jobs set due_at = case when exists (
+        select 1 from bullite_results
+        where job = bullite_jobs.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
+    ) then finished_at + :after end
+where +queue = :queue and +state = 'failed' and id in (select value from json_each(:jobs))
+
+-- name: plan_all_retries
+update bullite_jobs set due_at = case when exists (
+        select 1 from bullite_results
+        where job = bullite_jobs.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
+    ) then finished_at + :after end
+where queue = :queue and state = 'failed' and original_queue is :origin
+
+-- name: origins_of_failed
+select distinct original_queue from bullite_jobs where queue = :queue and state = 'failed'
+
+-- name: failed_due (folded)
+select json_group_array(json_array(id)) from (
+    select id from bullite_jobs where queue = :queue and state = 'failed' and due_at <= :now
+    order by due_at limit :most
+)
+
+-- name: failed_due_queues (folded)
+select json_group_array(json_array(id)) from bullite_queues where exists (
+    select 1 from bullite_jobs where queue = bullite_queues.id and state = 'failed' and due_at <= :now
+)
+
+-- name: count_revivals
+update bullite_results set revived = revived + 1 where job in (select value from json_each(:jobs))
 
 -- verifying ---------------------------------------------------------------------------------------
 -- Each gives one line per broken promise.
@@ -1266,6 +1543,29 @@ where not exists (select 1 from bullite_jobs where id = bullite_attempts.job)
 union all
 select 'log of job ' || job || ', which does not exist' from bullite_logs
 where not exists (select 1 from bullite_jobs where id = bullite_logs.job)
+
+-- name: verify_belongings
+select 'tag of job ' || job || ', which does not exist' from bullite_tags as t
+where not exists (select 1 from bullite_jobs where id = t.job)
+union all
+select 'tag of job ' || job || ', which is in another queue' from bullite_tags as t
+    join bullite_jobs on id = job
+where t.queue <> bullite_jobs.queue
+union all
+select 'run of job ' || job || ', which does not exist' from bullite_runs as r
+where not exists (select 1 from bullite_jobs where id = r.job)
+union all
+select 'output of job ' || job || ', which does not exist' from bullite_output as o
+where not exists (select 1 from bullite_jobs where id = o.job)
+union all
+select 'job ' || id || ' has tags and does not know of it' from bullite_jobs as j
+where traits & 64 = 0 and exists (select 1 from bullite_tags where job = j.id)
+union all
+select 'job ' || id || ' has run a command and does not know of it' from bullite_jobs as j
+where traits & 512 = 0 and (
+    exists (select 1 from bullite_runs where job = j.id)
+    or exists (select 1 from bullite_output where job = j.id)
+)
 
 -- name: verify_times
 select 'job ' || id || ' is delayed without a due time' from bullite_jobs

@@ -1,7 +1,8 @@
 """Wake-ups between the processes of one machine: a datagram on a Unix socket after the commit.
 
-A datagram is only a hint: it carries the number of a queue, may get lost and may come late. Who
-hears it looks into the database. Where there are no Unix sockets, nobody is woken and all poll.
+A datagram is only a hint: it carries the number of a queue, or an alert; it may get lost and may
+come late. Who hears it looks into the database. Where there are no Unix sockets, nobody is woken
+and all poll.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from ..engine.contract import Heard
+
+ALERT = b"c"
+"""Sent to a process that runs a job which is cancelled."""
 
 HAS_UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 
@@ -41,9 +47,10 @@ class Wakeups:
     def ears(self) -> Sequence[int]:
         return () if self._ear is None else (self._ear.fileno(),)
 
-    def hear(self) -> set[int]:
-        """The queues this process was woken for since it last asked."""
+    def hear(self) -> Heard:
+        """What this process was woken for since it last asked."""
         queues: set[int] = set()
+        is_alerted = False
         while self._ear is not None:
             try:
                 message = self._ear.recv(32)
@@ -51,11 +58,16 @@ class Wakeups:
                 break
             if message.isdigit():
                 queues.add(int(message))
-        return queues
+            is_alerted = is_alerted or message == ALERT
+        return Heard(queues, is_alerted)
 
     def note(self, addresses: Iterable[str], queue: int) -> None:
         """Remember whom to wake once the transaction is committed."""
         self._calls += [(address, b"%d" % queue) for address in addresses]
+
+    def note_alert(self, address: str) -> None:
+        """The same for a process that runs a job which is cancelled."""
+        self._calls.append((address, ALERT))
 
     def forget(self) -> None:
         """The transaction was rolled back: wake nobody."""

@@ -1,0 +1,72 @@
+"""Names that a shell can complete. Whatever goes wrong, nothing is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..finding import Criteria, find
+from .session import Session
+from .talk import Talk, named_before
+
+NEWEST = 50
+"""Jobs of each queue that are offered."""
+
+Completes = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Completes:
+    """Offers those of the names read that begin with what was typed."""
+
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        try:
+            db = context.params.get("db") or named_before(context)
+            with closing(Session(db, Talk(as_json=True))) as session:
+                return [name for name in read(session, context) if name.startswith(typed)]
+        except Exception:
+            # Nobody who presses a key for a name wants to read why there is none.
+            return []
+
+    return complete
+
+
+@completes
+def queue_names(session: Session, context: click.Context) -> Iterable[str]:
+    return session.queue_names()
+
+
+@completes
+def job_ids(session: Session, context: click.Context) -> Iterable[str]:
+    return _newest(session, context.params.get("queue"))
+
+
+@completes
+def job_ids_of_all_queues(session: Session, context: click.Context) -> Iterable[str]:
+    return _newest(session, None)
+
+
+def _newest(session: Session, queue: str | None) -> Iterator[str]:
+    for view in session.views(queue):
+        jobs, _ = session.wait(find(view, Criteria(), NEWEST, None))
+        yield from (job.id for job in jobs)
+
+
+@completes
+def template_names(session: Session, context: click.Context) -> Iterable[str]:
+    from .orders import TEMPLATES
+
+    return sorted(row[0] for row in session.reader().read("kept", {"kind": TEMPLATES}).rows)
+
+
+Paths = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+
+def _paths(kind: str) -> Paths:
+    """Leaves it to the shell, which knows best."""
+    return lambda context, parameter, typed: [CompletionItem(typed, type=kind)]
+
+
+files, folders = _paths("file"), _paths("dir")

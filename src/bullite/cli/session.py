@@ -1,0 +1,212 @@
+"""One use of the program: the database it is about, reached without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..blocking import carry_out, each_of
+from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
+from ..locations import default_location, parse_location
+from ..view import View
+from .talk import BadInput, Refusal, Talk
+
+if TYPE_CHECKING:
+    from ..engine.contract import Reader
+    from ..job import Job
+    from ..locations import Location
+    from ..queue import Queue
+    from ..store import Store
+
+T = TypeVar("T")
+
+DEFAULT_QUEUE = "default"
+NOTICES = "notifications"
+"""The queue of those who are to hear of failures."""
+
+
+def check_only_one(found: str, queues: Sequence[str], do: str = "say which with --queue") -> None:
+    """That something was found in no more than one queue, where its name alone is not enough."""
+    if len(queues) > 1:
+        raise BadInput(f"{found} several queues ({', '.join(queues)}): {do}")
+
+
+def _file(location: Location) -> Path | None:
+    """The file that a database is, if it is one."""
+    path = getattr(location, "path", None)
+    return path if isinstance(path, Path) else None
+
+
+class Session:
+    """The database, its queues and jobs, for one verb.
+
+    What only looks goes through `reader` and `views`: it starts without the engine, which takes
+    longer to import than most verbs take.
+    """
+
+    def __init__(self, db: str | None, talk: Talk) -> None:
+        self.talk = talk
+        self._db = db
+        self._reader: Reader | None = None
+        self._store: Store | None = None
+        self._queues: dict[str, Queue] = {}
+
+    @property
+    def location(self) -> str:
+        """The database as the user names it."""
+        return self._db if self._db is not None else default_location()
+
+    def use(self, location: str) -> None:
+        """Be about the database of an application; refused if the user named another."""
+        if self._db is None:
+            self._db = location
+        elif parse_location(self._db) != parse_location(location):
+            raise BadInput(
+                f"--db is not the database of the application, {parse_location(location)}: "
+                "leave it out"
+            )
+
+    @property
+    def absolute_location(self) -> str:
+        """The same for other processes, wherever they run."""
+        location, path = self.location, _file(self.store().location)
+        if path is None:
+            return location
+        options = location.partition("?")[2] if "://" in location else ""
+        return f"sqlite:///{path}?{options}" if options else str(path)
+
+    def reader(self) -> Reader:
+        """A connection that only reads; refused if there is no database."""
+        if self._reader is None:
+            reader = self._existing().reader()
+            if reader is None:
+                from ..store import StoreReader
+
+                reader = StoreReader(self.store())
+            self._reader = reader
+        return self._reader
+
+    def store(self, make: bool = False) -> Store:
+        """The database; refused if there is none, unless it may be made."""
+        if self._store is None:
+            if not make:
+                self._existing()
+            import logging
+
+            from ..store import Store
+
+            # What concerns the user is an answer or an error; without a handler, warnings of the
+            # library would be written to the terminal beside it.
+            logger = logging.getLogger("bullite")
+            if not logger.hasHandlers():
+                logger.addHandler(logging.NullHandler())
+            self._store = Store(self.location)
+        return self._store
+
+    def exists(self) -> bool:
+        """Whether there is a database; of a server that is taken for granted."""
+        path = _file(parse_location(self.location))
+        return self._store is not None or path is None or path.exists()
+
+    def _existing(self) -> Location:
+        location = parse_location(self.location)
+        path = _file(location)
+        if path is not None and not path.exists():
+            raise Refusal(
+                f"there is no database {path}: `queuectl enqueue` makes one, --db names another"
+            )
+        return location
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Carry out something of the library."""
+        return carry_out(coroutine)
+
+    def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
+        return each_of(iterator)
+
+    # --- queues ---
+
+    def queue_names(self) -> list[str]:
+        return [view.name for view in self.views()]
+
+    def views(self, name: str | None = None) -> list[View]:
+        """The queue of this name, or all that there are, to be looked into."""
+        reader = self.reader()
+        there = {name: key for key, name in reader.read("queue_names", {}).rows}
+        if name is not None and name not in there:
+            known = ", ".join(sorted(there)) or "none yet"
+            raise Refusal(f"there is no queue {name!r}; the queues are: {known}")
+        wanted = sorted(there) if name is None else [name]
+        return [View(one, there[one], reader) for one in wanted]
+
+    def queue(self, name: str | None, make: bool = False) -> Queue:
+        """A queue of this name; one that is made here runs higher priorities first."""
+        wanted = DEFAULT_QUEUE if name is None else name
+        if wanted in self._queues:
+            return self._queues[wanted]
+        if not make:
+            self.views(wanted)  # refused if it is not there
+        from ..queue import Queue
+
+        try:
+            queue = Queue(wanted, self.store(make), priority_order="high" if make else None)
+            self.wait(queue.wait_until_ready())
+        except QueueOptionMismatch:
+            # Somebody made it before, the other way round: it stays as it is.
+            queue = Queue(wanted, self.store(make))
+            self.wait(queue.wait_until_ready())
+        self._queues[wanted] = queue
+        return queue
+
+    def queues(self, names: tuple[str, ...] | str | None) -> list[Queue]:
+        """Those named, or all that there are."""
+        wanted = [names] if isinstance(names, str) else list(names or self.queue_names())
+        return [self.queue(name) for name in wanted]
+
+    # --- jobs ---
+
+    def job(self, job_id: str, queue: str | None = None) -> tuple[Queue, Job]:
+        """A job and its queue, found by its id alone if that is enough."""
+        from ..catalogue import queues_with
+
+        names = [queue] if queue is not None else self.wait(queues_with(self.store(), job_id))
+        if not names:
+            raise Refusal(f"there is no job {job_id}; `queuectl list` shows those there are")
+        check_only_one(f"job {job_id} is in", names)
+        found = self.queue(names[0])
+        job = self.wait(found.get_job(job_id))
+        if job is None:
+            raise Refusal(f"there is no job {job_id} in the queue {names[0]!r}")
+        return found, job
+
+    def now(self) -> int:
+        return self.store().open().clock.now()
+
+    def for_each(self, job_ids: tuple[str, ...], act: Any) -> None:
+        """Do something to each job; what cannot be done is told at the end, as one failure."""
+        problems: list[str] = []
+        kind: type[Refusal] | type[BadInput] = BadInput
+        for job_id in job_ids:
+            try:
+                act(job_id)
+            except BadInput as error:
+                problems.append(error.message)
+            except Refusal as error:
+                kind = Refusal
+                problems.append(error.message)
+            except BulliteError as error:
+                if isinstance(error, InvalidOption):
+                    raise
+                kind = Refusal
+                problems.append(str(error))
+        if problems:
+            raise kind("; ".join(problems))

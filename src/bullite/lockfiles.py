@@ -1,0 +1,26 @@
+"""Locks on files that others may delete: held on the file that has the name, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+Descriptor = TypeVar("Descriptor", bound=int | None)
+
+
+def lock_named(path: Path, open_and_lock: Callable[[Path], Descriptor]) -> Descriptor:
+    """What `open_and_lock` answers, be it a descriptor or None, for the file of that name."""
+    while True:
+        fd = open_and_lock(path)
+        if fd is None or _is_named(fd, path):
+            return fd
+        os.close(fd)  # somebody deleted the file between its opening and its locking
+
+
+def _is_named(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False

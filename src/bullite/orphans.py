@@ -1,0 +1,83 @@
+"""Commands whose worker is gone: found by their marks, and ended with all that they started.
+
+A command is marked with its job and the process that runs it. Where the kernel does not show the
+marks, nothing is found and nothing ended. What became of its job, only the database knows: see
+`engine.chores`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Collection
+from functools import cache
+from typing import NamedTuple
+
+from .processes import Process, cookie_of, look_at, number_space, processes, send
+
+log = logging.getLogger("bullite.worker")
+
+
+class Mark(NamedTuple):
+    """What the cookie of a command tells."""
+
+    nonce: int
+    job: int
+    token: int
+    """Under which the process of that nonce holds the job."""
+    pid: int
+    began: int
+    space: str
+    """What that number counts in; "" if nobody can find the process by it."""
+
+
+def cookie_for(nonce: int, job: int, token: int) -> str:
+    """The cookie of a run by this process."""
+    return f"{nonce & (2**64 - 1):x}-{job}-{token}-{_runner(os.getpid())}"
+
+
+@cache
+def _runner(pid: int) -> str:
+    """How marks name this process; by its number, as the child of a fork is another."""
+    here = look_at(pid)
+    return f"{pid}-0-" if here is None else f"{pid}-{here.began}-{number_space()}"
+
+
+def read_mark(cookie: str | None) -> Mark | None:
+    try:
+        nonce, job, token, pid, began, space = (cookie or "").split("-")
+        unsigned = int(nonce, 16)
+        signed = unsigned - 2**64 if unsigned >= 2**63 else unsigned
+        return Mark(signed, int(job), int(token), int(pid), int(began), space)
+    except ValueError:
+        return None
+
+
+def has_lost_its_process(mark: Mark) -> bool:
+    """Whether who ran it is certainly gone; numbers that count elsewhere tell us nothing."""
+    if not mark.space or mark.space != number_space():
+        return False
+    process = look_at(mark.pid)
+    return process is None or process.began != mark.began or process.is_gone
+
+
+def commands() -> dict[Mark, list[Process]]:
+    """The living processes of commands: who has its mark, or shares a session with one who has."""
+    known = [process for process in processes() if not process.is_gone]
+    marks = {p.pid: mark for p in known if (mark := read_mark(cookie_of(p.pid))) is not None}
+    sessions = {p.session: marks[p.pid] for p in known if p.pid in marks}
+    sessions.pop(os.getsid(0), None)
+    found: dict[Mark, list[Process]] = {}
+    for process in known:
+        mark = marks.get(process.pid) or sessions.get(process.session)
+        if mark is not None:
+            found.setdefault(mark, []).append(process)
+    return found
+
+
+def end(members: Collection[Process]) -> None:
+    """Kill these, which takes a moment; who was started meanwhile is only found by another look."""
+    log.warning("ending %d processes of a command whose worker is gone", len(members))
+    for process in members:
+        send(process, signal.SIGKILL)

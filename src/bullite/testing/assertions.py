@@ -1,0 +1,345 @@
+"""What a test may claim about the jobs of a playground, and what it is told when that is wrong."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
+
+from ..arguments import ARGS, KWARGS, VERSION
+from ..codec import decode
+from ..errors import BulliteError, InvalidArguments, InvalidOption, InvalidOptionType
+from ..job import Job
+from ..options import CheckedOptions, JobOptions, Priority, check_int, check_options
+from ..queue import Queue
+from ..tasks import Producer, Task, TaskJob
+
+if TYPE_CHECKING:
+    from ..tasktypes import CallsWithJob
+
+P = ParamSpec("P")
+
+READY = ("waiting", "prioritized", "active")
+ENQUEUED = ("waiting", "prioritized", "delayed", "waiting-children")
+FINISHED = ("completed", "failed")
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Jobs that a claim is about."""
+
+    queue: Queue
+    description: str
+    """As it goes on after "a job"."""
+    fits: Callable[[Job], bool]
+
+
+class Assertions:
+    """Claims; they read what is stored, and change nothing. In a coroutine and outside of one.
+
+    To a user, a claim that is wrong is wrong where it was made: pytest shows nothing of this.
+    """
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name."""
+        raise NotImplementedError
+
+    def jobs(self, queue: str | Queue, *states: str) -> list[Job]:
+        """The jobs of a queue in these states, or in any: next, or oldest, first."""
+        raise NotImplementedError
+
+    def queue_names(self) -> list[str]:
+        """The queues that there are."""
+        raise NotImplementedError
+
+    def refreshed(self, job: Job) -> Job | None:
+        """A job as it is now; None if it is gone."""
+        raise NotImplementedError
+
+    # --- what waits ---
+
+    @overload
+    def assert_enqueued(self, task: Producer[..., Any], /) -> list[Job]: ...
+    @overload
+    def assert_enqueued(
+        self, task: CallsWithJob[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> list[Job]: ...
+    @overload
+    def assert_enqueued(
+        self, task: Producer[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> list[Job]: ...
+    @overload
+    def assert_enqueued(
+        self,
+        queue: str | Queue,
+        /,
+        name: str | None = None,
+        data: Any = ...,
+        *,
+        count: int | None = None,
+        **options: Unpack[JobOptions],
+    ) -> list[Job]: ...
+    def assert_enqueued(self, where: Any, /, *args: Any, **kwargs: Any) -> list[Job]:
+        """Such jobs wait to run, now or later: `count` of them, or at least one. They are returned.
+
+        Of a queue: `data` is compared as a whole, `options` only as far as they are given. Of a
+        task: with these arguments, in whatever way they are spelled, or with any if none is given;
+        `task.options(...)` wants those options, too.
+        """
+        __tracebackhide__ = True
+        count = None if isinstance(where, Producer) else kwargs.pop("count", None)
+        if count is not None:
+            check_int("count", count, 0, 2**31 - 1)
+        wanted = self._wanted(where, args, kwargs)
+        found = self._enqueued(wanted)
+        if (count is None and found) or len(found) == count:
+            return found
+        number = "a job" if count is None else f"{count} job{'' if count == 1 else 's'}"
+        raise self._objection(
+            f"expected {number} {wanted.description} in {wanted.queue.name!r}, "
+            f"found {len(found) or 'none'}",
+            wanted.queue,
+        )
+
+    @overload
+    def assert_not_enqueued(self, task: Producer[..., Any], /) -> None: ...
+    @overload
+    def assert_not_enqueued(
+        self, task: CallsWithJob[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None: ...
+    @overload
+    def assert_not_enqueued(
+        self, task: Producer[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None: ...
+    @overload
+    def assert_not_enqueued(
+        self,
+        queue: str | Queue,
+        /,
+        name: str | None = None,
+        data: Any = ...,
+        **options: Unpack[JobOptions],
+    ) -> None: ...
+    def assert_not_enqueued(self, where: Any, /, *args: Any, **kwargs: Any) -> None:
+        """No such job waits to run."""
+        __tracebackhide__ = True
+        wanted = self._wanted(where, args, kwargs)
+        found = self._enqueued(wanted)
+        if found:
+            raise self._objection(
+                f"expected no job {wanted.description} in {wanted.queue.name!r}, "
+                f"found {len(found)}",
+                wanted.queue,
+            )
+
+    def assert_drained(self, queue: str | Queue | None = None) -> None:
+        """Nothing waits that could run now, nor runs; what is delayed may be there."""
+        __tracebackhide__ = True
+        for name in self.queue_names() if queue is None else [_name_of(queue)]:
+            left = self.jobs(name, *READY)
+            if left:
+                raise self._objection(f"expected nothing to be left to run in {name!r}", name)
+
+    # --- what came of jobs ---
+
+    def assert_completed(self, job: Job, value: Any = ...) -> Job:
+        """The job is completed, with this value if one is given. Returns it as it is now."""
+        __tracebackhide__ = True
+        now = self._finished(job, "completed")
+        returned = now.return_value
+        if isinstance(job, TaskJob) and returned != value:
+            returned = job._signature.result(returned)
+        if not isinstance(value, EllipsisType) and returned != value:
+            raise AssertionError(
+                f"expected {_call(job)} to have returned {value!r}, not {returned!r}"
+            )
+        return now
+
+    def assert_failed(self, job: Job, reason: str | None = None) -> Job:
+        """The job has failed for good, for a reason with this in it. Returns it as it is now."""
+        __tracebackhide__ = True
+        now = self._finished(job, "failed")
+        if reason is not None and reason not in (now.failed_reason or ""):
+            raise AssertionError(
+                f"expected {_call(job)} to have failed with {reason!r}, not {now.failed_reason!r}"
+            )
+        return now
+
+    # --- underneath ---
+
+    def _finished(self, job: Job, state: str) -> Job:
+        __tracebackhide__ = True
+        now = self.refreshed(job)
+        if now is None:
+            raise AssertionError(f"expected {_call(job)} to be {state}, but it does not exist")
+        if now.state != state:
+            raise AssertionError(f"expected {_call(job)} to be {state}:\n  {_shown(now)}")
+        return now
+
+    def _enqueued(self, wanted: Wanted) -> list[Job]:
+        return [job for job in self.jobs(wanted.queue, *ENQUEUED) if wanted.fits(job)]
+
+    def _wanted(self, where: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Wanted:
+        if isinstance(where, Producer):
+            return self._wanted_calls(where._task, args, kwargs, where._given)
+        if isinstance(where, str | Queue):
+            return self._wanted_jobs(where, *args, **kwargs)
+        raise InvalidOptionType(f"jobs are of a queue, or of a task; not of {where!r}")
+
+    def _wanted_jobs(
+        self,
+        queue: str | Queue,
+        name: str | None = None,
+        data: Any = ...,
+        **options: Unpack[JobOptions],
+    ) -> Wanted:
+        where = self.queue(queue) if isinstance(queue, str) else queue
+        has_options = _having(options, where)
+
+        def fits(job: Job) -> bool:
+            return (
+                (name is None or job.name == name)
+                and (isinstance(data, EllipsisType) or job.data == data)
+                and has_options(job)
+            )
+
+        parts = [] if name is None else [f"called {name!r}"]
+        if not isinstance(data, EllipsisType):
+            parts.append(f"with data={data!r}")
+        return Wanted(where, " ".join([*parts, *_listed_options(options)]) or "of any name", fits)
+
+    def _wanted_calls(
+        self,
+        task: Task[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Any,
+    ) -> Wanted:
+        where = task.queue()
+        if where.store is not self.queue(task.queue_name).store:
+            raise BulliteError(
+                f"{task.name} is not in this playground: serve its application first"
+            )
+        call = task.pack(args, kwargs) if args or kwargs else None
+        has_options = _having(options, where)
+
+        def fits(job: Job) -> bool:
+            return (
+                job.name == task.name
+                and (call is None or _is_same_call(task, job, call))
+                and has_options(job)
+            )
+
+        shown = task.name if call is None else _as_call(task.name, call)
+        return Wanted(where, " ".join([f"that calls {shown}", *_listed_options(options)]), fits)
+
+    def _objection(self, complaint: str, queue: str | Queue) -> AssertionError:
+        waiting = self.jobs(queue, *ENQUEUED, "active")
+        finished = self.jobs(queue, *FINISHED)
+        lines = [f"{complaint}.", *_listed("in the queue", waiting)]
+        if finished:
+            lines += _listed("finished", finished)
+        return AssertionError("\n".join(lines))
+
+
+def _name_of(queue: str | Queue) -> str:
+    return queue if isinstance(queue, str) else queue.name
+
+
+def _having(options: JobOptions, queue: Queue) -> Callable[[Job], bool]:
+    """Whether a job has these options, in whatever way they are written."""
+    if "children" in options:
+        raise InvalidOption("children are jobs of their own: claim each of them, with its parent")
+    checked = check_options(options)
+    return lambda job: _has(job, queue, options, checked)
+
+
+def _has(job: Job, queue: Queue, options: JobOptions, checked: CheckedOptions) -> bool:
+    priority = checked.priority
+    if isinstance(priority, Priority):
+        priority = priority.number(queue.priority_order)
+    parent = _parents(job, queue, checked)
+    columns = {
+        "parent": parent,
+        "parent_id": parent,
+        "priority": (job.priority, priority),
+        "attempts": (job.attempts, checked.attempts),
+        "lifo": (job.lifo, checked.lifo),
+        "job_id": (job.custom_id, checked.job_id),
+        "delay": (job.stored_options.get("delay", 0), checked.delay),
+    }
+    if any(has != wanted for name, (has, wanted) in columns.items() if name in options):
+        return False
+    stored = {} if checked.stored is None else decode(checked.stored)
+    return all(job.stored_options.get(name) == value for name, value in stored.items())
+
+
+def _parents(job: Job, queue: Queue, checked: CheckedOptions) -> tuple[Any, Any]:
+    """The parent that a job has, and the one it should have."""
+    wanted = None if checked.ties is None else checked.ties.parent
+    return (
+        None if job.parent is None else (job.parent["queue"], job.parent["id"]),
+        None if wanted is None else (wanted.queue or queue.name, wanted.id),
+    )
+
+
+def _is_same_call(task: Task[..., Any], job: Job, call: Mapping[str, Any]) -> bool:
+    try:
+        has, wanted = task.unpack(job), task.signature.unpack(call, job)
+    except InvalidArguments:
+        return False  # made by other code, or by hand
+    return _given(task, *has) == _given(task, *wanted)
+
+
+def _given(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """What each parameter of a task gets, be it by its place, by name or by default."""
+    bound = inspect.signature(task.function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    # As it could be stored: an object may not be equal to another that says the same.
+    return {name: task.signature.pack_result(value) for name, value in bound.arguments.items()}
+
+
+def _listed_options(options: Mapping[str, Any]) -> list[str]:
+    listed = ", ".join(f"{option}={value!r}" for option, value in options.items())
+    return [f"with {listed}"] if listed else []
+
+
+def _as_call(name: str, data: Mapping[str, Any]) -> str:
+    by_name = (f"{key}={value!r}" for key, value in data.get(KWARGS, {}).items())
+    return f"{name}({', '.join([*map(repr, data.get(ARGS, [])), *by_name])})"
+
+
+def _is_call(data: Any) -> bool:
+    """Whether data look like the arguments of a task."""
+    if not data or not isinstance(data, dict) or data.keys() - {ARGS, KWARGS, VERSION}:
+        return False
+    return isinstance(data.get(ARGS, []), list) and isinstance(data.get(KWARGS, {}), dict)
+
+
+def _listed(heading: str, jobs: Sequence[Job]) -> list[str]:
+    if not jobs:
+        return [f"  {heading}: nothing"]
+    lines = [f"  {heading}:", *(f"    {_shown(job)}" for job in jobs[:MOST_SHOWN])]
+    if len(jobs) > MOST_SHOWN:
+        lines.append(f"    … and {len(jobs) - MOST_SHOWN} more")
+    return lines
+
+
+def _call(job: Job) -> str:
+    return f"job {job.id} ({job.name!r} of {job.queue_name!r})"
+
+
+def _shown(job: Job) -> str:
+    is_call = _is_call(job.data)
+    work = _as_call(job.name, job.data) if is_call else f"{job.name!r} {job.data!r:.200}"
+    text = f"{job.id} {work:.500} {job.state}"
+    if job.process_at is not None and job.state == "delayed":
+        text += f" until {job.process_at:%Y-%m-%d %H:%M:%S}"
+    if job.state == "completed":
+        text += f", returned {job.return_value!r:.200}"
+    elif job.failed_reason is not None:
+        text += f", attempt {job.attempts_made} of {job.attempts} failed: {job.failed_reason:.200}"
+    return text

@@ -1,0 +1,468 @@
+"""Commands whose worker is killed: they are dead, with all they started, before their jobs run
+again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bullite import Queue, Worker, processes
+from bullite.engine import chores
+from bullite.engine.chores import MOST_LOOKS, Chores
+from bullite.operations.tending import Recover
+from bullite.orphans import (
+    Mark,
+    commands,
+    cookie_for,
+    end,
+    has_lost_its_process,
+    read_mark,
+)
+from bullite.processes import COOKIE, Process, look_at, number_space
+from bullite.shell import process
+from bullite.shell.process import SPEC, Spec
+from bullite.shell.tree import adopt_orphans
+from bullite.shell.work import Crew
+from tests.crash.processes import (
+    Child,
+    add,
+    finished,
+    problems,
+    registered,
+    rows,
+    states,
+    wait_until,
+)
+from tests.harness import Store, new_job
+from tests.shell.test_running import sleepers
+
+_numbers = itertools.count(1)
+
+# Its first run starts four processes and stays; the next tells who of them is there still.
+LINE = """
+alive() { test -d /proc/$1 && ! grep -q '^State:.[ZX]' /proc/$1/status; }
+if test -s FOLDER/pids; then
+    for pid in $(cat FOLDER/pids); do alive $pid && echo $pid >> FOLDER/survivors; done
+    echo again >> FOLDER/again
+    exit 0
+fi
+trap '' TERM
+sleep MARK & one=$!
+setsid sleep MARK & two=$!
+env -u BULLITE_RUN sleep MARK & three=$!
+(setsid sh -c 'sleep MARK & wait' &)
+echo $$ $one $two $three > FOLDER/pids.new
+mv FOLDER/pids.new FOLDER/pids
+wait
+"""
+PROCESSES = 4
+"""Those of its first run that sleep."""
+
+
+async def work(location: str, **settings: Any) -> None:
+    """Run commands until killed."""
+    adopt_orphans()
+    queue = Queue("work", location)
+    await Worker(queue, Crew(queue.store).processors(), **settings).run()
+
+
+def begin(location: str) -> None:
+    """A worker process as supervisors start it."""
+    os.environ["BULLITE_URL"] = location
+    os.environ[SPEC] = Spec(("work",)).as_text()
+    process.main()
+
+
+@pytest.fixture
+def marks() -> Iterator[Any]:
+    """Seconds to sleep that nobody else sleeps; who still does in the end is killed."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"302.{os.getpid()}{next(_numbers):03}")
+        return made[-1]
+
+    yield make
+    for mark in made:
+        for pid in sleepers(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def line_for(folder: Path, mark: str) -> str:
+    return LINE.replace("FOLDER", str(folder)).replace("MARK", mark)
+
+
+def add_command(location: str, folder: Path, mark: str) -> int:
+    [job] = add(location, "shell", data={"command": line_for(folder, mark)})
+    return job
+
+
+def leave_a_daemon(location: str, mark: str) -> None:
+    """Have a worker run a command that ends and leaves somebody behind."""
+    line = f"setsid sleep {mark} > /dev/null 2>&1 &"
+    [job] = add(location, "shell", data={"command": line})
+    wait_until(lambda: states(location)[job] == "completed" and len(sleepers(mark)) == 1)
+
+
+def is_at_work(folder: Path, mark: str) -> bool:
+    return (folder / "pids").exists() and len(sleepers(mark)) == PROCESSES
+
+
+def test_the_commands_of_a_killed_worker_are_dead_before_their_job_runs_again(
+    database, location, start, marks, tmp_path
+):
+    mark = marks()
+    job = add_command(location, tmp_path, mark)
+    victim = start(work, location, **database.short_lease)
+    wait_until(lambda: is_at_work(tmp_path, mark))
+    heir = start(work, location, **database.short_lease)
+    wait_until(lambda: registered(location, heir))
+
+    victim.kill()
+
+    wait_until(lambda: finished(location, job))
+    assert (tmp_path / "again").read_text() == "again\n"
+    assert not (tmp_path / "survivors").exists()
+    assert sleepers(mark) == []
+    [(state, stalls)] = rows(location, "select state, stalled_count from bullite_jobs")
+    assert (state, stalls) == ("completed", 1)
+    assert problems(location) == ()
+
+
+def test_a_worker_process_that_begins_ends_what_dead_ones_left(
+    database, location, start, marks, tmp_path
+):
+    mark = marks()
+    job = add_command(location, tmp_path, mark)
+    victim = start(work, location)  # whose lease is long
+    wait_until(lambda: is_at_work(tmp_path, mark))
+    victim.kill()
+
+    heir = start(begin, location)
+
+    wait_until(lambda: sleepers(mark) == [])
+    if not database.short_lease:  # there its death is known without one
+        wait_until(lambda: finished(location, job))
+        assert not (tmp_path / "survivors").exists()
+    wait_until(lambda: registered(location, heir))
+    heir.signal(signal.SIGTERM)
+    assert heir.ended() == 0
+
+
+@pytest.mark.parametrize("heir", [work, begin], ids=["of the library", "of a supervisor"])
+def test_what_a_command_left_behind_when_it_ended_outlives_its_worker(
+    database, location, start, marks, tmp_path, heir
+):
+    daemon, mark = marks(), marks()
+    victim = start(work, location, **database.short_lease)
+    leave_a_daemon(location, daemon)
+    job = add_command(location, tmp_path, mark)
+    wait_until(lambda: is_at_work(tmp_path, mark))
+
+    victim.kill()
+    start(heir, location)
+
+    wait_until(lambda: finished(location, job))
+    assert sleepers(mark) == []
+    assert len(sleepers(daemon)) == 1
+
+
+def test_the_command_of_a_job_that_was_cancelled_is_ended_with_it(
+    database, location, start, marks, tmp_path
+):
+    mark = marks()
+    job = add_command(location, tmp_path, mark)
+    victim = start(work, location, **database.short_lease)
+    wait_until(lambda: is_at_work(tmp_path, mark))
+    victim.kill()
+    asyncio.run(cancel(location, job))
+    assert states(location)[job] == "active"
+
+    start(work, location)
+
+    wait_until(lambda: finished(location, job))
+    assert sleepers(mark) == []
+    assert not (tmp_path / "again").exists()
+
+
+async def cancel(location: str, job: int) -> None:
+    async with Queue("work", location) as queue:
+        await queue.cancel(str(job))
+
+
+def test_the_command_of_a_notice_is_dead_before_it_is_given_again(
+    database, location, start, marks, tmp_path
+):
+    mark = marks()
+    failed = {"job_id": "7", "queue": "work", "failed_reason": None, "attempts_made": 1}
+    notice = {"notify": line_for(tmp_path, mark), "failed": {**failed, "failed_at": 0}}
+    [job] = add(location, "notify", data=notice)
+    victim = start(work, location, **database.short_lease)
+    wait_until(lambda: is_at_work(tmp_path, mark))
+
+    victim.kill()
+    start(work, location)
+
+    wait_until(lambda: finished(location, job))
+    assert (tmp_path / "again").read_text() == "again\n"
+    assert not (tmp_path / "survivors").exists()
+
+
+def test_the_commands_of_a_living_worker_are_left_alone(database, location, start, marks, tmp_path):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    workers: list[Child] = []
+    held: list[str] = []
+    for folder in folders:
+        folder.mkdir()
+        held.append(marks())
+        add_command(location, folder, held[-1])
+        workers.append(start(work, location, **database.short_lease))
+        wait_until(lambda folder=folder: is_at_work(folder, held[-1]))
+    before = sleepers(held[1])
+
+    workers[0].kill()
+    heir = start(begin, location)
+
+    wait_until(lambda: registered(location, heir))
+    wait_until(lambda: (folders[0] / "again").exists())
+    assert sleepers(held[0]) == []
+    assert sorted(sleepers(held[1])) == sorted(before)
+
+
+# --- the marks -----------------------------------------------------------------------------------
+
+
+def test_a_mark_tells_whose_a_command_is() -> None:
+    here = look_at(os.getpid())
+    assert here is not None
+    mark = read_mark(cookie_for(-5, 1, 2))
+    assert mark == (-5, 1, 2, os.getpid(), here.began, number_space())
+
+
+def test_a_mark_is_short() -> None:
+    assert len(cookie_for(-5, 10**12, 10**12)) < 100
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [None, "", "x", "1-2-3", "g-1-1-1-1-a", "1-1-1-b-1-a", "1-2-3-4-5", "1-2-3-4-5-6-7"],
+)
+def test_what_is_no_mark_of_ours_tells_nothing(cookie: str | None) -> None:
+    assert read_mark(cookie) is None
+
+
+LONG_AGO = 1
+"""The tick after the machine began to run, when no test could have."""
+
+
+def my_mark() -> Mark:
+    mark = read_mark(cookie_for(77, 1, 1))
+    assert mark is not None
+    return mark
+
+
+def test_commands_of_this_process_are_not_abandoned() -> None:
+    assert not has_lost_its_process(my_mark())
+
+
+def test_a_worker_whose_number_nobody_has_is_dead() -> None:
+    assert has_lost_its_process(my_mark()._replace(pid=2**22 + 1))
+
+
+def test_a_worker_whose_number_another_process_has_now_is_dead() -> None:
+    assert has_lost_its_process(my_mark()._replace(began=LONG_AGO))
+
+
+def test_a_worker_that_only_waits_for_its_parent_is_dead() -> None:
+    with subprocess.Popen(["true"]) as child:
+        wait_until(lambda: (found := look_at(child.pid)) is not None and found.is_gone)
+        zombie = look_at(child.pid)
+        assert zombie is not None
+        assert has_lost_its_process(my_mark()._replace(pid=child.pid, began=zombie.began))
+
+
+@pytest.mark.parametrize("space", ["", "0123456789abcdef"], ids=["unknown", "another"])
+def test_numbers_that_count_elsewhere_tell_nothing_of_a_worker(space: str) -> None:
+    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, space=space))
+
+
+def test_where_numbers_cannot_be_told_nobody_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "boot_id", lambda: "")
+    assert number_space() == ""
+    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, space=""))
+
+
+def test_numbers_count_anew_in_each_namespace() -> None:
+    tells = [sys.executable, "-c", "from bullite.processes import *; print(number_space())"]
+    found = []
+    for shows_its_own in (["--mount-proc"], []):
+        line = ["unshare", "--map-root-user", "--pid", "--fork", *shows_its_own, *tells]
+        told = subprocess.run(line, capture_output=True, text=True)
+        if told.returncode:
+            pytest.skip(f"there are no namespaces here: {told.stderr}")
+        found.append(told.stdout.strip())
+    [inside, without_its_own] = found
+    assert inside not in ("", number_space())
+    assert without_its_own == ""
+
+
+@pytest.mark.parametrize("cookie", ["", "0123456789abcdef0123456789abcdef", "1-2-3"])
+def test_whoever_has_no_mark_of_a_dead_worker_is_left_alone(cookie: str) -> None:
+    line = ["sh", "-c", "echo; exec sleep 300"]
+    with subprocess.Popen(
+        line,
+        env={**os.environ, COOKIE: cookie},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = {one.pid for members in commands().values() for one in members}
+        child.kill()
+    assert child.pid not in found
+
+
+def test_who_shares_a_session_with_a_marked_process_is_ended_with_it() -> None:
+    cookie = cookie_for(2**61 + os.getpid(), 1, 1)
+    line = "env -u BULLITE_RUN sleep 300 & echo $!; wait"
+    with subprocess.Popen(
+        ["sh", "-c", line],
+        env={**os.environ, COOKIE: cookie},
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        unmarked = int(child.stdout.readline())
+        mark = read_mark(cookie)
+        assert mark is not None
+        members = commands()[mark]
+        assert {one.pid for one in members} == {child.pid, unmarked}
+        end(members)
+        assert child.wait() == -signal.SIGKILL
+        wait_until(lambda: mark not in commands())
+
+
+# --- taking jobs back ----------------------------------------------------------------------------
+
+
+class Left:
+    """What is found of commands, instead of real ones."""
+
+    def __init__(self) -> None:
+        self.found: dict[Mark, list[Process]] = {}
+        self.looks = 0
+        self.ended: list[int] = []
+
+    def add(self, nonce: int, job: int, token: int, pid: int, space: str = "elsewhere") -> None:
+        mark = Mark(nonce, job, token, os.getpid(), LONG_AGO, space)
+        self.found[mark] = [Process(pid, "S", 1, pid, pid, LONG_AGO)]
+
+    def look(self) -> dict[Mark, list[Process]]:
+        self.looks += 1
+        return self.found
+
+    def end(self, members: list[Process]) -> None:
+        self.ended += [one.pid for one in members]
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Left:
+    left = Left()
+    monkeypatch.setattr(chores, "commands", left.look)
+    monkeypatch.setattr(chores, "end", left.end)
+    return left
+
+
+def recoveries(due: Chores, store: Store) -> list[int]:
+    """The workers whose jobs would be taken back now."""
+    found = due.due(store.clock.lease_now())
+    return [one.worker.id for one in found if isinstance(one, Recover)]
+
+
+def test_commands_are_looked_for_once_for_all_that_died(store: Store, left: Left) -> None:
+    doomed = [store.process() for _ in range(2)]
+    lost = [one.worker().id for one in doomed for _ in range(2)]
+    for one in doomed:
+        store.kill(one)
+    assert sorted(recoveries(Chores(store.home.driver), store)) == sorted(lost)
+    assert left.looks == 1
+
+
+def test_nobody_looks_for_commands_while_nobody_has_died(store: Store, left: Left) -> None:
+    store.process().worker()
+    due = Chores(store.home.driver)
+    for _ in range(3):
+        recoveries(due, store)
+        store.clock.advance(1_000)
+    assert left.looks == 1  # for what there was before this process
+
+
+def test_jobs_are_taken_back_when_the_commands_are_dead(store: Store, left: Left) -> None:
+    store.add_all(new_job())
+    doomed = store.process()
+    lost = doomed.worker()
+    job = lost.claim_one()
+    left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
+    store.kill(doomed)
+    due = Chores(store.home.driver)
+
+    assert recoveries(due, store) == []
+    assert left.ended == [7]
+    assert due.next_at() - store.clock.lease_now() <= chores.UNTIL_KILLED
+
+    left.found.clear()
+    store.clock.advance(chores.UNTIL_KILLED)
+    assert recoveries(due, store) == [lost.id]
+
+
+def test_what_a_process_left_that_is_gone_is_ended_while_its_lease_lasts(
+    store: Store, left: Left
+) -> None:
+    store.add_all(new_job())
+    gone = store.process()
+    job = gone.worker().claim_one()
+    left.add(gone.nonce, job.id, store.row(job.id).token, pid=7, space=number_space())
+    assert recoveries(Chores(store.home.driver), store) == []
+    assert left.ended == [7]
+
+
+def test_who_cannot_be_killed_does_not_keep_a_job_for_ever(store: Store, left: Left) -> None:
+    store.add_all(new_job())
+    doomed = store.process()
+    lost = doomed.worker()
+    job = lost.claim_one()
+    left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
+    store.kill(doomed)
+    due = Chores(store.home.driver)
+    for _ in range(MOST_LOOKS):
+        assert recoveries(due, store) == []
+        store.clock.advance(chores.UNTIL_KILLED)
+    assert recoveries(due, store) == [lost.id]
+
+
+def test_only_commands_of_jobs_that_are_held_are_ended(store: Store, left: Left) -> None:
+    store.add_all(new_job(), new_job())
+    doomed = store.process()
+    worker = doomed.worker()
+    done, held = worker.claim(2)
+    token = store.row(held.id).token
+    worker.complete(done)
+    left.add(doomed.nonce, done.id, token, pid=1)
+    left.add(doomed.nonce, held.id, token - 1, pid=2)
+    left.add(doomed.nonce + 1, held.id, token, pid=3)
+    left.add(doomed.nonce, held.id, token, pid=4)
+    left.add(doomed.nonce, held.id + 1_000, token, pid=5)
+    store.kill(doomed)
+    recoveries(Chores(store.home.driver), store)
+    assert left.ended == [4]

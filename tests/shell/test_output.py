@@ -1,0 +1,283 @@
+"""What a command says, on its way into the database."""
+
+from __future__ import annotations
+
+import pytest
+
+from bullite.operations.commanding import Piece
+from bullite.shell import output
+from bullite.shell.capture import Capture, Captured
+from bullite.shell.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes
+
+NOTHING = Redactor()
+SECRETS = Redactor([r"password=\S+", "hunter2"])
+
+
+class Shelf:
+    """Keeps what is to be written and drops what is to go, as the database does."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.kept: dict[int, Piece] = {}
+
+    def hear(self, data: bytes, stream: str = "stdout") -> None:
+        self.pieces.heard(stream, data)
+
+    def write(self) -> list[int]:
+        """Take what there is; the numbers of what was new."""
+        new, drop = self.pieces.take()
+        self.kept |= {piece.number: piece for piece in new}
+        if drop is not None:
+            first, last = drop
+            for number in range(first, last + 1):
+                del self.kept[number]
+        return [piece.number for piece in new]
+
+    def say(self, data: bytes, stream: str = "stdout") -> None:
+        self.hear(data, stream)
+        self.write()
+
+    def text(self, stream: str = "stdout") -> bytes:
+        pieces = [piece for _, piece in sorted(self.kept.items()) if piece.stream == stream]
+        return b"".join(as_bytes(piece.data) for piece in pieces)
+
+
+def shelf(most_kept: int = 100, redactor: Redactor = NOTHING) -> Shelf:
+    return Shelf(Pieces(most_kept, redactor))
+
+
+# --- pieces --------------------------------------------------------------------------------------
+
+
+def test_pieces_are_numbered_in_the_order_in_which_they_came() -> None:
+    said = shelf()
+    said.hear(b"one")
+    assert said.write() == [1]
+    said.hear(b"two")
+    said.hear(b"oops", "stderr")
+    said.hear(b"three")
+    assert said.write() == [2, 3, 4]
+    assert [piece.stream for piece in said.kept.values()] == ["stdout"] * 2 + ["stderr", "stdout"]
+
+
+def test_what_one_stream_says_in_a_row_is_one_piece() -> None:
+    said = shelf()
+    said.hear(b"one ")
+    said.hear(b"two")
+    assert said.write() == [1]
+    assert said.text() == b"one two"
+
+
+def test_nothing_is_written_when_nothing_was_said() -> None:
+    said = shelf()
+    assert said.pieces.take() == ([], None)
+    said.hear(b"")
+    assert said.pieces.take() == ([], None)
+
+
+def test_any_bytes_come_back_as_they_were() -> None:
+    said = shelf(1_000)
+    said.say(bytes(range(256)))
+    assert said.text() == bytes(range(256))
+
+
+def test_all_is_kept_up_to_the_limit_of_both_halves() -> None:
+    said = shelf(10)
+    for _ in range(4):
+        said.say(b"12345")
+    assert said.text() == b"12345" * 4
+
+
+def test_the_first_pieces_and_the_last_are_kept_and_the_middle_goes() -> None:
+    said = shelf(10)
+    for number in range(100):
+        said.say(b"%05d" % number)
+    assert said.text() == b"00000000010009800099"
+
+
+def test_no_number_is_used_again_for_what_was_dropped() -> None:
+    said = shelf(10)
+    for number in range(50):
+        said.hear(b"%05d" % number)
+        assert said.write() == [number + 1]
+
+
+def test_pieces_of_both_streams_share_the_room() -> None:
+    said = shelf(10)
+    for _ in range(20):
+        said.say(b"12345")
+        said.say(b"abcde", "stderr")
+    assert (said.text(), said.text("stderr")) == (b"12345" * 2, b"abcde" * 2)
+
+
+def test_a_piece_that_is_larger_than_the_room_goes_with_the_next() -> None:
+    said = shelf(10)
+    said.say(b"x" * 30)
+    assert said.text() == b"x" * 30
+    said.say(b"end")
+    assert said.text() == b"end"
+
+
+def test_of_a_flood_between_two_writings_the_beginning_and_the_end_are_held() -> None:
+    said = shelf(100)
+    said.hear(b"begin")
+    for _ in range(1_000):
+        said.hear(b"x" * 1_000)
+    said.hear(b"end")
+    [(_, held)] = said.pieces._waiting
+    assert len(held) <= 400
+    said.write()
+    assert said.text().startswith(b"begin")
+    assert said.text().endswith(b"end")
+
+
+@pytest.mark.parametrize("most", range(20, 60))
+def test_no_half_of_a_secret_is_held_of_a_flood(most: int) -> None:
+    said = shelf(most, SECRETS)
+    said.hear(b"first\n" + b"password=tellnobody\n" * 100 + b"last\n")
+    said.write()
+    shown = said.text().replace(b"[redacted]", b"")
+    assert set(shown.split()) <= {b"first", b"last"}
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_next_to_no_room_holds_next_to_nothing(most: int) -> None:
+    said = shelf(most)
+    for _ in range(100):
+        said.hear(b"x" * 100)
+        said.say(b"y")
+    assert len(said.text()) <= 4
+
+
+# --- what is taken out ---------------------------------------------------------------------------
+
+
+def test_what_matches_is_taken_out_wherever_it_is() -> None:
+    assert SECRETS.clean(b"a hunter2 b password=x\nhunter2") == (
+        b"a [redacted] b [redacted]\n[redacted]"
+    )
+
+
+def test_without_patterns_nothing_is_taken_out() -> None:
+    assert not NOTHING
+    assert NOTHING.clean(b"hunter2 \xff") == b"hunter2 \xff"
+
+
+def test_patterns_are_about_characters_not_bytes() -> None:
+    assert Redactor(["[éü]"]).clean("é ö ü".encode()) == "[redacted] ö [redacted]".encode()
+    assert Redactor([r"\u20ac\d+", "(?u)zażółć"]).clean("€12".encode()) == b"[redacted]"
+
+
+def test_what_is_no_utf_8_is_left_as_it_is() -> None:
+    assert SECRETS.clean(b"\xff\xfe hunter2 \x80") == b"\xff\xfe [redacted] \x80"
+
+
+def test_a_pattern_that_matches_nothing_at_all_takes_nothing_out() -> None:
+    assert Redactor(["x*"]).clean(b"axxb") == b"a[redacted]b"
+
+
+def test_a_secret_that_comes_in_two_pieces_is_taken_out() -> None:
+    said = shelf(redactor=SECRETS)
+    said.say(b"user=me pass")
+    said.say(b"word=hun")
+    said.say(b"ter\nnext\n")
+    assert said.text() == b"user=me [redacted]\nnext\n"
+
+
+def test_a_line_is_held_back_until_it_ends_only_while_something_is_taken_out() -> None:
+    said, plain = shelf(redactor=SECRETS), shelf()
+    for one in (said, plain):
+        one.say(b"whole\nhalf")
+    assert said.text() == b"whole\n"
+    assert plain.text() == b"whole\nhalf"
+
+
+def test_lines_of_two_streams_are_held_back_apart() -> None:
+    said = shelf(redactor=SECRETS)
+    said.say(b"hun")
+    said.say(b"ter2\n", "stderr")
+    said.say(b"ger\n")
+    assert said.text() == b"hunger\n"
+    assert said.text("stderr") == b"ter2\n"
+
+
+def test_of_a_very_long_line_most_is_shown_before_it_ends() -> None:
+    said = shelf(10 * LONGEST_LINE, SECRETS)
+    said.say(b"x" * 2 * LONGEST_LINE)
+    assert LONGEST_LINE <= len(said.text()) < 2 * LONGEST_LINE
+    said.say(b"\n")
+    assert said.text() == b"x" * 2 * LONGEST_LINE + b"\n"
+
+
+@pytest.mark.parametrize("at", range(1, len(b"hunter2")))
+def test_a_secret_in_a_very_long_line_is_not_shown_in_two_halves(at: int) -> None:
+    said = shelf(10 * LONGEST_LINE, SECRETS)
+    said.say(b"x" * (LONGEST_LINE + 10) + b"hunter2"[:at])
+    said.say(b"hunter2"[at:] + b"x" * LONGEST_LINE)
+    said.say(b"\n")
+    assert b"hunter2" not in said.text()
+    assert said.text().count(b"[redacted]") == 1
+
+
+# --- what is kept in the end ---------------------------------------------------------------------
+
+
+def captured(data: bytes, most: int) -> Captured:
+    capture = Capture(most)
+    capture.add(data)
+    return capture.captured()
+
+
+def test_what_is_stored_comes_back() -> None:
+    stored = Stored.of(captured(bytes(range(256)) * 10, 100), NOTHING)
+    assert Stored.decoded(*stored.encoded()) == stored
+    assert stored == (bytes(range(50)), bytes(range(206, 256)), 2_460)
+
+
+def test_nothing_stored_comes_back_as_nothing() -> None:
+    assert Stored.decoded(None, None, 0) == (b"", b"", 0)
+
+
+def test_where_something_was_left_out_it_is_said() -> None:
+    assert Stored(b"begin", b"end", 0).whole() == b"beginend"
+    assert Stored(b"begin", b"end", 7).whole() == b"begin\n[... 7 bytes left out ...]\nend"
+
+
+@pytest.mark.parametrize("shift", range(8))
+def test_a_secret_between_head_and_tail_is_taken_out(shift: int) -> None:
+    data = b"x" * (46 + shift) + b"hunter2"
+    stored = Stored.of(captured(data, 100), SECRETS)
+    assert stored.whole() == b"x" * (46 + shift) + b"[redacted]"
+
+
+def test_no_half_of_a_secret_is_kept_beside_what_was_left_out() -> None:
+    lines = b"first\n" + b"password=tellnobody\n" * 100 + b"last\n"
+    for most in range(20, 80):
+        stored = Stored.of(captured(lines, most), SECRETS)
+        assert not any(part in stored.whole() for part in (b"tell", b"nobody", b"passw", b"body"))
+        assert stored.dropped > 0
+        kept = stored.head.replace(b"[redacted]", b"password=tellnobody")
+        rest = stored.tail.replace(b"[redacted]", b"password=tellnobody")
+        assert len(kept) + len(rest) + stored.dropped == len(lines)
+
+
+def test_without_patterns_the_cut_is_where_the_room_ends() -> None:
+    assert Stored.of(captured(b"one two three", 6), NOTHING) == (b"one", b"ree", 7)
+
+
+def test_of_very_long_lines_the_ends_beside_the_gap_are_left_out() -> None:
+    stored = Stored.of(captured(b"x" * 100 * LONGEST_LINE, 20 * LONGEST_LINE), SECRETS)
+    assert (len(stored.head), len(stored.tail)) == (9 * LONGEST_LINE, 9 * LONGEST_LINE)
+    assert stored.dropped == 82 * LONGEST_LINE
+
+
+@pytest.mark.parametrize("at", [10 * LONGEST_LINE - LONGEST_LINE, 90 * LONGEST_LINE + LONGEST_LINE])
+def test_no_half_of_a_secret_is_kept_where_the_end_of_a_very_long_line_is_left_out(at: int) -> None:
+    line = bytearray(b"x" * 100 * LONGEST_LINE)
+    line[at - 3 : at + 4] = b"hunter2"
+    stored = Stored.of(captured(bytes(line), 20 * LONGEST_LINE), SECRETS)
+    assert set((stored.head + stored.tail).replace(b"[redacted]", b"")) <= set(b"x[redacted]")
+
+
+def test_more_is_held_back_than_a_secret_is_long() -> None:
+    assert output.LONGEST_SECRET < LONGEST_LINE
