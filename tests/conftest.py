@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -13,6 +14,9 @@ from hypothesis import settings
 
 from tests.databases import DATABASES, Database
 from tests.harness import Store, open_store
+
+# Who runs the tests in the background may ignore it, and all that they start would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "usual",

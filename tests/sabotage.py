@@ -1904,6 +1904,27 @@ where bullite_jobs.traits = :traits
         ["shell/test_running.py"],
     ),
     Mutant(
+        "who forgets where it comes from is known by its badge",
+        "processes.py",
+        "    return _badge_of(pid)\n",
+        "    return None\n",
+        ["shell/test_running.py::test_who_forgets_where_it_comes_from_is_known"],
+    ),
+    Mutant(
+        "a command that hides is dead before its job runs again",
+        "shell/running.py",
+        "pass_fds=() if badge is None else (badge,)",
+        "pass_fds=()",
+        ["crash/test_commands.py::test_a_command_that_hides_is_dead_before_its_job_runs_again"],
+    ),
+    Mutant(
+        "who makes a badge does not wear it",
+        "processes.py",
+        "    return not int(flags, 8) & os.O_CLOEXEC\n",
+        "    return True\n",
+        ["shell/test_running.py"],
+    ),
+    Mutant(
         "what a function started is not taken for a command's",
         "shell/work.py",
         "Shell(alone=not self._modules)",

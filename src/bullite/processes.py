@@ -1,4 +1,8 @@
-"""Processes as the kernel shows them: found by a mark in their environment, signalled safely."""
+"""Processes as the kernel shows them: found by their mark, signalled safely.
+
+The mark of a command is in the environment of its processes, and in the name of a descriptor that
+they inherit, the badge: who replaces the one hands on the other.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from .clock import boot_id
 
 COOKIE = "BULLITE_RUN"
 """The name of the variable that marks the processes of a command."""
+
+_BADGE = f"/memfd:{COOKIE}="
+_DELETED = " (deleted)"
+"""How the kernel shows where a badge leads to: to memory, which has no place among the files."""
 
 _PROC = Path("/proc")
 _GONE = frozenset("ZX")
@@ -60,13 +68,21 @@ def processes() -> Iterator[Process]:
             yield found
 
 
+def make_badge(cookie: str) -> int | None:
+    """A descriptor that marks those who inherit it; None where there can be none."""
+    try:
+        return os.memfd_create(f"{COOKIE}={cookie}")
+    except (OSError, AttributeError):
+        return None
+
+
 def cookie_of(pid: int) -> str | None:
     """The mark of the command that a process belongs to."""
     start = f"{COOKIE}=".encode()
     for variable in _environment(pid).split(b"\0"):
         if variable.startswith(start):
             return variable.removeprefix(start).decode(errors="replace")
-    return None
+    return _badge_of(pid)
 
 
 def _environment(pid: int) -> bytes:
@@ -74,6 +90,32 @@ def _environment(pid: int) -> bytes:
         return (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return b""  # it is gone, or somebody else's
+
+
+def _badge_of(pid: int) -> str | None:
+    with contextlib.suppress(OSError):  # it is gone, or somebody else's
+        for number in os.listdir(f"{_PROC}/{pid}/fd"):
+            target = _target(pid, number)
+            if target.startswith(_BADGE) and _is_handed_on(pid, number):
+                return target.removeprefix(_BADGE).removesuffix(_DELETED)
+    return None
+
+
+def _target(pid: int, descriptor: str) -> str:
+    try:
+        return os.readlink(f"{_PROC}/{pid}/fd/{descriptor}")
+    except OSError:
+        return ""  # it was closed meanwhile
+
+
+def _is_handed_on(pid: int, descriptor: str) -> bool:
+    """Whether programs that a process becomes or starts have a descriptor too.
+
+    Commands have their badge so. Who made it has not, nor a fork of it that is no command.
+    """
+    with open(f"{_PROC}/{pid}/fdinfo/{descriptor}") as told:
+        flags = next(line.split()[1] for line in told if line.startswith("flags:"))
+    return not int(flags, 8) & os.O_CLOEXEC
 
 
 Place = tuple[int, int]

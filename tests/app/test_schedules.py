@@ -224,18 +224,25 @@ def test_a_task_of_another_application_is_scheduled_there(app: Bullite, location
 # --- schedules that the code has no more ---------------------------------------------------------
 
 
-async def deploy(location: str, *intervals: str, of: str = "report") -> dict[str, int | None]:
+async def deploy(
+    location: str, *intervals: str, of: str = "report", until_ran: int = 0
+) -> dict[str, int | None]:
     """Start the application with these schedules of a task; the schedulers that there are then."""
     app = Bullite(location)
     task = app.task(name=of)(report)
     for interval in intervals:
         app.every(interval)(task)
     async with app:
+        await until(lambda: has_run(app, until_ran))
         return {one.id: one.every for one in await schedulers(app)}
 
 
+async def has_run(app: Bullite, jobs: int) -> bool:
+    return await app.queue().get_job_count_by_types("completed") >= jobs
+
+
 async def test_a_schedule_that_its_task_has_no_more_is_removed(location: str) -> None:
-    assert await deploy(location, "1d") == {"report": 86_400_000}
+    assert await deploy(location, "1d", until_ran=1) == {"report": 86_400_000}
     assert await deploy(location) == {}
     app = Bullite(location)
     assert await app.queue().get_job_counts("delayed", "waiting") == {"delayed": 0, "waiting": 0}

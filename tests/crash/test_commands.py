@@ -68,6 +68,19 @@ wait
 PROCESSES = 4
 """Those of its first run that sleep."""
 
+# Its first run becomes another program, without its environment.
+HIDING = """
+alive() { test -d /proc/$1 && ! grep -q '^State:.[ZX]' /proc/$1/status; }
+if test -s FOLDER/pids; then
+    alive $(cat FOLDER/pids) && echo >> FOLDER/survivors
+    echo again >> FOLDER/again
+    exit 0
+fi
+echo $$ > FOLDER/pids
+exec env -i HIDE /bin/sleep MARK
+"""
+HIDES = {"from its environment": "", "and from its session": "setsid -w"}
+
 
 async def work(location: str, **settings: Any) -> None:
     """Run commands until killed."""
@@ -99,8 +112,8 @@ def marks() -> Iterator[Any]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def line_for(folder: Path, mark: str) -> str:
-    return LINE.replace("FOLDER", str(folder)).replace("MARK", mark)
+def line_for(folder: Path, mark: str, line: str = LINE) -> str:
+    return line.replace("FOLDER", str(folder)).replace("MARK", mark)
 
 
 def add_command(location: str, folder: Path, mark: str) -> int:
@@ -138,6 +151,25 @@ def test_the_commands_of_a_killed_worker_are_dead_before_their_job_runs_again(
     [(state, stalls)] = rows(location, "select state, stalled_count from bullite_jobs")
     assert (state, stalls) == ("completed", 1)
     assert problems(location) == ()
+
+
+@pytest.mark.parametrize("how", HIDES.values(), ids=HIDES)
+def test_a_command_that_hides_is_dead_before_its_job_runs_again(
+    database, location, start, marks, tmp_path, how
+):
+    mark = marks()
+    line = line_for(tmp_path, mark, HIDING).replace("HIDE", how)
+    [job] = add(location, "shell", data={"command": line})
+    victim = start(work, location, **database.short_lease)
+    wait_until(lambda: sleepers(mark))
+
+    victim.kill()
+    start(work, location)
+
+    wait_until(lambda: finished(location, job))
+    assert (tmp_path / "again").read_text() == "again\n"
+    assert not (tmp_path / "survivors").exists()
+    assert sleepers(mark) == []
 
 
 def test_a_worker_process_that_begins_ends_what_dead_ones_left(

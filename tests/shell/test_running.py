@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
-import gc
 import itertools
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from bullite.processes import cookie_of, make_badge
 from bullite.shell import running, tree
 from bullite.shell.capture import Captured
 from bullite.shell.running import (
@@ -217,10 +219,13 @@ def test_a_flood_on_both_pipes_is_drained_and_little_of_it_is_kept() -> None:
 # --- what they start with ------------------------------------------------------------------------
 
 
-def test_a_command_has_none_of_our_descriptors() -> None:
+def test_a_command_has_none_of_our_descriptors_but_its_badge() -> None:
     with open("held", "w") as held:
         os.set_inheritable(held.fileno(), True)
-        assert text(sh("ls /proc/self/fd").stdout).split() == ["0", "1", "2", "3"]
+        found = text(sh("exec env -i ls -l /proc/self/fd").stdout).splitlines()[1:]
+    targets = [line.rpartition(" -> ")[2] for line in found]
+    kinds = sorted(re.sub(r"[:=\d].*", "", target) for target in targets)
+    assert kinds == ["/dev/null", "/memfd", "/proc/", "pipe", "pipe"]
 
 
 def test_a_command_with_a_clean_environment_finds_only_where_programs_are(
@@ -310,14 +315,22 @@ def test_a_command_that_cannot_be_watched_is_ended_and_leaves_nothing_open(
     shell = Shell()
     shell.run(Command("true"))
     monkeypatch.setattr(running._Run, "_watch", raising(error))
-    gc.collect()  # bells of threads that other tests left
-    before = len(os.listdir("/proc/self/fd"))
+    before = opened_for_commands()
     with pytest.raises(NotStarted) as refused:
         shell.run(Command(f"sleep {mark}"))
     assert not refused.value.is_final
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert opened_for_commands() <= before
     assert sleepers(mark) == []
     assert shell._running == {}
+
+
+def opened_for_commands() -> set[tuple[str, str]]:
+    """The descriptors of this process that only commands need: others come and go by themselves."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return {one for one in found if one[1].startswith(("pipe:", "/memfd:", "anon_inode:[pidfd]"))}
 
 
 def test_a_command_is_ended_although_no_processes_are_shown(
@@ -385,19 +398,44 @@ def test_what_escapes_from_one_command_is_not_taken_for_anothers(mark: str) -> N
     other.stopped()
 
 
+_FORGETFUL = {
+    "by what it writes to": "from os import *; closerange(3, 100); execve({sleep}, {{}})",
+    "by its badge": "from os import *; closerange(0, 3); execve({sleep}, {{}})",
+}
+
+
 @pytest.mark.parametrize("alone", [True, False])
-def test_who_forgets_where_it_comes_from_is_known_by_what_it_writes_to(
-    alone: bool, mark: str
-) -> None:
+@pytest.mark.parametrize("program", _FORGETFUL.values(), ids=_FORGETFUL)
+def test_who_forgets_where_it_comes_from_is_known(program: str, alone: bool, mark: str) -> None:
     shell = Shell(alone=alone)
     older = UnderWay(Command("echo; sleep 300"), shell)
     until(lambda: bool(older.heard))
-    line = f"env -i setsid -f /bin/sleep {mark}; sleep {mark}"
+    forget = program.format(sleep=f"'/bin/sleep', ['sleep', '{mark}']")
+    line = f'setsid -f {sys.executable} -c "{forget}"; sleep {mark}'
     assert shell.run(Command(line, timeout=0.4, grace=0.3)).how == TIMED_OUT
     assert sleepers(mark) == []
     assert not older.has_ended()
     older.stop()
     older.stopped()
+
+
+def test_a_process_does_not_belong_to_the_command_that_it_makes_a_badge_for() -> None:
+    badge = make_badge("some command")
+    assert badge is not None
+    try:
+        assert cookie_of(os.getpid()) is None
+        os.set_inheritable(badge, True)
+        assert cookie_of(os.getpid()) == "some command"
+    finally:
+        os.close(badge)
+
+
+def test_commands_can_be_run_where_there_are_no_badges(
+    monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    monkeypatch.setattr(os, "memfd_create", raising(OSError(errno.ENOSYS, "not there")))
+    assert sh(f"setsid -f sleep {mark}; sleep {mark}", timeout=0.2).how == TIMED_OUT
+    assert sleepers(mark) == []
 
 
 def test_what_another_command_left_behind_outlives_a_timeout(mark: str) -> None:

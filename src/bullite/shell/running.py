@@ -1,8 +1,8 @@
 """Runs one command: starts it, takes what it says, and ends it with all that it started.
 
-Knows nothing of jobs. What it starts has a session of its own, no terminal, none of our descriptors
-and none of our secrets. A thread does nothing but that while a command runs: an event loop would
-take longer for a short one than its shell does (docs/decisions/0026).
+Knows nothing of jobs. What it starts has a session of its own, no terminal, no descriptor of ours
+but its badge, and none of our secrets. A thread does nothing but that while a command runs: an
+event loop would take longer for a short one than its shell does (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from ..processes import moment, place_of
+from ..processes import make_badge, moment, place_of
 from ..signals import Signal
 from .capture import MOST_KEPT, Capture, Captured
 from .tree import COOKIE, Tree, new_cookie, reap
@@ -365,6 +365,9 @@ class _Run:
             opened += [out, out_end]
             err, err_end = os.pipe()
             opened += [err, err_end]
+            badge = make_badge(self._cookie)
+            if badge is not None:
+                opened.append(badge)
             process = subprocess.Popen(
                 self._arguments,
                 cwd=self._cwd,
@@ -374,6 +377,7 @@ class _Run:
                 stderr=err_end,
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=() if badge is None else (badge,),
             )
             opened.remove(out)
             opened.remove(err)

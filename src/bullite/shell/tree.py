@@ -1,9 +1,9 @@
 """The processes of a command: found however they hide, signalled without hitting a stranger.
 
-A command has a session of its own and a cookie in its environment. Who leaves the session still has
-the cookie; who drops the cookie too, and its parent with it, is adopted by this process, if that
-adopts orphans, and known by the pipe it writes to. Who has closed that too is known only if it can
-be nobody else's. Elsewhere than on Linux only the process group is known.
+A command has a session of its own, and a cookie in its environment and on a descriptor. Who leaves
+the session still has the cookie; who drops that in both places, and its parent with it, is adopted
+by this process, if that adopts orphans, and known by the pipe it writes to. Who has closed that too
+is known only if it can be nobody else's. Elsewhere than on Linux only the process group is known.
 """
 
 from __future__ import annotations
