@@ -108,6 +108,7 @@ AMONG_OURSELVES = {
             "awaits_children",
             "cancellation",
             "command_end",
+            "end_command",
         ),
         *("has_no_parent", "hold_as", "in_queue", "links", "listens", "may_have"),
         *("moving", "needs_care", "place", "planted", "revived", "settled", "stored_options"),

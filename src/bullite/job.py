@@ -120,8 +120,8 @@ class Job(Record, Family, Stepping):
     """
 
     __slots__ = (
-        *("_cancellation", "_command_end", "_holder", "_label", "_signal"),
-        *("ahead", "moving", "run", "token_number"),
+        *("_cancellation", "_holder", "_label", "_signal"),
+        *("ahead", "command_end", "moving", "run", "token_number"),
     )
 
     _queue: Getters
@@ -144,6 +144,8 @@ class Job(Record, Family, Stepping):
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
         self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
+        self.command_end: EndRun | None = None
+        """What its command came to, to be written with the verdict on this run."""
 
     run: Run
     """What its run knows of its steps, once that has come to one."""
@@ -354,14 +356,9 @@ class Job(Record, Family, Stepping):
         if signal is not None:
             signal.abort(reason)
 
-    @property
-    def command_end(self) -> EndRun | None:
-        """What its command came to, to be written with the verdict on this run."""
-        return getattr(self, "_command_end", None)
-
-    @command_end.setter
-    def command_end(self, end: EndRun) -> None:
-        self._command_end = end
+    def end_command(self, end: EndRun) -> None:
+        """Say what its command came to."""
+        self.command_end = end
         self.acquire_traits(COMMAND)
 
     @property

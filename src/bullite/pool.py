@@ -20,7 +20,7 @@ from .processors import ANY, Assignment
 from .queue import Queue
 from .record import Fate
 from .runner import LoopRunner, Runner, ThreadRunner
-from .settler import Batch, Part, Run, Settler
+from .settler import Batch, Run, Settler
 from .states import State
 
 log = logging.getLogger("bullite.worker")
@@ -211,7 +211,7 @@ class Pool:
             if job.cancellation is not None:
                 result = Raised(job.cancellation)
             verdict = decide(job, result, self._random, self._rules)
-        if not self._is_in_loop(job):
+        if self._fed_directly or not self._is_in_loop(job):
             self._settle_from_thread(job, result, verdict)
             return
         self._collect(job, verdict, result)
@@ -233,7 +233,7 @@ class Pool:
 
     def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
         run = Run(job, result) if self._owner.wants_reports else None
-        part = Part(verdict, run, job.command_end)
+        part = (verdict, run, job.command_end)
         self._settler.send_soon(part, hurry=self._thread_runner.calls_for_more())
 
     def _look_ahead(self) -> None:

@@ -667,9 +667,9 @@ class ThreadRunner(Rule):
             ran = self._run(job)
             needs_care = job.moving is not None or type(ran) is Raised
             result = self._conclude(job, ran) if needs_care else ran
-            seconds = time.perf_counter() - began
+            ended = time.perf_counter()
             with self._counting:
-                self.pace.took(seconds)
+                self.pace.took(ended - began)
                 if needs_care:
                     self.pace.readings.failed += type(result) is Raised
                 self._running.discard(job)

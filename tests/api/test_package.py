@@ -34,6 +34,7 @@ AMONG_OURSELVES = {
         "append_log",
         "cancellation",
         "command_end",
+        "end_command",
         "hold_as",
         "listens",
         "may_have",

@@ -107,7 +107,7 @@ class Crew:
     def _keep(
         self, job: Job, began: int, ended: Ended, redactor: Redactor, live: _Live | None
     ) -> None:
-        job.command_end = EndRun(
+        end = EndRun(
             job.pk,
             job.token_number,
             job.attempts_started,
@@ -119,6 +119,7 @@ class Crew:
             Stored.of(ended.stderr, redactor).encoded(),
             live is not None and live.has_written,
         )
+        job.end_command(end)
 
     # --- web hooks and functions ---
 

@@ -23,7 +23,7 @@ from ..processors import ANY, Handler
 from ..queue import Queue
 from ..record import Fate
 from ..runner import LoopRunner, ThreadRunner, is_suspension
-from ..settler import Batch, Part, Run, Settler
+from ..settler import Batch, Run, Settler
 from ..states import State
 from ..worker import Worker
 
@@ -150,7 +150,7 @@ class OneByOne(Worker):
         """Record what a run came to; whether the job was still this worker's."""
         verdict = decide(job, result, self.queue.random, self.rules)
         self._lost = False
-        part = Part(verdict, Run(job, result), job.command_end)
+        part = (verdict, Run(job, result), job.command_end)
         self._settler.settle(Batch.of([part]))
         return not self._lost
 
