@@ -123,7 +123,7 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         "cli/batch.py": ["open("],
         "cli/background.py": ["open(", "os.open("],
         "groups.py": ["os.open(", "os.open("],
-        "processes.py": ["open(", "read_bytes"],
+        "processes.py": ["open(", "read_bytes", "open("],
         "shell/running.py": ["os.open("],
         "sqlite/gate.py": ["os.open("],
         "sqlite/liveness.py": ["os.open(", "os.open("],
