@@ -1904,6 +1904,21 @@ where bullite_jobs.traits = :traits
         ["shell/test_running.py"],
     ),
     Mutant(
+        "a dead letter is found in the queue that it went to",
+        PG,
+        "    update bullite.bullite_payloads set its_queue = :target\n",
+        "    update bullite.bullite_payloads set its_queue = its_queue\n",
+        ["store/test_burying.py"],
+    ),
+    Mutant(
+        "what was removed is not found by its name",
+        PG,
+        "        and made_at >= :since\n"
+        "        and (select state from bullite.bullite_jobs where id = job) <> 'removed'\n",
+        "        and made_at >= :since\n",
+        ["api/test_finding.py"],
+    ),
+    Mutant(
         "who forgets where it comes from is known by its badge",
         "processes.py",
         "    return _badge_of(pid)\n",

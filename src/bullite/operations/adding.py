@@ -245,8 +245,11 @@ def insert(
                 if id not in blocked and (at := due_of(tx, job)) is not None
             }
         lanes = fields[_NAME] if terms[queue].by_name else Same(UNSORTED)
-        yield "insert_jobs", _job_table(tx, queue, jobs, fields, lanes, due, blocked)
-        yield "insert_payloads", Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS]))
+        table = _job_table(tx, queue, jobs, fields, lanes, due, blocked)
+        found_by = [table.columns[place] for place in _FOUND_BY]
+        payloads = Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
+        yield "insert_jobs", table
+        yield "insert_payloads", payloads
         if any(fields[_EXTRAS]):
             tagged = _tags(tx, queue, jobs)
             if tagged:
@@ -356,6 +359,10 @@ def _job_table(
             strict=True,
         )
     return Table(len(ids), (ids, seqs, Same(queue), lanes, *extras, *fields[:_DATA]))
+
+
+_FOUND_BY = (2, 10, 4)
+"""The columns of that table which say a job's queue, its name, and when it was made."""
 
 
 def _where(

@@ -398,8 +398,8 @@ insert into bullite.bullite_jobs (
 )
 
 -- name: insert_payloads (many)
-insert into bullite.bullite_payloads (job, data, opts)
-select * from unnest(:bigint[], :text[], :text[])
+insert into bullite.bullite_payloads (job, data, opts, its_queue, its_name, made_at)
+select * from unnest(:bigint[], :text[], :text[], :bigint[], :text[], :bigint[])
 
 -- name: taken_custom_ids
 select custom_id, id from bullite.bullite_jobs
@@ -500,6 +500,11 @@ where job = :job and stack is not null and number not in (
 )
 
 -- name: move_to_queue
+with found_there as (
+    update bullite.bullite_payloads set its_queue = :target
+    where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        and its_queue = :queue
+)
 update bullite.bullite_jobs set
     queue = :target, original_queue = :original_queue, rank = rank * :turn,
     lane = case when :by_name::bigint = 1 then name else '' end
@@ -1492,38 +1497,27 @@ delete from bullite.bullite_tags where job = any (array(select value::bigint fro
 -- name: move_tags
 update bullite.bullite_tags set queue = :target where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- Jobs before a place, newest first. The indexes that they are found by leave out those that run: an
--- index takes its part of every update, and all jobs would be in it three times over.
+-- Jobs before a place, newest first. They are found by their payloads, which stay as they are: an index of the jobs
+-- themselves would take its part of every update. Those removed are passed over here: there may be very many, and
+-- whoever looks at each would look for long.
 -- name: find_by_date
 {job}
 where j.id = any (array(
-    select id from ((
-        select id, created_at from bullite.bullite_jobs
-        where queue + 0 = :queue and '' || state <> 'active' and '' || state <> 'removed'
-            and (created_at, id) < (:at, :before) and created_at >= :since
-        order by created_at desc, id desc limit :most
-    ) union all (
-        select id, created_at from bullite.bullite_jobs
-        where queue = :queue and state = 'active'
-            and (created_at, id) < (:at, :before) and created_at >= :since
-    )) as found order by created_at desc, id desc limit :most
+    select job from bullite.bullite_payloads
+    where its_queue = :queue and (made_at, job + 0) < (:at, :before) and made_at >= :since
+        and (select state from bullite.bullite_jobs where id = job) <> 'removed'
+    order by made_at desc, job + 0 desc limit :most
 ))
 order by j.created_at desc, j.id desc
 
 -- name: find_by_name
 {job}
 where j.id = any (array(
-    select id from ((
-        select id, created_at from bullite.bullite_jobs
-        where queue - 0 = :queue and '' || state <> 'active' and '' || state <> 'removed'
-            and name = :name
-            and (created_at, id) < (:at, :before) and created_at >= :since
-        order by created_at desc, id desc limit :most
-    ) union all (
-        select id, created_at from bullite.bullite_jobs
-        where queue = :queue and state = 'active' and name = :name
-            and (created_at, id) < (:at, :before) and created_at >= :since
-    )) as found order by created_at desc, id desc limit :most
+    select job from bullite.bullite_payloads
+    where its_queue = :queue and its_name = :name and (made_at, job + 0) < (:at, :before)
+        and made_at >= :since
+        and (select state from bullite.bullite_jobs where id = job) <> 'removed'
+    order by made_at desc, job + 0 desc limit :most
 ))
 order by j.created_at desc, j.id desc
 
@@ -1768,6 +1762,10 @@ where not exists (select 1 from bullite.bullite_payloads where job = j.id)
 union all
 select 'payload of job ' || job || ', which does not exist' from bullite.bullite_payloads as p
 where not exists (select 1 from bullite.bullite_jobs where id = p.job)
+union all
+select 'job ' || id || ' is not found by its queue, name and date'
+from bullite.bullite_jobs join bullite.bullite_payloads on job = id
+where (its_queue, its_name, made_at) is distinct from (queue, name, created_at)
 union all
 select 'result of job ' || job || ', which does not exist' from bullite.bullite_results as r
 where not exists (select 1 from bullite.bullite_jobs where id = r.job)

@@ -7,6 +7,7 @@ import ctypes
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -189,12 +190,13 @@ class SQLiteDriver:
     def _insert(self, statement: Statement, rows: Params) -> Result:
         assert isinstance(rows, Sequence)
         writer, number = self._connection(), len(rows)
+        places = _places(statement.text)
         if number == 1:
             [row] = rows
-            writer.execute(statement.text, row)
+            writer.execute(statement.text, row[:places])
             self._wrote(1, row)
             return Result((), 1)
-        columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns
+        columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns[:places]
         shared = tuple([type(column) is Same for column in columns])
         # What all rows share is bound once: binding costs more than anything else that SQLite does
         # with a row.
@@ -346,6 +348,12 @@ class SQLiteDriver:
                 for path in (liveness, self._places.socket(nonce)):
                     with contextlib.suppress(OSError):
                         path.unlink(missing_ok=True)
+
+
+@cache
+def _places(text: str) -> int:
+    """For how many columns an insert has places."""
+    return text.count("?")
 
 
 def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:

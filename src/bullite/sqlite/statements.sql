@@ -4,7 +4,8 @@
 --   (folded): the rows come back as one, a JSON array of arrays. The driver unfolds them.
 --             One row means one step, and one step means one hand-over of the interpreter lock.
 --   (loaded): rows whose last column is a payload; the driver folds them while payloads are short.
---   (many):   a single-row insert that the driver repeats for many rows.
+--   (many):   a single-row insert that the driver repeats for many rows. It takes as many of their columns as it has
+--             places for: another store may keep more of them.
 --   (settled): what a reader finds with it is told only when it is on the disk.
 -- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
 -- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it

@@ -1,13 +1,17 @@
 -- What operators need: jobs found by name, tag and date, what a queue did minute by minute, what commands
 -- said, and values that are kept by name.
 
--- "queue + 0", "queue - 0", "'' || state": these two hold every job that does not run and is not removed, and a statement
--- that names a queue and a state must not think that they could help it, too. Those that run are few, and in an index
--- of their own; left out here, every job is entered twice instead of three times.
-create index bullite_jobs_created on bullite.bullite_jobs ((queue + 0), created_at, id)
-    where '' || state <> 'active' and '' || state <> 'removed';
-create index bullite_jobs_named on bullite.bullite_jobs ((queue - 0), name, created_at, id)
-    where '' || state <> 'active' and '' || state <> 'removed';
+-- What jobs are found by, in a table that stays as it is while they run. Every state of a job is a new row to the server,
+-- which enters it into all indexes of the table: those of the jobs have to be few.
+alter table bullite.bullite_payloads
+    add column its_queue bigint, add column its_name text collate "C", add column made_at bigint;
+
+update bullite.bullite_payloads set its_queue = queue, its_name = name, made_at = created_at
+from bullite.bullite_jobs where id = job;
+
+-- "job + 0": a statement that names a job must not think that these could help it, too.
+create index bullite_payloads_made on bullite.bullite_payloads (its_queue, made_at, (job + 0));
+create index bullite_payloads_named on bullite.bullite_payloads (its_queue, its_name, made_at, (job + 0));
 
 create table bullite.bullite_tags (
     queue bigint not null,
