@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trustme
 
 from bullite import Queue
 from tests.api.conftest import location, pytest_pyfunc_call
@@ -22,3 +24,13 @@ def queue(database: Database, location: str) -> Iterator[Queue]:
     if database.exists():
         for table in ("runs", "output", "kept"):  # which the next test is to find empty
             database.write(f"delete from bullite_{table}")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for `localhost` with its key, and that of who vouches for it, in one file."""
+    made = tmp_path_factory.mktemp("tls") / "all.pem"
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(made))
+    authority.cert_pem.write_to_path(str(made), append=True)
+    return made

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -328,20 +327,6 @@ def test_a_mail_server_that_never_stops_talking_is_given_up() -> None:
 def test_a_sender_must_be_an_address(sender: str, post: Post, server: MailServer) -> None:
     assert "address" in problem_with("me@example.com", mail=replace(server, sender=sender))
     assert post.letters == []
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate and its key in one file, for the name `localhost`."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    made = tmp_path_factory.mktemp("tls") / "both.pem"
-    ask_for = "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
-    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    files = ["-keyout", str(made), "-out", f"{made}.crt"]
-    subprocess.run([*f"{ask_for} {names}".split(), *files], check=True, capture_output=True)
-    made.write_text(made.read_text() + Path(f"{made}.crt").read_text())
-    return made
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])

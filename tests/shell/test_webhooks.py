@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -707,20 +705,6 @@ def test_a_name_that_nobody_knows_may_be_known_later(monkeypatch: pytest.MonkeyP
 
 
 # --- TLS -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate and its key in one file, for the name `localhost`."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    made = tmp_path_factory.mktemp("tls") / "both.pem"
-    ask_for = "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
-    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    files = ["-keyout", str(made), "-out", f"{made}.crt"]
-    subprocess.run([*f"{ask_for} {names}".split(), *files], check=True, capture_output=True)
-    made.write_text(made.read_text() + Path(f"{made}.crt").read_text())
-    return made
 
 
 @pytest.fixture
