@@ -2180,13 +2180,6 @@ where bullite_jobs.traits = :traits
         ["app/test_router.py::test_a_failed_job_is_tried_again_from_its_first_attempt"],
     ),
     Mutant(
-        "those that run are found among the others",
-        PG,
-        "        where queue = :queue and state = 'active' and name = :name\n",
-        "        where queue = :queue and state = 'active' and name = :name and false\n",
-        ["api/test_finding.py::test_those_that_run_are_in_their_places_among_the_others"],
-    ),
-    Mutant(
         "the doctor leaves out the names that workers take",
         SQL,
         ") where name not in (select value from json_each(:names)) group by",
