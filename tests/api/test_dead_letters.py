@@ -56,6 +56,17 @@ async def test_a_job_that_failed_for_good_moves_as_it_is(queue: Queue) -> None:
         assert (await queue.get_failed_count(), await dead.get_failed_count()) == (0, 1)
 
 
+@pytest.mark.parametrize("criteria", [{}, {"name": "a"}, {"tag": "urgent"}], ids=repr)
+async def test_it_is_found_where_it_is(queue: Queue, criteria: Any) -> None:
+    async with dead_letters(queue) as dead:
+        job = await buried(queue, dead, tags=["urgent"])
+        assert [found.id for found in (await dead.find(**criteria)).jobs] == [job.id]
+        assert (await queue.find(**criteria)).jobs == []
+        await job.retry()
+        assert [found.id for found in (await queue.find(**criteria)).jobs] == [job.id]
+        assert (await dead.find(**criteria)).jobs == []
+
+
 async def test_a_custom_id_goes_along(queue: Queue) -> None:
     async with dead_letters(queue) as dead:
         assert (await buried(queue, dead, job_id="order-7")).id == "order-7"
