@@ -2,13 +2,15 @@
 
 Only ratios are compared, for figures are the machine's, and only of what the processor decides,
 for how long a sync takes is the disk's. Each is taken between the best rounds of both, for whatever
-else is at work makes a round only slower; one that seems to have dropped gets more rounds before it
-counts.
+else is at work makes a round only slower, and in the middle of all rounds, for the bare loop may
+have had one round on a quicker machine: what has become slower is so in both. One that seems to
+have dropped gets more rounds before it counts.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -92,11 +94,13 @@ class _Checker:
         self._places.sweep()
 
     def ratios(self) -> dict[str, float]:
-        return {name: _ratio_of_best(rates) for name, rates in self.rates.items()}
+        return {name: _ratio(rates) for name, rates in self.rates.items()}
 
 
-def _ratio_of_best(rates: Sequence[tuple[float, float]]) -> float:
-    return max(ours for ours, _ in rates) / max(bare for _, bare in rates)
+def _ratio(rates: Sequence[tuple[float, float]]) -> float:
+    of_best = max(ours for ours, _ in rates) / max(bare for _, bare in rates)
+    in_the_middle = statistics.median(ours / bare for ours, bare in rates)
+    return max(of_best, in_the_middle)
 
 
 def _measure_doubtful_again(checker: _Checker, known: Mapping[str, float]) -> None:
@@ -122,7 +126,7 @@ def _rows(checker: _Checker, known: Mapping[str, float]) -> list[tuple[str, ...]
     found = checker.ratios()
     dropped = _dropped(found, known)
     rows: list[tuple[str, ...]] = [
-        ("ours to the bare loop", "best to best", "of each round", "accepted", "")
+        ("ours to the bare loop", "found", "of each round", "accepted", "")
     ]
     for name, rates in checker.rates.items():
         each = [ours / bare for ours, bare in rates]

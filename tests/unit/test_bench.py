@@ -200,7 +200,15 @@ def test_a_ratio_that_lost_a_quarter_is_found() -> None:
 
 
 def test_a_ratio_is_taken_between_the_best_rounds_of_both() -> None:
-    assert check._ratio_of_best([(50.0, 40.0), (60.0, 100.0), (30.0, 90.0)]) == 0.6
+    assert check._ratio([(50.0, 100.0), (60.0, 100.0), (30.0, 90.0)]) == 0.6
+
+
+def test_a_check_is_not_misled_by_one_quick_round_of_the_bare_loop() -> None:
+    assert check._ratio([(60.0, 100.0), (62.0, 200.0), (58.0, 96.0)]) == 0.6
+
+
+def test_a_check_finds_what_is_slower_in_all_rounds() -> None:
+    assert check._ratio([(40.0, 100.0), (41.0, 100.0), (39.0, 100.0)]) == 0.41
 
 
 def test_whose_best_settings_are_known_is_not_tried_again() -> None:
