@@ -361,8 +361,15 @@ def _job_table(
     return Table(len(ids), (ids, seqs, Same(queue), lanes, *extras, *fields[:_DATA]))
 
 
-_FOUND_BY = (2, 10, 4)
-"""The columns of that table which say a job's queue, its name, and when it was made."""
+_COLUMNS = (
+    *("id", "seq", "queue", "lane"),
+    *("created_at", "updated_at", "due_at", "expires_at", "state", "traits"),
+    *NewJob._fields[:_DATA],
+)
+"""Of that table."""
+
+_FOUND_BY = tuple(map(_COLUMNS.index, ("queue", "name", "created_at")))
+"""Those of them by which jobs are found."""
 
 
 def _where(
