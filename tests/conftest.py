@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.runner import CallInfo
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
@@ -54,6 +56,15 @@ def store(database: Database) -> Iterator[Store]:
     with open_store(database) as store:
         yield store
         assert store.problems() == []
+
+
+# --- a server that cannot be started --------------------------------------------------------------
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: CallInfo[Any]) -> None:
+    """End the test run, with the reason in one line: no test of PostgreSQL can pass."""
+    if call.excinfo is not None and type(call.excinfo.value).__name__ == "ServerFailed":
+        node.session.shouldfail = " ".join(str(call.excinfo.value).split())
 
 
 # --- how many tests ran on each kind of database -------------------------------------------------

