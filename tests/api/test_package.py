@@ -153,6 +153,12 @@ def test_the_package_needs_four_others_and_no_more() -> None:
     assert needed == {"cronsim", "msgspec"} | {"click", "rich"}, "the latter for queuectl alone"
 
 
+def test_extra_all_installs_every_extra_for_users() -> None:
+    project = tomllib.loads((PROGRAM.parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras["all"] == [f"bullite[{name}]" for name in extras if name not in ("all", "dev")]
+
+
 def test_using_the_package_pulls_in_no_heavy_library_but_that_of_the_database(
     database: Database, location: str
 ) -> None:

@@ -531,9 +531,10 @@ def test_the_first_signal_lets_running_jobs_finish(
     job = enqueue(location, "touch begun; until test -e go; do sleep 0.02; done")
     crew = start()
     wait_until((tmp_path / "begun").exists)
-    following = enqueue(location, "true")
     crew.signal(signal.SIGINT)
-    crew.until("draining")
+    # The supervisor tells of the signal before its workers have received it.
+    wait_until(lambda: "takes no more jobs; waiting for 1 that run" in crew.errors())
+    following = enqueue(location, "true")
     (tmp_path / "go").touch()
     assert crew.code() == 0
     assert show(database, job)[0] == "completed"

@@ -126,7 +126,6 @@ def test_server_that_fails_to_start_ends_the_test_run(
     )
     assert done.returncode != 0
     *_, reason, summary = [line for line in done.stdout.splitlines() if line]
-    print(done.stdout, done.stderr)
     assert "PostgreSQL did not start" in reason
     assert 'invalid value for parameter "port": "none"' in reason
     failed = int(summary.split(" failed")[0].split()[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -352,7 +353,7 @@ def forks_while_its_engine_is_busy(location: str) -> None:
     for number in range(20):
         child = fork()
         if not child:
-            signal.alarm(5)
+            faulthandler.dump_traceback_later(15, exit=True)  # if it hangs, it says where
             asyncio.run(put(Queue("work", location), f"child {number}"))
             os._exit(0)
         say("child ended with", os.waitpid(child, 0)[1])

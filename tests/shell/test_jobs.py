@@ -211,7 +211,7 @@ async def test_each_attempt_has_its_own_output(queue: Queue) -> None:
             {"command": "true", "env_from": ["NOT_THERE"]},
             "the worker has no variable NOT_THERE in its environment",
         ),
-        ({"command": "true\0"}, "embedded null byte"),
+        ({"command": "true\0"}, "a null byte in the command"),
         ({"command": "true", "env": {"A": 1}}, "expected str, bytes or os.PathLike object"),
         ({}, "the job's data names none"),
         ({"command": ""}, "the job's data names none"),

@@ -183,11 +183,14 @@ def test_a_mail_tells_what_has_failed(post: Post, server: MailServer) -> None:
     assert "no rule to make target" in text
 
 
+def receivers(post: Post) -> list[str]:
+    """The commands that name a receiver; Pythons differ in their upper and lower case."""
+    return [words.lower() for words in post.heard if words.upper().startswith("RCPT")]
+
+
 def test_only_the_receiver_gets_the_mail(post: Post, server: MailServer) -> None:
     notify("me@example.com", FAILURE, mail=server)
-    assert [words for words in post.heard if words.upper().startswith("RCPT")] == [
-        "rcpt TO:<me@example.com>"
-    ]
+    assert receivers(post) == ["rcpt to:<me@example.com>"]
 
 
 def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer) -> None:
@@ -199,9 +202,7 @@ def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer
     assert len(letter["Subject"]) <= notifying.MOST_SUBJECT
     assert letter["Subject"].startswith("Job a Bcc: all@example.com $(touch x)")
     assert letter.get_content().rstrip().endswith("QUIT")
-    assert [words for words in post.heard if words.upper().startswith("RCPT")] == [
-        "rcpt TO:<me@example.com>"
-    ]
+    assert receivers(post) == ["rcpt to:<me@example.com>"]
 
 
 def test_of_long_output_only_the_end_is_sent(post: Post, server: MailServer) -> None:
@@ -509,7 +510,7 @@ def test_a_command_that_takes_too_long_takes_nobody_else_with_it(
 
 
 def test_a_command_that_cannot_be_started_says_why() -> None:
-    assert "could not be started: embedded null byte" in problem_with("echo a\0b")
+    assert "could not be started: a null byte in the command" in problem_with("echo a\0b")
 
 
 def test_who_runs_the_other_commands_may_run_this_one() -> None:

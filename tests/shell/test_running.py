@@ -24,6 +24,7 @@ from bullite.shell import running, tree
 from bullite.shell.capture import Captured
 from bullite.shell.running import (
     EXITED,
+    NULL_BYTE,
     SIGNALLED,
     TIMED_OUT,
     Command,
@@ -266,10 +267,10 @@ def test_a_variable_may_be_named_instead_of_stored(monkeypatch: pytest.MonkeyPat
         (Command("true", cwd="/etc/passwd"), "Not a directory: /etc/passwd"),
         (Command(argv=["/absent"]), "No such file or directory: /absent"),
         (Command(argv=["/etc/passwd"]), "Permission denied: /etc/passwd"),
-        (Command(argv=["echo", "a\0b"]), "embedded null byte"),
+        (Command(argv=["echo", "a\0b"]), NULL_BYTE),
         (Command("true", stdin="absent"), "No such file or directory: absent"),
         (Command("true", stdin="/etc"), "Is a directory: /etc"),
-        (Command("true", stdin="a\0b"), "embedded null byte"),
+        (Command("true", stdin="a\0b"), NULL_BYTE),
     ],
     ids=lambda part: str(part)[:20],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.harness import LOCK_DURATION, Store, open_store
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(SQLiteDatabase.make(tmp_path)) as store:
+    with closing(SQLiteDatabase.make(tmp_path)) as database, open_store(database) as store:
         yield store
         assert store.problems() == []
 

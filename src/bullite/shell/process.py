@@ -228,10 +228,15 @@ class WorkerProcess:
             self._hurry = [asyncio.ensure_future(w.close(force=True)) for w in self._workers]
 
     async def _leave(self) -> None:
+        await asyncio.gather(*(worker.pause(do_not_wait_active=True) for worker in self._workers))
+        log.info("takes no more jobs; waiting for %d that run", self._running())
         await asyncio.gather(*(worker.close() for worker in self._workers))
         for app in self._apps:
             await app.stop(0)
         await asyncio.to_thread(self._store.close)
+
+    def _running(self) -> int:
+        return sum(len(worker.running_jobs()) for worker in self._workers)
 
 
 def ends_of(batch: Batch, settled: Settled) -> tuple[list[str], dict[str, str]]:

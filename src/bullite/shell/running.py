@@ -53,6 +53,8 @@ _ITS_OWN = frozenset(
 )
 """What the kernel says of commands that it will never start; of others it may later."""
 
+NULL_BYTE = "a null byte in the command, in an argument or in the name of a file"
+
 EXITED, SIGNALLED, TIMED_OUT = "exited", "signalled", "timed-out"
 STDOUT, STDERR = "stdout", "stderr"
 
@@ -311,7 +313,9 @@ def _starting() -> Iterator[None]:
         is_final = error.errno in _ITS_OWN
         raise NotStarted(f"{error.strerror}{where}", is_final=is_final) from error
     except (TypeError, ValueError) as error:
-        raise NotStarted(str(error), is_final=True) from error
+        # Each version of Python words this one differently.
+        reason = NULL_BYTE if "embedded null" in str(error) else str(error)
+        raise NotStarted(reason, is_final=True) from error
     except RuntimeError as error:  # there can be no more threads
         raise NotStarted(str(error), is_final=False) from error
 
