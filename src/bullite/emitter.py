@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from .blocking import running_loop
@@ -73,6 +73,8 @@ class EventEmitter:
     def __init__(self) -> None:
         self._listeners: dict[str, list[Entry]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.feeds: dict[Hashable, Any] = {}
+        """What emits here from elsewhere, by its source; kept here so that it goes with us."""
 
     @overload
     def on(self, event: str, listener: Listener) -> Self: ...

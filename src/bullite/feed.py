@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,20 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("bullite.events")
 
-_feeds: weakref.WeakKeyDictionary[EventEmitter, dict[tuple[Engine, int], Feed]] = (
-    weakref.WeakKeyDictionary()
-)
-
 
 def follow(queue: Getters) -> Feed:
     """Have what this process does to a queue told to the queue's emitter: once, however many
     objects stand for the queue."""
-    feeds = _feeds.setdefault(queue.events, {})
     key = (queue.store.open(), queue.key)
-    if key not in feeds:
-        feeds[key] = Feed(queue.events, *key)
-    feeds[key].objects.append(queue)
-    return feeds[key]
+    feed: Feed | None = queue.events.feeds.get(key)
+    if feed is None or not feed.is_alive():
+        feed = queue.events.feeds[key] = Feed(queue.events, *key)
+    feed.objects.append(queue)
+    return feed
 
 
 class Feed:
@@ -52,14 +47,21 @@ class Feed:
         self._key = key
         self._batches: deque[Sequence[Logged]] = deque()
         self._telling: asyncio.Task[None] | None = None
-        engine.follow(key, self._hear, loop.mailbox())
+        self._mailbox = loop.mailbox()
+        engine.follow(key, self._hear, self._mailbox)
+
+    def is_alive(self) -> bool:
+        """Whether the event loop that this was made in can still be told of anything."""
+        return self._mailbox.alive()
 
     def stop(self, queue: Getters) -> None:
         """One of those who wanted it wants it no more."""
         self.objects.remove(queue)
         if not self.objects:
             self._engine.unfollow(self._hear)
-            _feeds[self._emitter].pop((self._engine, self._key), None)
+            key = (self._engine, self._key)
+            if self._emitter.feeds.get(key) is self:
+                del self._emitter.feeds[key]
 
     async def told(self) -> None:
         """Wait until everything heard so far was told."""

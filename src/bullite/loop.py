@@ -30,7 +30,8 @@ class LoopMailbox:
     """Delivers into one event loop, and collects what many coroutines of it ask for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        # Weak: `_mailboxes` keeps a mailbox only as long as nothing it refers to keeps the loop.
+        self._loop = weakref.ref(loop)
         self._is_crowded = False
         self._outgoing: dict[Engine, list[Ask]] = {}
 
@@ -43,8 +44,8 @@ class LoopMailbox:
         if not self._is_crowded:
             engine.submit(ask.request, ask.reply, self)
             return
-        if not self._outgoing:
-            self._loop.call_soon(self._send_all)
+        if not self._outgoing and (loop := self._loop()) is not None:
+            loop.call_soon(self._send_all)
         self._outgoing.setdefault(engine, []).append(ask)
 
     def _send_all(self) -> None:
@@ -55,13 +56,17 @@ class LoopMailbox:
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
         self._is_crowded = self._is_crowded or len(answers) > 1
+        loop = self._loop()
+        if loop is None:
+            return
         try:
-            self._loop.call_soon_threadsafe(_hand_out, answers)
+            loop.call_soon_threadsafe(_hand_out, answers)
         except RuntimeError:
             pass  # the loop is closed: nobody is left to read the answers
 
     def alive(self) -> bool:
-        return not self._loop.is_closed()
+        loop = self._loop()
+        return loop is not None and not loop.is_closed()
 
 
 def _hand_out(answers: Sequence[tuple[Reply, Any]]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
-from bullite import Queue, Store, Worker
+from bullite import EventEmitter, Queue, QueueEvents, Store, Worker
 from bullite.errors import InvalidOptionType, QueueOptionMismatch, StoreClosed
 from tests.databases import Database
 
@@ -148,6 +150,30 @@ def test_a_queue_lives_on_from_loop_to_loop(location: str) -> None:
     queue = Queue("emails", location)
     job = asyncio.run(queue.add("a"))
     assert asyncio.run(queue.get_job(job.id)) is not None
+    asyncio.run(queue.close())
+
+
+def test_loops_that_have_ended_are_not_kept(location: str) -> None:
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+    queue = Queue("emails", location)
+
+    async def use(closes: bool) -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await queue.add("a")
+        events = QueueEvents("emails", queue.store)
+        await events.wait_until_ready()
+        heard = Queue("emails", queue.store, events=EventEmitter())
+        await heard.get_job_counts()
+        if closes:
+            await events.close()
+            await heard.close()
+
+    for number in range(11):
+        asyncio.run(use(closes=number % 2 == 0))
+    asyncio.run(queue.add("b"))  # the last request of each thread was that of another loop
+    asyncio.run(queue.get_job_counts())
+    gc.collect()
+    assert [number for number, loop in enumerate(loops) if loop() is not None] == []
     asyncio.run(queue.close())
 
 

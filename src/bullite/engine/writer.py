@@ -488,6 +488,8 @@ class Engine:
         self._take_up_habits()
 
     def _follow(self, queue: int, kinds: frozenset[str] | None, ask: Ask) -> None:
+        # Those whose event loop has ended cannot unfollow any more, and would be kept for ever.
+        self._followers = [each for each in self._followers if each[2].mailbox.alive()]
         self._followers.append((queue, kinds, ask))
 
     def _unfollow(self, reply: Reply, ask: Ask) -> None:
