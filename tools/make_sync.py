@@ -116,6 +116,7 @@ AMONG_OURSELVES = {
     },
     "Queue": {
         *("as_gone", "as_job", "as_new_job", "check", "job_numbered", "key", "look_again"),
+        "jobs_numbered",
         *("new_job", "priority_number", "rank_of", "read_rows", "settings_version"),
     },
     "QueueEventsProducer": {"key", "priority_number", "rank_of"},

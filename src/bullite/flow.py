@@ -8,11 +8,13 @@ from typing import Any, NotRequired, Self, TypedDict
 
 from . import loop
 from .errors import InvalidOption, InvalidOptionType
+from .getters import jobs_in_queues
 from .job import Job
 from .options import JobOptions, check_int, check_name
 from .planting import FlowNode, Garden, Seedling, check, plant
 from .queue import MOST_AT_ONCE, Queue
 from .store import Store
+from .traits import DOWNSTREAM
 
 DEEPEST, WIDEST = 10_000, 100_000
 """The most levels, and the most children of each kind, that `get_flow` shows."""
@@ -128,16 +130,14 @@ class FlowProducer:
     async def _children(
         self, parent: Job, find: Callable[[str], Queue], most: int
     ) -> list[FlowJob]:
-        children: list[FlowJob] = []
+        if not parent.traits & DOWNSTREAM:
+            return []
+        there: list[tuple[int, str]] = []
         for state in ("processed", "pending", "ignored", "failed"):
             params = {"job": parent.pk, "state": state, "most": most, "after": 0}
-            for number, queue_name in await loop.read(self.store, "children_page", params):
-                queue = find(queue_name)
-                await queue.wait_until_ready()
-                job = await queue.job_numbered(number)
-                if job is not None:
-                    children.append({"job": job})
-        return children
+            rows = await loop.read(self.store, "children_page", params)
+            there += [(number, queue_name) for number, queue_name in rows]
+        return [{"job": job} for job in await jobs_in_queues(there, find)]
 
     # --- opening and closing ---
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,9 @@ from .record import facts_and_fate
 from .states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
 
 _FARTHEST = 2**62
+
+READ_AT_ONCE = 1_000
+"""Jobs of known numbers that one read returns."""
 
 MOST_SHOWN = 100
 """Jobs named when somebody asks why."""
@@ -103,6 +106,16 @@ class Getters(QueueBase):
         """The job of this number; None if it is not in this queue."""
         rows = await loop.read(self.store, "job", {"queue": self.key, "job": number})
         return self.as_job(rows[0]) if rows else None
+
+    async def jobs_numbered(self, numbers: Collection[int]) -> dict[int, Job]:
+        """The jobs of these numbers that are in this queue, by number."""
+        jobs: dict[int, Job] = {}
+        left = list(dict.fromkeys(numbers))
+        for start in range(0, len(left), READ_AT_ONCE):
+            some = encode_plain(left[start : start + READ_AT_ONCE]).decode()
+            rows = await loop.read(self.store, "jobs", {"queue": self.key, "jobs": some})
+            jobs |= {row[0]: self.as_job(row) for row in rows}
+        return jobs
 
     def as_job(self, row: Sequence[Any]) -> Job:
         """A job from the row that tells of it."""
@@ -230,14 +243,9 @@ class Getters(QueueBase):
         if not numbers:
             return []
         params = {"job": parent.pk, "state": state, "after": numbers[0] - 1, "most": len(numbers)}
-        jobs: list[Job] = []
-        for number, queue_name in await loop.read(self.store, "children_page", params):
-            queue = self._in(queue_name)
-            await queue.wait_until_ready()
-            job = await queue.job_numbered(number)
-            if job is not None and number <= numbers[-1]:
-                jobs.append(job)
-        return jobs
+        rows = await loop.read(self.store, "children_page", params)
+        there = [(number, name) for number, name in rows if number <= numbers[-1]]
+        return await jobs_in_queues(there, self._in)
 
     def _in(self, queue_name: str) -> Getters:
         return self if queue_name == self.name else Getters(queue_name, self.store, None, None)
@@ -487,6 +495,24 @@ class Getters(QueueBase):
         await self._be_ready()
         rows = await loop.read(self.store, "settings", {"queue": self.key})
         return Settings(*rows[0])
+
+
+async def jobs_in_queues(
+    there: Sequence[tuple[int, str]], find: Callable[[str], Getters]
+) -> list[Job]:
+    """The jobs of these numbers, each given with the name of its queue, in the order given.
+
+    Opens and reads each queue once. A job that has left its queue meanwhile is left out.
+    """
+    by_queue: dict[str, list[int]] = {}
+    for number, queue_name in there:
+        by_queue.setdefault(queue_name, []).append(number)
+    jobs: dict[int, Job] = {}
+    for queue_name, numbers in by_queue.items():
+        queue = find(queue_name)
+        await queue.wait_until_ready()
+        jobs |= await queue.jobs_numbered(numbers)
+    return [jobs[number] for number, _ in there if number in jobs]
 
 
 def _both(first: WorkerInfo, second: WorkerInfo) -> WorkerInfo:

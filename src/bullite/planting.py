@@ -235,12 +235,13 @@ def _ref(other: Other, queue: Queue) -> Ref:
 
 async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: Grown) -> list[Job]:
     jobs: list[Job] = []
+    found = await _found_again(seedlings, grown)
     met = set(grown.existing)
     for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
         queue = seedling.queue
         if id in met:
-            found = await queue.job_numbered(id) or queue.as_gone(node.job, id, grown)
-            jobs.append(found or queue.as_new_job(node.job, id, grown.created_at))
+            kept = found.get(id) or queue.as_gone(node.job, id, grown)
+            jobs.append(kept or queue.as_new_job(node.job, id, grown.created_at))
             continue
         met.add(id)
         planted = grown.planted.get(id)
@@ -252,6 +253,20 @@ async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: 
             queue.emit("added", job)
             queue.emit(job.state if job.state != "prioritized" else State.WAITING.value, job)
     return jobs
+
+
+async def _found_again(seedlings: Sequence[Seedling], grown: Grown) -> dict[int, Job]:
+    """The jobs that were there before, or that several seedlings stand for, as they are stored."""
+    met = set(grown.existing)
+    by_queue: dict[Queue, list[int]] = {}
+    for seedling, id in zip(seedlings, grown.ids, strict=True):
+        if id in met:
+            by_queue.setdefault(seedling.queue, []).append(id)
+        met.add(id)
+    found: dict[int, Job] = {}
+    for queue, numbers in by_queue.items():
+        found |= await queue.jobs_numbered(numbers)
+    return found
 
 
 def _fate(planted: Planted, now: int) -> Fate:

@@ -486,12 +486,10 @@ class Queue(Keys, Schedules, Limited):
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
-            found: dict[int, Job | None] = {}
+            found = await self.jobs_numbered([id for id in added.ids if id in added.existing])
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    if id not in found:
-                        found[id] = await self.job_numbered(id)
-                    kept = found[id] or self.as_gone(new[index], id, added)
+                    kept = found.get(id) or self.as_gone(new[index], id, added)
                     jobs[index] = kept or jobs[index]
         return jobs
 

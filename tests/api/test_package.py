@@ -45,6 +45,7 @@ AMONG_OURSELVES = {
     *("in_queue", "revived", "settled", "stored_options", "token_number", "traits"),
     *("planted", "has_no_parent", "awaits_children"),
     *("check", "look_again", "settings_version", "new_job", "as_new_job", "job_numbered"),
+    "jobs_numbered",
     *("as_gone", "as_job", "links", "read_rows"),
     *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
     *("strayed", "stuck", "took_some", "trouble", "wants_reports"),

@@ -60,6 +60,7 @@ BY_INDEX = {
     "old_removed": "bullite_jobs_removed (queue, removed_at)",
     "job_with_custom_id": "bullite_jobs_custom_id (queue, custom_id)",
     "job": "bullite_jobs_pkey (id)",
+    "jobs": "bullite_jobs_pkey (id)",
     "set_priority": "bullite_jobs_pkey (id)",
     "where_they_are": "bullite_jobs_pkey (id)",
     "ready_among": "bullite_jobs_pkey (id)",

@@ -94,8 +94,8 @@ BY_INDEX = {
 BY_NUMBER = [
     *MOVE_STATEMENTS,
     *("where_they_are", "write_progress", "write_attempts", "ready_among", "finished_among"),
-    *("existing_among", "move_to_queue", "set_priority", "set_lease", "job", "set_aside"),
-    *("lock_delayed", "keyed_jobs", "plan_retries"),
+    *("existing_among", "move_to_queue", "set_priority", "set_lease", "set_aside"),
+    *("job", "jobs", "lock_delayed", "keyed_jobs", "plan_retries"),
     *("mark_stepped", "begin_pause", "is_waiting_for"),
 ]
 
@@ -105,6 +105,7 @@ BELOW_A_JOB = {
     "forget_stacks": "bullite_attempts",
     "delete_attempts": "bullite_attempts",
     "job": "bullite_attempts",
+    "jobs": "bullite_attempts",
     "last_logs": "bullite_logs",
     "trim_logs": "bullite_logs",
     "logs": "bullite_logs",

@@ -1433,6 +1433,11 @@ state = 'failed'
 {job}
 where j.queue = :queue and state <> 'removed' and j.id = :job
 
+-- name: jobs
+{job}
+where j.id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and j.queue = :queue and state <> 'removed'
+
 -- name: job_with_custom_id
 select id from bullite.bullite_jobs
 where queue = :queue and custom_id = :custom_id and custom_id is not null and state <> 'removed'

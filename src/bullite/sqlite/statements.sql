@@ -1210,6 +1210,11 @@ state = 'failed'
 {job}
 where bullite_jobs.queue = :queue and state <> 'removed' and bullite_jobs.id = :job
 
+-- name: jobs
+{job}
+where bullite_jobs.id in (select value from json_each(:jobs)) and bullite_jobs.queue = :queue
+    and state <> 'removed'
+
 -- name: job_with_custom_id
 select id from bullite_jobs
 where queue = :queue and custom_id = :custom_id and state <> 'removed'
