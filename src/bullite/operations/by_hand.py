@@ -235,19 +235,26 @@ def _may(move: Move, place: Place) -> bool:
 
 def _with_free_ids(move: Move, places: list[Place]) -> Operation[list[Place]]:
     """Those whose custom id, if they have one, nobody else has where they are to go."""
-    free = []
-    claimed: set[tuple[int, str]] = set()
+    wanted: dict[int, tuple[int, str]] = {}
+    by_queue: dict[int, list[str]] = {}
     for place in places:
         target = place.queue if move in RESTORE.values() else None
         if move in (REVIVE, REVIVE_DELAYED):
             target = place.original_queue
         if target is not None and place.custom_id is not None:
-            params = {"queue": target, "custom_ids": as_json([place.custom_id])}
-            taken = yield "taken_custom_ids", params
-            if taken.rows or (target, place.custom_id) in claimed:
-                continue
-            claimed.add((target, place.custom_id))
-        free.append(place)
+            wanted[place.job] = target, place.custom_id
+            by_queue.setdefault(target, []).append(place.custom_id)
+    taken: set[tuple[int, str]] = set()
+    for queue, ids in by_queue.items():
+        found = yield "taken_custom_ids", {"queue": queue, "custom_ids": as_json(ids)}
+        taken |= {(queue, row[0]) for row in found.rows}
+    free = []
+    for place in places:
+        id = wanted.get(place.job)
+        if id is None or id not in taken:
+            free.append(place)
+        if id is not None:
+            taken.add(id)  # of two jobs with one id, only the first may have it
     return free
 
 
