@@ -771,6 +771,27 @@ MUTANTS = (
         ["test_moving_one.py::test_an_id_that_is_taken_is_the_reason"],
     ),
     Mutant(
+        "a job of a list that was let run is not moved a second time",
+        "operations/by_hand.py",
+        "LATEST if is_taken_out else request.since",
+        "LATEST",
+        ["test_moving_lists.py"],
+    ),
+    Mutant(
+        "the next piece of a list begins after the last",
+        SQL,
+        "({first}, {second}) > (:first, :second)\n    and {aged}",
+        "true\n    and {aged}",
+        ["test_moving_lists.py"],
+    ),
+    Mutant(
+        "jobs that a drain lets run are removed as well",
+        "operations/by_hand.py",
+        "_unstarted(tx, request.queue) > ready - left",
+        "False",
+        ["api/test_costs.py::test_drain_removes_jobs_that_it_lets_run"],
+    ),
+    Mutant(
         "a dead letter whose id was taken meanwhile stays",
         "operations/by_hand.py",
         "target = place.original_queue",

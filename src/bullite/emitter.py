@@ -73,7 +73,7 @@ class EventEmitter:
     def __init__(self) -> None:
         self._listeners: dict[str, list[Entry]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.feeds: dict[Hashable, Any] = {}
+        self._feeds: dict[Hashable, Any] = {}
         """What emits here from elsewhere, by its source; kept here so that it goes with us."""
 
     @overload

@@ -29,9 +29,9 @@ def follow(queue: Getters) -> Feed:
     """Have what this process does to a queue told to the queue's emitter: once, however many
     objects stand for the queue."""
     key = (queue.store.open(), queue.key)
-    feed: Feed | None = queue.events.feeds.get(key)
+    feed: Feed | None = queue.events._feeds.get(key)
     if feed is None or not feed.is_alive():
-        feed = queue.events.feeds[key] = Feed(queue.events, *key)
+        feed = queue.events._feeds[key] = Feed(queue.events, *key)
     feed.objects.append(queue)
     return feed
 
@@ -60,8 +60,8 @@ class Feed:
         if not self.objects:
             self._engine.unfollow(self._hear)
             key = (self._engine, self._key)
-            if self._emitter.feeds.get(key) is self:
-                del self._emitter.feeds[key]
+            if self._emitter._feeds.get(key) is self:
+                del self._emitter._feeds[key]
 
     async def told(self) -> None:
         """Wait until everything heard so far was told."""

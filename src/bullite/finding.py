@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from .codec import encode_plain
 from .endings import CANCELLED, EXPIRED, STALLED, TIMED_OUT
+from .engine.contract import Result
 from .errors import InvalidOption, InvalidOptionType
+from .operations.listing import FARTHEST, rows_of_list
 from .record import Record
 from .states import PRIORITIZED, State, plain_word
 
@@ -21,8 +23,6 @@ SLICE = 500
 
 MOST_LOOKED_AT = 20_000
 """Jobs that one call looks at; then it answers with what it has, and a cursor to go on from."""
-
-FARTHEST = 2**62
 
 OUTCOMES = (CANCELLED, EXPIRED, STALLED, TIMED_OUT)
 """How a job can end that may be asked for like a state."""
@@ -174,21 +174,15 @@ async def read_slice(
     queue: Searched[Record], statement: str, params: Mapping[str, Any]
 ) -> Sequence[Any]:
     """Rows of jobs: of a list, if the statement is one of its, or of whatever it finds."""
-    name = statement.partition(":")[2]
-    if name not in (State.WAITING, PRIORITIZED):
-        return await queue.read_rows(statement, params)
-    if not await _has_lanes(queue):
-        rows = await queue.read_rows(statement, params)
-        # If jobs were sorted into lanes meanwhile, some are missing.
-        if not await _has_lanes(queue):
-            return rows
-    return await queue.read_rows(f"{statement}-by-name", params)
-
-
-async def _has_lanes(queue: Searched[Record]) -> bool:
-    """Whether jobs wait in several lanes: by their names, or aside because of their keys."""
-    rows = await queue.read_rows("terms", {"queue": queue.key})
-    return bool(rows and (rows[0][0] or rows[0][2]))
+    steps = rows_of_list(queue.key, statement, params)
+    try:
+        name, values = next(steps)
+        while True:
+            rows = await queue.read_rows(name, cast("Mapping[str, Any]", values))
+            name, values = steps.send(Result(rows, 0))
+    except StopIteration as stop:
+        found: Sequence[Any] = stop.value
+        return found
 
 
 def _cursor(index: int, place: Place) -> str:

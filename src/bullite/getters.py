@@ -19,6 +19,7 @@ from .metrics import Metrics, metrics_of
 from .names import job_number
 from .operations.governing import Settings
 from .operations.linking import CHILD
+from .operations.listing import FARTHEST, START
 from .operations.measuring import MINUTE
 from .options import (
     HIGHEST_PRIORITY,
@@ -34,8 +35,6 @@ from .queuebase import QueueBase
 from .reasons import reason_of
 from .record import facts_and_fate
 from .states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
-
-_FARTHEST = 2**62
 
 READ_AT_ONCE = 1_000
 """Jobs of known numbers that one read returns."""
@@ -281,7 +280,7 @@ class Getters(QueueBase):
         """
         check_int("batch", batch, 1, 10_000)
         for name in await self._lists(states):
-            place = (-_FARTHEST, -_FARTHEST)
+            place = START
             while True:
                 params = {"queue": self.key, "first": place[0], "second": place[1], "most": batch}
                 rows = await self._read_list("after", name, params)
@@ -565,7 +564,7 @@ def _window(index: Any, length: int) -> int:
     """An index from the end as one from the beginning."""
     if isinstance(index, bool) or not isinstance(index, int):
         raise InvalidOptionType(f"start and end must be whole numbers, not {index!r}")
-    return index + length if index < 0 else min(index, _FARTHEST)
+    return index + length if index < 0 else min(index, FARTHEST)
 
 
 def _fate_of(state: str | None, reason: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random as _random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypedDict, Unpack, overload
 
@@ -28,11 +28,12 @@ from .job import Job
 from .keys import Keys
 from .limits import Limited
 from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
-from .operations.by_hand import MoveByHand, MoveOne
+from .operations.by_hand import MoveByHand, Moved, MoveListed, MoveOne
 from .operations.cancelling import Cancel
 from .operations.editing import Progress
 from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
 from .operations.growing import Grown
+from .operations.listing import START
 from .operations.planning import AddPlanned, ForgetSchedulers, Planned
 from .operations.scheduling import Plan
 from .operations.sweeping import Purge
@@ -565,7 +566,8 @@ class Queue(Keys, Schedules, Limited):
             lists.append(State.DELAYED.value)
         await self._be_ready()
         for name in lists:
-            await self._move_all(REMOVE, name, with_parents=True)
+            async for _ in self._move_list(REMOVE, name):
+                pass
 
     empty = drain
 
@@ -583,14 +585,21 @@ class Queue(Keys, Schedules, Limited):
                 f"queue {self.name!r} has active jobs: wait for them, or obliterate(force=True)"
             )
         await loop.ask(self.store, ForgetSchedulers(self.key))
-        for name in SHOWN_STATES:
-            move = TEAR_AWAY if name == State.ACTIVE else DELETE
-            await self._move_all(move, name, before=LATEST, at_once=count, with_parents=True)
+        while any([await self._delete_list(name, count) for name in SHOWN_STATES]):
+            pass  # jobs that waited for others may have come to a list that was empty already
         params = {"queue": self.key, "before": LATEST, "most": count}
         while rows := await loop.read(self.store, "old_removed", params):
             await loop.ask(self.store, MoveByHand(DELETE, [row[0] for row in rows]))
         await loop.ask(self.store, Reset(self.key))
         await self._find()
+
+    async def _delete_list(self, name: str, at_once: int) -> bool:
+        """Delete the jobs of a list; return whether others came to the queue's lists by that."""
+        move = TEAR_AWAY if name == State.ACTIVE else DELETE
+        frees = False
+        async for moved in self._move_list(move, name, at_once=at_once):
+            frees = frees or moved.frees
+        return frees
 
     async def trim_events(self, max_length: int) -> int:
         """Keep about so many of the newest events; how many rows of the log went."""
@@ -635,7 +644,8 @@ class Queue(Keys, Schedules, Limited):
         for name in names:
             if name not in (State.ACTIVE, State.WAITING_CHILDREN):
                 left = limit - len(cleaned) if limit else None
-                cleaned += await self._move_all(REMOVE, name, before, left, with_parents=True)
+                async for moved in self._move_list(REMOVE, name, before=before, limit=left):
+                    cleaned += moved.ids
         await loop.ask(self.store, TellCleaned(self.key, len(cleaned)))
         self.emit("cleaned", cleaned, shown_name(state))
         return cleaned
@@ -704,12 +714,33 @@ class Queue(Keys, Schedules, Limited):
         await self._be_ready()
         now = self.store.open().clock.now()
         before = now if timestamp is None else check_moment("timestamp", timestamp)
+        move = REVIVE_DELAYED if wait else REVIVE
+        if fits is not None:
+            request = partial(MoveByHand, move, delay=wait, forget_attempts=reset_attempts)
+            return await self._retry_those(fits, name, before, count, request, on_piece)
+        retried: list[str] = []
+        async for moved in self._move_list(
+            move, name, before=before, at_once=count, delay=wait, forget_attempts=reset_attempts
+        ):
+            retried += moved.ids
+            if moved.ids and on_piece is not None:
+                on_piece(len(retried))
+        return retried
+
+    async def _retry_those(
+        self,
+        fits: Callable[[Job], bool],
+        name: str,
+        before: int,
+        count: int,
+        request: Callable[[list[int]], MoveByHand],
+        on_piece: Callable[[int], object] | None,
+    ) -> list[str]:
+        """Retry the jobs of a list that `fits` says yes to, which has to see each of them."""
         retried, piece = dict[int, str](), dict[int, str]()
 
         async def revive() -> None:
-            move = REVIVE_DELAYED if wait else REVIVE
-            request = MoveByHand(move, list(piece), wait, forget_attempts=reset_attempts)
-            went = set(await loop.ask(self.store, request))
+            went = set(await loop.ask(self.store, request(list(piece))))
             retried.update((pk, id) for pk, id in piece.items() if pk in went)
             piece.clear()
             if on_piece is not None:
@@ -718,7 +749,7 @@ class Queue(Keys, Schedules, Limited):
         async for job in self.iter_jobs(name, batch=min(count, MOVED_AT_ONCE)):
             if (job.finished_on or 0) > before:
                 break
-            if job.pk not in retried and (fits is None or fits(job)):
+            if job.pk not in retried and fits(job):
                 piece[job.pk] = job.id
             if len(piece) >= count:
                 await revive()
@@ -730,39 +761,37 @@ class Queue(Keys, Schedules, Limited):
         """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
         check_int("count", count, 1, MOST_AT_ONCE)
         await self._be_ready()
-        return await self._move_all(PROMOTE, State.DELAYED.value, at_once=count)
+        promoted: list[str] = []
+        async for moved in self._move_list(PROMOTE, State.DELAYED.value, at_once=count):
+            promoted += moved.ids
+        return promoted
 
-    async def _move_all(
+    async def _move_list(
         self,
         move: Move,
         name: str,
-        before: int | None = None,
+        *,
+        before: int = LATEST,
         limit: int | None = None,
-        at_once: int = MOVED_AT_ONCE,
-        with_parents: bool = False,
-    ) -> list[str]:
-        """Move the jobs of a list, oldest first; the ids of those that moved.
-
-        Each piece is chosen by a read and moved by a guarded write: nobody waits for the choice.
-        """
-        moved: dict[int, str] = {}
-        # Those that could not be moved, or came back since: still there, to be looked past.
-        skipped: set[int] = set()
-        before = LATEST if before is None else before
-        while limit is None or len(moved) < limit:
-            most = at_once if limit is None else min(at_once, limit - len(moved))
-            window = most + len(skipped)
-            params = {"queue": self.key, "before": before, "most": window}
-            rows = await self._read_list("oldest", name, params)
-            skipped |= {row[0] for row in rows} & moved.keys()
-            ids = {row[0]: row[1] or str(row[0]) for row in rows if row[0] not in skipped}
-            if not ids and len(rows) < window:
-                break
-            request = MoveByHand(move, list(ids), with_parents=with_parents)
-            went: list[int] = await loop.ask(self.store, request)
-            moved |= {job: ids[job] for job in went if job in ids}
-            skipped |= ids.keys() - set(went)
-        return list(moved.values())
+        at_once: int | None = None,
+        delay: int = 0,
+        forget_attempts: bool = False,
+    ) -> AsyncIterator[Moved]:
+        """Move the jobs of a list, the first first, and at most `limit`; yield what was done to
+        each piece, which is a transaction of its own and no larger than `at_once`."""
+        after, since, left, frees = START, LATEST, LATEST if limit is None else limit, False
+        while left > 0:
+            most = min(MOVED_AT_ONCE if at_once is None else at_once, left)
+            request = MoveListed(
+                self.key, name, move, most, before, after, since, delay, forget_attempts
+            )
+            moved: Moved = await loop.ask(self.store, request)
+            since, left, frees = min(since, moved.at), left - len(moved.ids), frees or moved.frees
+            yield moved
+            if moved.after is None and not frees:
+                return
+            # Those that came meanwhile may be in front of the place that was come to.
+            after, frees = (START, False) if moved.after is None else (moved.after, frees)
 
     # --- one job ---------------------------------------------------------------------------------
 

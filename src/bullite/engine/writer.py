@@ -100,6 +100,7 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
     editing.AddLog: editing.add_logs,
     editing.ClearLogs: editing.clear_logs,
     by_hand.MoveByHand: by_hand.move_by_hand,
+    by_hand.MoveListed: by_hand.move_listed,
     by_hand.MoveOne: by_hand.move_one,
     cancelling.Cancel: cancelling.cancel,
     commanding.WriteOutput: commanding.write_output,

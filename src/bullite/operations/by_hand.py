@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..endings import COMPLETED
 from ..engine.plan import Request
@@ -14,8 +15,10 @@ from ..errors import (
     JobNotFound,
     SchedulerOwnsJob,
 )
+from ..options import LATEST
 from ..states import (
     DELETE,
+    PRIORITIZED,
     PROMOTE,
     REMOVE,
     RESCHEDULE,
@@ -29,6 +32,7 @@ from ..states import (
 )
 from ..traits import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
 from . import linking
+from .listing import rows_of_list
 from .moving import (
     Place,
     as_json,
@@ -67,14 +71,20 @@ class MoveByHand(Request):
 def move_by_hand(tx: Transaction, requests: Sequence[MoveByHand]) -> Operation[list[list[int]]]:
     answers = []
     for request in requests:
-        moved: list[int] = []
-        jobs = request.jobs
-        while jobs:
-            there = yield from _move_some(tx, request, jobs)
-            moved += [place.job for place in there]
-            jobs = yield from _settle_ties(tx, request, there)
-        answers.append(moved)
+        moved = yield from _move_all(tx, request)
+        answers.append([place.job for place in moved])
     return answers
+
+
+def _move_all(tx: Transaction, request: MoveByHand) -> Operation[list[Place]]:
+    """Move those of the jobs that can be, and those that go with them; where they were."""
+    moved: list[Place] = []
+    jobs = request.jobs
+    while jobs:
+        there = yield from _move_some(tx, request, jobs)
+        moved += there
+        jobs = yield from _settle_ties(tx, request, there)
+    return moved
 
 
 def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Operation[list[Place]]:
@@ -125,6 +135,77 @@ def _settle_ties(
     for_good = request.move.target is None
     going = yield from linking.gone(tx, awaited, for_good=for_good, parents_in=queues)
     return [place.job for place in going]
+
+
+class MoveListed(Request):
+    """An operator moves the next jobs of a list, in its order. Answers a `Moved`."""
+
+    queue: int
+    list: str
+    """Its name: a state, or `prioritized`."""
+    move: Move
+    most: int
+    """How many jobs of the list are looked at."""
+    before: int
+    """No job is moved that was added, or finished, later than this."""
+    after: tuple[int, int]
+    """The place in the list that the request before this one came to."""
+    since: int
+    """When the first request for the list was carried out. A job that was let run since may be in
+    the list again; it is not moved a second time."""
+    delay: int = 0
+    forget_attempts: bool = False
+    barrier = True
+
+
+class Moved(NamedTuple):
+    """What a `MoveListed` did."""
+
+    ids: list[str]
+    """Of the jobs of the list that moved, in its order."""
+    after: tuple[int, int] | None
+    """The place to go on from; None at the end of the list."""
+    frees: bool
+    """Whether others came to the lists of the queue because these were taken out."""
+    at: int
+
+
+def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[list[Moved]]:
+    """Jobs that cannot be moved are passed over: the next request begins after them."""
+    answers = []
+    for request in requests:
+        first, second = request.after
+        is_taken_out = request.move.target in (State.REMOVED, None)
+        params = {
+            "queue": request.queue,
+            "first": first,
+            "second": second,
+            "before": request.before,
+            "since": LATEST if is_taken_out else request.since,
+            "most": request.most,
+        }
+        rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
+        jobs = [row[0] for row in rows]
+        by_hand = MoveByHand(
+            request.move, jobs, request.delay, request.forget_attempts, with_parents=is_taken_out
+        )
+        ready = _unstarted(tx, request.queue)
+        moved = yield from _move_all(tx, by_hand)
+        left = sum(p.queue == request.queue and p.state in _UNSTARTED for p in moved)
+        frees = is_taken_out and _unstarted(tx, request.queue) > ready - left
+        went = {place.job for place in moved}
+        ids = [row[1] or str(row[0]) for row in rows if row[0] in went]
+        after = (rows[-1][2], rows[-1][3]) if len(rows) == request.most else None
+        answers.append(Moved(ids, after, frees, tx.now))
+    return answers
+
+
+_UNSTARTED = (State.WAITING, State.DELAYED)
+
+
+def _unstarted(tx: Transaction, queue: int) -> int:
+    """How many more jobs of a queue wait for their turn or their time than before `tx`."""
+    return sum(tx.counted(queue, name) for name in (*_UNSTARTED, PRIORITIZED))
 
 
 class MoveOne(Request):

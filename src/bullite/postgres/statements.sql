@@ -100,8 +100,9 @@ where j.id = any (array(
 order by j.{first} desc, j.{second} desc
 
 -- template: oldest
-select id, custom_id from bullite.bullite_jobs
-where queue = :queue and {filter} and {aged} <= :before
+select id, custom_id, {first}, {second} from bullite.bullite_jobs
+where queue = :queue and {filter} and ({first}, {second}) > (:first, :second)
+    and {aged} <= :before and updated_at <= :since
 order by {first}, {second} limit :most
 
 -- template: take_oldest

@@ -88,7 +88,9 @@ where bullite_jobs.id in (
 order by bullite_jobs.{first} desc, bullite_jobs.{second} desc
 
 -- template: oldest
-select id, custom_id from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
+select id, custom_id, {first}, {second} from bullite_jobs
+where queue = :queue and {filter} and ({first}, {second}) > (:first, :second)
+    and {aged} <= :before and updated_at <= :since
 order by {first}, {second} limit :most
 
 -- template: take_oldest
