@@ -20,6 +20,9 @@ DEFAULT_FILE = "bullite.db"
 class Location(Protocol):
     """A database that can be opened; as text it shows no secrets."""
 
+    def place(self) -> Hashable:
+        """The same for two locations that lead to the same place, if there is a database or not."""
+
     def identity(self) -> Hashable:
         """The same for two locations if they mean the same database; None if none can be that."""
 

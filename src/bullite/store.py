@@ -10,7 +10,7 @@ import atexit
 import os
 import random
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from .engine.mail import DIRECT
 from .engine.reading import ReadingThread
 from .engine.writer import Engine
 from .errors import StoreClosed
-from .locations import default_location, parse_location
+from .locations import Location, default_location, parse_location
 
 if TYPE_CHECKING:
     from .locks import NamedLock
@@ -62,14 +62,23 @@ class Store:
         shared = self._shared
         if shared is not None and self._pid == os.getpid():
             return shared
+        if self._closed:
+            raise StoreClosed(f"{self.location} was closed")
+        shared = _share(self.location, self._make_engine)
+        kept = self._keep(shared)
+        if kept is None:
+            raise StoreClosed(f"{self.location} was closed")
+        return kept
+
+    def _keep(self, shared: _Shared) -> _Shared | None:
+        """Use this engine from now on; return the one in use, None if the handle was closed."""
         with _lock:
-            # Another thread may have opened it meanwhile: a handle counts once.
-            if self._closed:
-                raise StoreClosed(f"{self.location} was closed")
-            if self._shared is None or self._pid != os.getpid():
-                self._shared = _share(self)
-                self._pid = os.getpid()
-            return self._shared
+            kept = self._shared if self._pid == os.getpid() else None
+            if kept is None and not self._closed:
+                self._shared, self._pid = shared, os.getpid()
+                return shared
+        _let_go(shared)  # another thread has opened this handle meanwhile: it counts once
+        return kept
 
     def lock(self, name: str, ttl: Duration = 30_000, *, wait: Duration | None = None) -> NamedLock:
         """A lock that one holder has at a time, over all processes that use this database.
@@ -88,10 +97,8 @@ class Store:
         with _lock:
             shared, self._shared = self._shared, None
             self._closed = True
-            is_last = shared is not None and self._pid == os.getpid() and _release(shared)
-        if shared is not None and is_last:
-            shared.reading.close()
-            shared.engine.close()
+        if shared is not None and self._pid == os.getpid():
+            _let_go(shared)
 
     def __repr__(self) -> str:
         return f"Store({str(self.location)!r})"
@@ -125,29 +132,85 @@ class _Shared:
         self.engine = engine
         self.reading = ReadingThread(engine.driver.reader)
         self.users = 0
+        self.is_over = False
+        """Whether its last user has let go: it is being closed."""
 
 
 _engines: dict[Hashable, _Shared] = {}
+"""By the identity of the database."""
+
+_openings: dict[Hashable, Answer[_Shared | None]] = {}
+"""What threads wait for while another one opens the database: by its place, and by its identity if
+it is there already. The file at a place gets its identity by being opened."""
+
 _lock = threading.Lock()
+"""Guards those two, and the handles; never held while anything is opened or closed."""
 
 
-def _share(store: Store) -> _Shared:
-    shared = _engines.get(store.location.identity())
-    if shared is None or shared.engine.is_stopping:
-        shared = _Shared(store._make_engine())
-        _engines[store.location.identity()] = shared
-    shared.users += 1
-    return shared
+def _share(location: Location, make_engine: Callable[[], Engine]) -> _Shared:
+    """Return the engine of a database, with one user more; open it if no other thread does.
+
+    Raise what opening raises, in each thread that waits for it.
+    """
+
+    def find_or_open() -> _Shared:
+        identity = location.identity()
+        with _lock:
+            found = _engines.get(identity)
+        if found is None or found.engine.is_stopping:
+            found = _Shared(make_engine())
+            identity = location.identity()
+            with _lock:
+                _engines[identity] = found
+        return found
+
+    while True:
+        keys = dict.fromkeys([location.place(), location.identity()])
+        shared = _once([key for key in keys if key is not None], find_or_open)
+        with _lock:
+            if shared is not None and not shared.is_over:
+                shared.users += 1
+                return shared
 
 
-def _release(shared: _Shared) -> bool:
-    """Whether nobody uses the engine any more; then it is known no more."""
-    shared.users -= 1
-    if shared.users > 0:
-        return False
-    for key in [key for key, value in _engines.items() if value is shared]:
-        del _engines[key]
-    return True
+def _once(keys: Sequence[Hashable], open: Callable[[], _Shared]) -> _Shared | None:
+    """Return what `open` returns, or what it returned to another thread that came with one of the
+    same keys; None if that thread was interrupted."""
+    if not keys:
+        return open()
+    with _lock:
+        answer = _openings.get(keys[0])
+        is_first = answer is None
+        if answer is None:
+            answer = _openings[keys[0]] = Answer()
+    if not is_first:
+        opened: _Shared | None = answer.result()
+        return opened
+    outcome: _Shared | BaseException | None = None
+    try:
+        outcome = found = _once(keys[1:], open)
+        return found
+    except Exception as error:
+        outcome = error
+        raise
+    finally:
+        with _lock:
+            if _openings.get(keys[0]) is answer:
+                del _openings[keys[0]]
+        answer(outcome)
+
+
+def _let_go(shared: _Shared) -> None:
+    """Use an engine no more; the last user has everything written and the file closed."""
+    with _lock:
+        shared.users -= 1
+        if shared.users > 0:
+            return
+        shared.is_over = True
+        for key in [key for key, value in _engines.items() if value is shared]:
+            del _engines[key]
+    shared.reading.close()
+    shared.engine.close()
 
 
 def _flush_all() -> None:
@@ -159,6 +222,7 @@ def _forget_parent() -> None:
     global _lock
     _lock = threading.Lock()
     _engines.clear()
+    _openings.clear()
 
 
 atexit.register(_flush_all)

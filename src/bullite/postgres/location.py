@@ -85,8 +85,11 @@ class ServerLocation:
         schema = "" if self.schema == DEFAULT_SCHEMA else f" (schema {self.schema})"
         return f"{self.access}{schema}"
 
-    def identity(self) -> Hashable:
+    def place(self) -> Hashable:
         return self.access.place(), self.schema
+
+    def identity(self) -> Hashable:
+        return self.place()
 
     def reader(self) -> None:
         """None: what a server can do, and whether its schema is ours, is a driver's to find out."""

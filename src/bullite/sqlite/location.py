@@ -29,6 +29,9 @@ class FileLocation(NamedTuple):
     def __str__(self) -> str:
         return str(self.path)
 
+    def place(self) -> Hashable:
+        return os.path.realpath(self.path)
+
     def identity(self) -> Hashable:
         """Names the file, whatever path leads to it."""
         try:
