@@ -1795,6 +1795,23 @@ where bullite_jobs.traits = :traits
         ],
     ),
     Mutant(
+        "jobs wait until commands that may run have been looked for",
+        "engine/chores.py",
+        "            return gone\n",
+        "            return set()\n",
+        ["crash/test_commands.py::test_commands_are_looked_for_beside_the_engine"],
+    ),
+    Mutant(
+        "a look that began before a process was lost says nothing of it",
+        "engine/chores.py",
+        " | (gone - look.lost)",
+        "",
+        [
+            "crash/test_commands.py"
+            "::test_who_is_lost_while_commands_are_looked_for_is_looked_for_again"
+        ],
+    ),
+    Mutant(
         "a worker process that begins ends what dead ones left running",
         "engine/chores.py",
         "(self._has_looked or not known)",

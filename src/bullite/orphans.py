@@ -10,13 +10,27 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
+from .codec import decode
 from .processes import Process, cookie_of, look_at, number_space, processes, send
 
 log = logging.getLogger("bullite.worker")
+
+
+COMMAND, NOTICE = "shell", "notify"
+"""The names of the jobs that run commands."""
+
+
+def may_run_commands(names: str | None) -> bool:
+    """Return whether a worker that takes jobs of these names, a JSON array, may run commands.
+
+    Those that run them are always registered with the names of their jobs.
+    """
+    return names is not None and not {COMMAND, NOTICE}.isdisjoint(decode(names))
 
 
 class Mark(NamedTuple):
@@ -74,6 +88,32 @@ def commands() -> dict[Mark, list[Process]]:
         if mark is not None:
             found.setdefault(mark, []).append(process)
     return found
+
+
+class Look(threading.Thread):
+    """Look for commands of the processes with the nonces `known`, in a thread of its own.
+
+    Asking the kernel about each process of the machine takes tens of milliseconds.
+    """
+
+    def __init__(self, known: Collection[int], lost: Collection[int]) -> None:
+        super().__init__(name="bullite-orphans", daemon=True)
+        self.known = frozenset(known)
+        self.lost = frozenset(lost)
+        """Those that were lost before the look began."""
+        self.found: dict[Mark, list[Process]] = {}
+        self.without_process: set[Mark] = set()
+        """Those of `found` whose process is certainly gone."""
+        self.is_done = False
+
+    def run(self) -> None:
+        try:
+            known = commands()
+            self.found = {mark: known[mark] for mark in known if mark.nonce in self.known}
+            self.without_process = {mark for mark in self.found if has_lost_its_process(mark)}
+        except Exception:
+            log.exception("the processes of this machine could not be looked at")
+        self.is_done = True
 
 
 def end(members: Collection[Process]) -> None:

@@ -10,17 +10,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bullite import Queue, Worker, processes
+from bullite import Queue, Worker, orphans, processes
 from bullite.engine import chores
 from bullite.engine.chores import MOST_LOOKS, Chores
 from bullite.operations.tending import Recover
 from bullite.orphans import (
+    COMMAND,
+    NOTICE,
+    Look,
     Mark,
     commands,
     cookie_for,
@@ -388,6 +392,9 @@ def test_who_shares_a_session_with_a_marked_process_is_ended_with_it() -> None:
 # --- taking jobs back ----------------------------------------------------------------------------
 
 
+NAMES = (COMMAND, NOTICE)
+
+
 class Left:
     """What is found of commands, instead of real ones."""
 
@@ -411,8 +418,9 @@ class Left:
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Left:
     left = Left()
-    monkeypatch.setattr(chores, "commands", left.look)
+    monkeypatch.setattr(orphans, "commands", left.look)
     monkeypatch.setattr(chores, "end", left.end)
+    monkeypatch.setattr(Look, "start", Look.run)
     return left
 
 
@@ -424,7 +432,7 @@ def recoveries(due: Chores, store: Store) -> list[int]:
 
 def test_commands_are_looked_for_once_for_all_that_died(store: Store, left: Left) -> None:
     doomed = [store.process() for _ in range(2)]
-    lost = [one.worker().id for one in doomed for _ in range(2)]
+    lost = [one.worker(names=NAMES).id for one in doomed for _ in range(2)]
     for one in doomed:
         store.kill(one)
     assert sorted(recoveries(Chores(store.home.driver), store)) == sorted(lost)
@@ -432,7 +440,7 @@ def test_commands_are_looked_for_once_for_all_that_died(store: Store, left: Left
 
 
 def test_nobody_looks_for_commands_while_nobody_has_died(store: Store, left: Left) -> None:
-    store.process().worker()
+    store.process().worker(names=NAMES)
     due = Chores(store.home.driver)
     for _ in range(3):
         recoveries(due, store)
@@ -441,9 +449,9 @@ def test_nobody_looks_for_commands_while_nobody_has_died(store: Store, left: Lef
 
 
 def test_jobs_are_taken_back_when_the_commands_are_dead(store: Store, left: Left) -> None:
-    store.add_all(new_job())
+    store.add_all(new_job(COMMAND))
     doomed = store.process()
-    lost = doomed.worker()
+    lost = doomed.worker(names=NAMES)
     job = lost.claim_one()
     left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
     store.kill(doomed)
@@ -461,18 +469,18 @@ def test_jobs_are_taken_back_when_the_commands_are_dead(store: Store, left: Left
 def test_what_a_process_left_that_is_gone_is_ended_while_its_lease_lasts(
     store: Store, left: Left
 ) -> None:
-    store.add_all(new_job())
+    store.add_all(new_job(COMMAND))
     gone = store.process()
-    job = gone.worker().claim_one()
+    job = gone.worker(names=NAMES).claim_one()
     left.add(gone.nonce, job.id, store.row(job.id).token, pid=7, space=number_space())
     assert recoveries(Chores(store.home.driver), store) == []
     assert left.ended == [7]
 
 
 def test_who_cannot_be_killed_does_not_keep_a_job_for_ever(store: Store, left: Left) -> None:
-    store.add_all(new_job())
+    store.add_all(new_job(COMMAND))
     doomed = store.process()
-    lost = doomed.worker()
+    lost = doomed.worker(names=NAMES)
     job = lost.claim_one()
     left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
     store.kill(doomed)
@@ -484,9 +492,9 @@ def test_who_cannot_be_killed_does_not_keep_a_job_for_ever(store: Store, left: L
 
 
 def test_only_commands_of_jobs_that_are_held_are_ended(store: Store, left: Left) -> None:
-    store.add_all(new_job(), new_job())
+    store.add_all(new_job(COMMAND), new_job(COMMAND))
     doomed = store.process()
-    worker = doomed.worker()
+    worker = doomed.worker(names=NAMES)
     done, held = worker.claim(2)
     token = store.row(held.id).token
     worker.complete(done)
@@ -498,3 +506,71 @@ def test_only_commands_of_jobs_that_are_held_are_ended(store: Store, left: Left)
     store.kill(doomed)
     recoveries(Chores(store.home.driver), store)
     assert left.ended == [4]
+
+
+def test_nobody_looks_for_commands_of_workers_that_run_none(
+    store: Store, left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a process was looked at")
+
+    for name in ("commands", "processes", "look_at", "cookie_of"):
+        monkeypatch.setattr(orphans, name, refuse)
+    store.add_all(new_job(), new_job("mail"))
+    doomed = store.process()
+    lost = [doomed.worker(), doomed.worker(names=["mail"])]
+    for one in lost:
+        one.claim_one()
+    due = Chores(store.home.driver)
+    assert recoveries(due, store) == []
+    store.kill(doomed)
+    store.clock.advance(1_000)
+    assert recoveries(due, store) == [one.id for one in lost]
+
+
+def test_commands_are_looked_for_beside_the_engine(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, allowed, looks = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def look() -> dict[Mark, list[Process]]:
+        looks.append(threading.current_thread())
+        looked.set()
+        assert allowed.wait(20)
+        return {}
+
+    monkeypatch.setattr(orphans, "commands", look)
+    doomed = store.process()
+    lost = doomed.worker(names=NAMES)
+    store.kill(doomed)
+    due = Chores(store.home.driver)
+    for _ in range(2):
+        assert recoveries(due, store) == []
+        assert looked.wait(20)
+        store.clock.advance(chores.UNTIL_KILLED)
+    allowed.set()
+    [thread] = looks
+    assert thread is not threading.current_thread()
+    thread.join(20)
+    assert recoveries(due, store) == [lost.id]
+
+
+def test_who_is_lost_while_commands_are_looked_for_is_looked_for_again(
+    store: Store, left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Look] = []
+    monkeypatch.setattr(Look, "start", lambda look: started.append(look))
+    first, second = store.process(), store.process()
+    lost = [one.worker(names=NAMES).id for one in (first, second)]
+    store.kill(first)
+    due = Chores(store.home.driver)
+    assert recoveries(due, store) == []
+    store.kill(second)
+    store.clock.advance(chores.UNTIL_KILLED)
+    for expected in ([lost[0]], lost):  # what is not carried out is due again
+        assert recoveries(due, store) == []
+        started[-1].run()
+        store.clock.advance(chores.UNTIL_KILLED)
+        assert recoveries(due, store) == expected
+        store.clock.advance(chores.UNTIL_KILLED)
+    assert left.looks == 2

@@ -19,7 +19,7 @@ from ..operations.reviving import MOST_REVIVED, ReviveDue
 from ..operations.scheduling import CatchUp, late
 from ..operations.sweeping import Sweep
 from ..operations.tending import MOST_RECOVERED, Recover, Renew
-from ..orphans import Mark, commands, end, has_lost_its_process
+from ..orphans import Look, Mark, end, may_run_commands
 from ..states import State
 from .contract import Driver, Worker
 
@@ -58,6 +58,8 @@ class Chores:
     _sweep_at: int = 0
     _stop_at: int = 0
     _record_at: int = 0
+    _look: Look | None = None
+    """For commands that lost processes left running; under way, or done."""
     _has_looked: bool = False
     """Whether nothing runs any more that was left when this process began."""
     _looks: int = 0
@@ -140,20 +142,30 @@ class Chores:
             yield Recover(worker, dead=worker.id in dead)
 
     def _end_commands(self, others: Sequence[Worker], lost: Sequence[Worker]) -> set[int]:
-        """Kill what lost processes left running; the nonces of those that had something.
+        """Kill what lost processes left running; the nonces of those that may still have something.
 
         Only what belongs to a job that is still held: what a command left behind when it ended may
         live on. The first look is also for processes that are gone and not yet lost: by then their
         jobs may be taken back by somebody who cannot reach what they left.
         """
-        known = {worker.nonce for worker in others}
+        known = {worker.nonce for worker in others if may_run_commands(worker.names)}
         gone = {worker.nonce for worker in lost} & known
         if not gone and (self._has_looked or not known):
             return set()
+        if self._look is None:
+            self._look = Look(known, gone)
+            self._look.start()
+        if not self._look.is_done:
+            return gone
+        look, self._look = self._look, None
+        # A process that was alive when the look began may have started commands since.
+        return self._end_found(look) | (gone - look.lost)
+
+    def _end_found(self, look: Look) -> set[int]:
         left = {
             mark: members
-            for mark, members in commands().items()
-            if mark.nonce in gone or (mark.nonce in known and has_lost_its_process(mark))
+            for mark, members in look.found.items()
+            if mark.nonce in look.lost or mark in look.without_process
             if self._is_held(mark)
         }
         for members in left.values():

@@ -92,6 +92,8 @@ class Worker(NamedTuple):
     """Whether its lease is renewed."""
     stalled_backoff: int
     """Whether its jobs go through their back-off when it is lost."""
+    names: str | None = None
+    """A JSON array of the job names that it takes; None for all."""
 
 
 class StatementRefused(Exception):

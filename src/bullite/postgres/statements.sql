@@ -638,7 +638,8 @@ where id = :worker and lease_until < :expired_before
     )
 
 -- name: workers
-select id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff
+select id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff,
+    names
 from bullite.bullite_workers
 
 -- name: workers_of_queue

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-COMMAND, WEBHOOK, FUNCTION, NOTICE = "shell", "http-webhook", "python-function", "notify"
-"""The names of the jobs."""
+from ..orphans import COMMAND as COMMAND
+from ..orphans import NOTICE as NOTICE
+
+WEBHOOK, FUNCTION = "http-webhook", "python-function"
+"""The names of the jobs that run no commands."""
 
 RETRIES = "queuectl"
 """The name of the strategy that reads the configuration when an attempt has failed."""

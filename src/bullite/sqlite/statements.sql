@@ -541,7 +541,7 @@ where id = :worker and lease_until < :expired_before and (renews = 1 or register
 
 -- name: workers (folded)
 select json_group_array(json_array(
-    id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff
+    id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff, names
 )) from bullite_workers
 
 -- name: workers_of_queue
