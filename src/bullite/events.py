@@ -16,7 +16,17 @@ from typing import Any, Self
 from . import loop
 from .codec import decode, encode
 from .emitter import EventEmitter, plain
-from .errors import EventsAlreadyRunning, InvalidOption, InvalidOptionType
+from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
+from .errors import (
+    ENDING,
+    EventsAlreadyRunning,
+    InvalidOption,
+    InvalidOptionType,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
 from .eventlog import Event, unfold
 from .names import job_number
 from .operations.governing import Publish
@@ -30,6 +40,9 @@ log = logging.getLogger("bullite.events")
 ROWS_AT_ONCE = 200
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.25
 """Seconds between looks for what other processes log; longer the longer nothing came."""
+
+_PASSING = (StoreBusy, StoreFull, StoreUnavailable)
+"""Errors after which opening is tried again; any other stays what it is until somebody acts."""
 
 GAP = "gap"
 """Tells a reader how many events it missed: {"missed": n}, None if that cannot be known."""
@@ -49,7 +62,8 @@ class QueueEvents(EventEmitter):
 
     Listeners get `(payload, event_id)`; with `last_event_id` reading goes on after that event,
     "0-0" starts at the oldest there is. After `wait_until_ready()` no event is missed. Listeners of
-    `completed:7` and the like hear of one job only.
+    `completed:7` and the like hear of one job only. Whatever keeps it from reading is emitted as
+    `error`.
     """
 
     def __init__(
@@ -69,9 +83,10 @@ class QueueEvents(EventEmitter):
         """How far reading has come; None until it is known where it begins."""
         self._queue: int | None = None
         self._names: dict[int, str] = {}
-        self._opening, self._bell = asyncio.Lock(), asyncio.Event()
+        self._bell = asyncio.Event()
         self._seen: dict[int, int] = {}
         """By queue: how many events were told or are known not to be wanted."""
+        self._opening: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._autorun = check_bool("autorun", autorun)
@@ -98,50 +113,90 @@ class QueueEvents(EventEmitter):
         await asyncio.shield(self._start())
 
     async def wait_until_ready(self) -> None:
-        """Wait until everything that happens from now on will be told, once it is read."""
+        """Wait until everything that happens from now on will be told, once it is read.
+
+        While the database is busy, full or out of reach, opening it is tried again, after 1 s,
+        then after up to 15 s. Raise any other error of opening, and StoreClosed after `close`.
+        """
         if self._autorun:
             self._start()
         await self._open()
 
     def _start(self) -> asyncio.Task[None]:
-        if self._task is None:
+        if self._task is None or (self._task.done() and self._place is None):
             self._task = asyncio.get_running_loop().create_task(self._read())
         return self._task
 
     async def _read(self) -> None:
-        await self._open()
+        try:
+            await self._open()
+        except StoreClosed:
+            if self._closed:
+                return
+            raise
         wait = FIRST_WAIT
         while not self._closed:
             self._bell.clear()
             try:
                 told = await self._tell_next()
             except Exception as error:
-                log.warning("could not read the event log: %r", error)
-                self.emit("error", error)
+                self._report("could not read the event log", error)
+                if isinstance(error, (StoreClosed, *ENDING)):
+                    raise
                 told, wait = 0, LONGEST_WAIT
             if told:
                 wait = FIRST_WAIT
                 continue
-            try:
-                await asyncio.wait_for(self._bell.wait(), wait)
-                wait = FIRST_WAIT
-            except TimeoutError:
-                wait = min(1.5 * wait, LONGEST_WAIT)
+            rings = await self._rings_within(wait)
+            wait = FIRST_WAIT if rings else min(1.5 * wait, LONGEST_WAIT)
+
+    async def _rings_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._bell.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _report(self, what: str, error: Exception) -> None:
+        log.warning("%s: %r", what, error)
+        self.emit("error", error)
 
     async def _open(self) -> None:
-        """Find the place where reading begins; once, whoever asks first."""
-        async with self._opening:
-            if self._place is not None:
-                return
-            if not self.store.is_open:
-                await loop.in_thread(self.store.open)
-            if self.name is not None:
-                opened = await loop.ask(self.store, OpenQueue(self.name, None))
-                self._queue = opened.id
-                self.store.open().follow(self._queue, self._ring, loop.mailbox())
-            self._place = await self._find_place()
+        """Find the place where reading begins; once for all who ask meanwhile."""
+        if self._place is not None:
+            return
+        if self._opening is None or self._opening.done():
+            opening = self._find_place_patiently()
+            self._opening = asyncio.get_running_loop().create_task(opening)
+        await asyncio.shield(self._opening)
 
-    async def _find_place(self) -> Position:
+    async def _find_place_patiently(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._closed:
+            try:
+                await self._find_place()
+                return
+            except Exception as error:
+                self._report("could not open the event log", error)
+                if not isinstance(error, _PASSING):
+                    raise
+            if not self._closed:
+                self._bell.clear()
+                await self._rings_within(pause / 1000)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        raise StoreClosed("these queue events were closed before they had been opened")
+
+    async def _find_place(self) -> None:
+        """Open the store and the queue, and find where reading begins."""
+        if not self.store.is_open:
+            await loop.in_thread(self.store.open)
+        if self.name is not None and self._queue is None:
+            opened = await loop.ask(self.store, OpenQueue(self.name, None))
+            self._queue = opened.id
+            self.store.open().follow(self._queue, self._ring, loop.mailbox())
+        self._place = await self._end_of_log()
+
+    async def _end_of_log(self) -> Position:
         """Where reading begins, and how many events of each queue came before that."""
         after = -1 if self._wanted is None else self._wanted[0]
         rows = await loop.read(self.store, "end_of_log", {"after": after})
@@ -223,12 +278,13 @@ class QueueEvents(EventEmitter):
         if self._closed:
             return
         self._closed = True
-        if self._task is not None:
-            self._bell.set()
-            await asyncio.wait({self._task})
-            if not self._task.cancelled():
-                self._task.exception()  # told already to whoever waited
-        if self._place is not None and self.store.is_open:
+        self._bell.set()
+        for task in (self._task, self._opening):
+            if task is not None:
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.exception()  # reported already
+        if self._queue is not None and self.store.is_open:
             self.store.open().unfollow(self._ring)
         if self._owns_store:
             await loop.in_thread(self.store.close)

@@ -10,8 +10,21 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue, QueueEvents, Scheduler, Worker
-from bullite.errors import EventsAlreadyRunning, InvalidOption, StoreError
+from bullite import Job, Queue, QueueEvents, Scheduler, Store, Worker, loop
+from bullite.errors import (
+    EventsAlreadyRunning,
+    InvalidOption,
+    NotABulliteDatabase,
+    SchemaTooNew,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReplaced,
+    StoreUnavailable,
+    StoreUnsynced,
+    StoreUnwritable,
+)
 from tests.databases import Database
 
 from .helpers import case, fresh, python, until
@@ -497,6 +510,110 @@ async def test_a_reader_whose_database_cannot_be_opened_says_so(database: Databa
     with pytest.raises(StoreError, match="missing"):
         await events.wait_until_ready()
     await events.close()
+
+
+class Flaky:
+    """Makes the next openings of an event log fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: list[Exception] = []
+        self.tries = 0
+        read = loop.read
+
+        def fails(store: Store, statement: str, params: Any) -> Any:
+            if statement == "end_of_log":
+                self.tries += 1
+                if self.errors:
+                    raise self.errors.pop(0)
+            return read(store, statement, params)
+
+        monkeypatch.setattr(loop, "read", fails)
+        self.pauses: list[float] = []
+        rings_within = QueueEvents._rings_within
+
+        async def waits_less(events: QueueEvents, seconds: float) -> bool:
+            if seconds >= 1:
+                self.pauses.append(seconds)
+            return await rings_within(events, min(seconds, 0.001))
+
+        monkeypatch.setattr(QueueEvents, "_rings_within", waits_less)
+
+
+@pytest.fixture
+def flaky(monkeypatch: pytest.MonkeyPatch) -> Flaky:
+    return Flaky(monkeypatch)
+
+
+async def test_queue_events_try_again_to_open_a_database_that_cannot_be_reached(
+    queue: Queue, flaky: Flaky
+) -> None:
+    passing: list[Exception] = [StoreUnavailable("gone"), StoreBusy("busy"), StoreFull("full")]
+    flaky.errors = passing * 2
+    events = QueueEvents("emails", queue.store)
+    heard, errors = listen(events), list[Exception]()
+    events.on("error", errors.append)
+    await events.wait_until_ready()
+    assert errors == passing * 2
+    assert flaky.pauses == [1, 2, 4, 8, 15, 15]
+    await queue.add("a")
+    await until(lambda: len(heard) == 2)
+    await events.close()
+
+
+async def test_queue_events_report_that_a_database_can_never_be_opened(
+    queue: Queue, flaky: Flaky
+) -> None:
+    for error in (NotABulliteDatabase("a picture"), StoreUnwritable("not ours"), SchemaTooNew()):
+        flaky.errors, flaky.tries = [error], 0
+        events = QueueEvents("emails", queue.store)
+        errors: list[Exception] = []
+        events.on("error", errors.append)
+        waiting = [asyncio.create_task(events.wait_until_ready()) for _ in range(2)]
+        for wait in waiting:
+            with pytest.raises(type(error)):
+                await wait
+        assert (errors, flaky.tries, flaky.pauses) == ([error], 1, [])
+        assert not events.running
+        await events.wait_until_ready()  # whatever it was, it was put right
+        assert events.running
+        await events.close()
+
+
+async def test_queue_events_that_are_closed_try_no_more_to_open(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(store: Store, statement: str, params: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(loop, "read", fails)
+    events = QueueEvents("emails", queue.store)
+    waiting = asyncio.create_task(events.wait_until_ready())
+    errors: list[Exception] = []
+    events.on("error", errors.append)
+    await until(lambda: errors)
+    await events.close()
+    with pytest.raises(StoreClosed):
+        await waiting
+    assert len(errors) == 1
+
+
+async def test_queue_events_end_with_their_store(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error in (StoreReplaced("replaced"), StoreUnsynced("lost"), StoreClosed("closed")):
+        events = QueueEvents("emails", queue.store)
+        errors: list[Exception] = []
+        events.on("error", errors.append)
+        await events.wait_until_ready()
+
+        async def fails(self: QueueEvents, error: Exception = error) -> int:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(QueueEvents, "_tell_next", fails)
+            await until(lambda events=events: not events.running)  # type: ignore[misc]
+        assert errors == [error]
+        await events.close()
 
 
 async def test_a_database_that_fails_for_a_while_is_told_and_tried_again(

@@ -795,7 +795,11 @@ class QueueEvents(RunningEvents):
         return self._async.running
 
     def wait_until_ready(self) -> None:
-        """Wait until everything that happens from now on will be told, once it is read."""
+        """Wait until everything that happens from now on will be told, once it is read.
+
+        While the database is busy, full or out of reach, opening it is tried again, after 1 s,
+        then after up to 15 s. Raise any other error of opening, and StoreClosed after `close`.
+        """
         self._wait(self._async.wait_until_ready())
 
     @property
