@@ -23,6 +23,7 @@ from bullite.engine.mail import DIRECT
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
 from bullite.errors import BulliteError
+from bullite.eventlog import UNCOUNTED
 from bullite.operations.adding import Added, AddJobs, Extras, NewJob
 from bullite.operations.by_hand import MoveByHand
 from bullite.operations.claiming import Claimed, Promote
@@ -565,7 +566,7 @@ class Store:
 
     def event_rows(self, queue: int | None = None) -> list[Any]:
         """The rows of the event log, as readers get them."""
-        params = {"queue": queue or self.queue, "after": 0, "most": 1_000_000}
+        params = {"queue": queue or self.queue, "after": 0, "most": 1_000_000, **UNCOUNTED}
         names = ("id", "queue", "kind", "jobs", "total", "at")
         rows = self._reader.read("events_after", params).rows
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in rows]

@@ -20,6 +20,9 @@ DEDUPLICATED = "deduplicated"
 LONGEST_COPIED = 4 * 1024
 """Longer results and messages are not copied into the log; readers fetch them."""
 
+UNCOUNTED = {"counted": 0, "seen": "{}"}
+"""Parameters of `events_after` for readers that do not count events from page to page."""
+
 Payload = dict[str, Any]
 Told = list[tuple[str, Payload]]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from . import loop
-from .codec import decode, encode
+from .codec import decode, encode, encode_plain
 from .emitter import EventEmitter, plain
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .errors import (
@@ -85,7 +85,7 @@ class QueueEvents(EventEmitter):
         self._names: dict[int, str] = {}
         self._bell = asyncio.Event()
         self._seen: dict[int, int] = {}
-        """By queue: how many events were told or are known not to be wanted."""
+        """By queue: how many events there were up to the row of `_place`, as far as it is known."""
         self._opening: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -199,7 +199,7 @@ class QueueEvents(EventEmitter):
     async def _end_of_log(self) -> Position:
         """Where reading begins, and how many events of each queue came before that."""
         after = -1 if self._wanted is None else self._wanted[0]
-        rows = await loop.read(self.store, "end_of_log", {"after": after})
+        rows = await loop.read(self.store, "end_of_log", {"after": after, "queue": self._queue})
         newest = rows[0][3] if rows else 0
         for queue, name, events, _, total in rows:
             self._names[queue] = name
@@ -218,13 +218,21 @@ class QueueEvents(EventEmitter):
         assert self._place is not None
         row, index = self._place
         after = row if index >= _WHOLE else row - 1
-        params = {"queue": self._queue, "after": after, "most": ROWS_AT_ONCE}
+        params = {
+            "queue": self._queue,
+            "after": after,
+            "most": ROWS_AT_ONCE,
+            "counted": row,
+            "seen": encode_plain(self._seen).decode(),
+        }
         rows = await loop.read(self.store, "events_after", params)
         for id, queue, kind, jobs, total, _ in rows:
             events = _unfolded(id, queue, kind, jobs)
             if self.name is None and queue not in self._names:
                 await self._learn_names()
             self._tell_gap(id, queue, total, len(events))
+            if id > row:
+                self._place = (id, -1)  # what was seen counts this row from now on
             for place, event in enumerate(events):
                 if (id, place) > (row, index):
                     await self._tell(event)

@@ -13,6 +13,7 @@ import pytest
 
 from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker, loop
 from bullite.errors import BulliteError, InvalidOption, PayloadTooLarge, UnserializableData
+from bullite.eventlog import UNCOUNTED
 
 from .helpers import again, case, fresh, state_of, until
 
@@ -479,6 +480,7 @@ async def test_a_job_that_is_gone_cannot_be_changed(queue: Queue) -> None:
 async def test_promoting_takes_no_more_at_a_time_than_it_is_told(queue: Queue) -> None:
     await queue.add_bulk([{"name": "a", "opts": {"delay": "1h"}}] * 350)
     assert len(await queue.promote_jobs(count=100)) == 350
-    rows = await loop.read(queue.store, "events_after", {"queue": None, "after": 0, "most": 100})
+    page = {"queue": None, "after": 0, "most": 100, **UNCOUNTED}
+    rows = await loop.read(queue.store, "events_after", page)
     sizes = [len(json.loads(row[3])) for row in rows if row[2] == "promote"]
     assert sizes == [100, 100, 100, 50]

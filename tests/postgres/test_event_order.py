@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker
+from bullite.eventlog import UNCOUNTED
 from bullite.postgres.reader import PostgresReader
 from tests.api.helpers import until
 from tests.harness import open_store
@@ -60,7 +61,7 @@ def write(writer: psycopg.Connection[Any], kind: str) -> None:
 
 def told(reader: PostgresReader, after: int = 0) -> list[str]:
     """The kinds of events that a reader who stands there is told."""
-    params = {"after": after, "queue": None, "most": 100}
+    params = {"after": after, "queue": None, "most": 100, **UNCOUNTED}
     return [row[2] for row in reader.read("events_after", params).rows]
 
 
@@ -148,12 +149,12 @@ def test_the_end_of_the_log_is_where_events_are_settled(adder, reader):
     write(second, "second")
     second.commit()
 
-    [row] = reader.read("end_of_log", {"after": 0}).rows
+    [row] = reader.read("end_of_log", {"after": 0, "queue": None}).rows
     assert row[2:4] == (0, 0)
 
     first.commit()
 
-    [row] = reader.read("end_of_log", {"after": 0}).rows
+    [row] = reader.read("end_of_log", {"after": 0, "queue": None}).rows
     assert row[2] == 2
 
 
@@ -177,7 +178,7 @@ def test_readers_miss_nothing_while_many_write(adder, reader):
     after = 0
     ends = time.monotonic() + 15
     while len(seen) < each * writing and time.monotonic() < ends:
-        params = {"after": after, "queue": None, "most": 7}
+        params = {"after": after, "queue": None, "most": 7, **UNCOUNTED}
         rows = reader.read("events_after", params).rows
         assert [row[0] for row in rows] == sorted(row[0] for row in rows)
         seen += [row[2] for row in rows]
@@ -273,10 +274,10 @@ def test_numbers_of_events_that_a_crash_lost_are_not_handed_out_again():
             driver = store.location.driver(None, lambda bits: 7)
             driver.open()
             reader = driver.reader()
+            page = {"after": 0, "queue": None, **UNCOUNTED}
             add_events(driver, "before", 50)
             read_before = {
-                (row[0], row[2])
-                for row in reader.read("events_after", {"after": 0, "queue": None, "most": 99}).rows
+                (row[0], row[2]) for row in reader.read("events_after", {**page, "most": 99}).rows
             }
             assert len(read_before) == 50
 
@@ -284,10 +285,7 @@ def test_numbers_of_events_that_a_crash_lost_are_not_handed_out_again():
 
             add_events(driver, "after", 50)
             after = {
-                (row[0], row[2])
-                for row in reader.read(
-                    "events_after", {"after": 0, "queue": None, "most": 199}
-                ).rows
+                (row[0], row[2]) for row in reader.read("events_after", {**page, "most": 199}).rows
             }
             reader.close()
             driver.close()
@@ -312,3 +310,26 @@ def add_events(driver: Any, kind: str, many: int) -> None:
         driver.begin(durable=False)
         driver.execute("insert_events", [(queue, kind, json.dumps([number]), 1, 1)])
         driver.commit()
+
+
+def test_a_reader_that_counts_learns_how_many_events_there_were(adder, reader):
+    writer = adder()
+    for kind in "abcd":
+        write(writer, kind)
+    writer.commit()
+    page = {"queue": None, "most": 2}
+
+    def totals(after: int, counted: int, seen: int) -> list[int]:
+        params = {**page, "after": after, "counted": counted, "seen": json.dumps({queue: seen})}
+        return [row[4] for row in reader.read("events_after", params).rows]
+
+    [first, second] = reader.read("events_after", {**page, "after": 0, **UNCOUNTED}).rows
+    queue = first[1]
+    assert totals(0, 0, 0) == [1, 2]
+    assert totals(second[0], second[0], 2) == [3, 4]
+    # A row that was told in part is counted already.
+    assert totals(first[0], second[0], 2) == [2, 3]
+    # More was trimmed than the reader has seen.
+    writer.execute("update bullite_queues set events_trimmed = 9")
+    writer.commit()
+    assert totals(second[0], second[0], 2) == [10, 11]

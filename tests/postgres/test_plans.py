@@ -411,3 +411,20 @@ def test_looking_for_queues_with_due_jobs_touches_few_pages(full):
     )
 
     assert buffers(full, "due_queues", now=5) < 50
+
+
+def test_a_page_of_events_touches_as_few_pages_in_a_long_log_as_in_a_short_one(full):
+    costs = []
+    for rows in (1_000, 30_000):
+        full.connection.execute(
+            "insert into bullite.bullite_events (queue, kind, jobs, size, at) "
+            f"select 1, 'add', '[1]', 2, 1 from generate_series(1, {rows})"
+        )
+        [[newest]] = full.connection.execute(
+            "select max(id) from bullite.bullite_events"
+        ).fetchall()
+        page = {"queue": 1, "after": newest - 100, "settled": newest, "most": 50}
+        seen = json.dumps({1: 2 * newest - 200})
+        costs.append(buffers(full, "events_after", **page, counted=newest - 100, seen=seen))
+
+    assert costs[1] <= costs[0] + 10

@@ -12,7 +12,7 @@ import click
 from .. import loop
 from ..clock import moment_of
 from ..codec import decode
-from ..eventlog import unfold
+from ..eventlog import UNCOUNTED, unfold
 from ..store import Store
 from . import times
 from .following import LOOK_EVERY
@@ -58,7 +58,7 @@ async def _read(store: Store, statement: str, params: dict[str, Any]) -> Any:
 
 def _events(session: Session, queue: int | None, after: int) -> Iterator[dict[str, Any]]:
     while True:
-        params = {"after": after, "queue": queue, "most": MOST_READ}
+        params = {"after": after, "queue": queue, "most": MOST_READ, **UNCOUNTED}
         rows = session.wait(_read(session.store(), "events_after", params))
         for row, of_queue, kind, jobs, _, at in rows:
             after = row

@@ -717,30 +717,33 @@ with alone as materialized (
 select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_id_seq') + :skipped)
 from alone
 
--- How far the log has come: for each queue, in all and up to a row.
+-- How far the log of one queue, or of each, has come: in all and up to a row. This sums the log.
 -- name: end_of_log (settled)
 select id, name, (events_trimmed + coalesce((
     select sum(size) from bullite.bullite_events where queue = q.id and id <= :settled
 ), 0))::bigint, :settled::bigint, (
     select (q.events_trimmed + sum(size))::bigint from bullite.bullite_events
     where queue = q.id and id <= :after having count(*) > 0
-) from bullite.bullite_queues as q
+) from bullite.bullite_queues as q where :queue::bigint is null or q.id = :queue
 
+-- Rows of the log, each with how many events its queue ever had up to it. To sum the log for that would
+-- make each page cost more the longer the log is. So the reader says how many there were up to the row
+-- :counted, in :seen, by queue; what was trimmed since are always the oldest.
 -- name: events_after (settled)
 with page as (
     select id, queue, kind, jobs, size, at from bullite.bullite_events
     where id > :after and id <= :settled and (:queue::bigint is null or queue = :queue)
     order by id limit :most
-), before as (
-    select queue, sum(size) as events from bullite.bullite_events
-    where queue in (select queue from page) and id <= :after group by queue
+), known as (
+    select key::bigint as queue, value::bigint as events from json_each_text(:seen::json)
 )
 select page.id, page.queue, kind, jobs, (
-        events_trimmed + coalesce(before.events, 0)
-        + sum(size) over (partition by page.queue order by page.id)
+        greatest(events_trimmed, known.events) + coalesce(
+            sum(size) filter (where page.id > :counted) over (partition by page.queue order by page.id), 0
+        )
     )::bigint, at
 from page join bullite.bullite_queues as q on q.id = page.queue
-    left join before on before.queue = page.queue
+    left join known on known.queue = page.queue
 order by page.id
 
 -- A job with a custom id has its number further back in the entry that tells of its end.

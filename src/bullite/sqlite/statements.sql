@@ -597,12 +597,12 @@ delete from bullite_events where id in (
 update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
     and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
 
--- How far the log has come: for each queue, in all and up to a row.
+-- How far the log of one queue, or of each, has come: in all and up to a row.
 -- name: end_of_log (settled)
 select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
     select total from bullite_events
     where queue = bullite_queues.id and id <= :after order by total desc limit 1
-) from bullite_queues
+) from bullite_queues where :queue is null or id = :queue
 
 -- name: events_after (settled)
 select id, queue, kind, jobs, total, at from bullite_events
