@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bullite import Queue, Worker
 from bullite.engine.contract import Heard
-from bullite.sqlite.files import LONGEST_SOCKET_PATH, Places
-from bullite.sqlite.wakeups import Wakeups
+from bullite.sqlite.files import Places
+from bullite.sqlite.wakeups import LONGEST_SOCKET_PATH, Wakeups
 from tests.crash.processes import Child, add, rows, states, wait_until, write
 from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
 
@@ -69,17 +71,39 @@ def test_workers_of_a_database_with_a_long_path_are_woken_too(deep_database, sta
 
     assert statistics.median(delays(deep_database, worker, jobs=9, is_idle=is_idle)) < POLL / 5
     [(address,)] = rows(deep_database, "select address from bullite_workers")
-    assert len(os.fsencode(address)) <= LONGEST_SOCKET_PATH
-    assert Path(address).parent == Path(tempfile.gettempdir())
-    worker.kill()
-    Path(address).unlink()
+    assert len(os.fsencode(address)) > LONGEST_SOCKET_PATH
+    assert Path(address).parent == Places(deep_database).side_folder
 
 
-def test_long_paths_of_different_databases_lead_to_different_sockets(tmp_path):
-    folder = tmp_path / ("deep" * 20)
+@pytest.fixture
+def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of our own, with a short path."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
-    assert Places(folder / "a.db").socket(1) != Places(folder / "b.db").socket(1)
-    assert Places(folder / "a.db").socket(1) != Places(folder / "a.db").socket(2)
+
+def test_sockets_of_a_database_with_a_long_path_are_in_its_side_folder(
+    deep_database, temporary_folder
+):
+    places = Places(deep_database)
+    places.make_side_folder()
+    before = len(os.listdir("/proc/self/fd"))
+    ear, voice = (Wakeups(places.socket(nonce)) for nonce in (1, 2))
+    voice.note([ear.listen()], 3)
+    voice.send()
+
+    assert ear.hear().ready == {3}
+    assert list(temporary_folder.iterdir()) == []
+    assert [path.stat().st_mode & 0o777 for path in places.side_folder.iterdir()] == [0o600]
+
+    ear.abandon()  # its process was killed
+    voice.note([os.fspath(places.socket(1))], 3)
+    voice.send()
+    voice.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    shutil.rmtree(deep_database.parent)
+    assert list(temporary_folder.iterdir()) == []
 
 
 def test_a_closed_worker_leaves_neither_socket_nor_sign_of_life(deep_database):

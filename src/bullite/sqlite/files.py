@@ -13,9 +13,6 @@ from typing import NamedTuple
 
 from ..errors import NetworkFileSystem, StoreReplaced, StoreUnwritable
 
-LONGEST_SOCKET_PATH = 100
-"""The kernel's limit is 108 bytes on Linux and 104 on macOS, terminator included."""
-
 NETWORK_FILE_SYSTEMS = frozenset(
     (
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "drvfs", "davfs"),
@@ -48,14 +45,7 @@ class Places(NamedTuple):
         return self.side_folder / f"{_hex(nonce)}.alive"
 
     def socket(self, nonce: int) -> Path:
-        path = self.side_folder / f"{_hex(nonce)}.sock"
-        if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
-            return path
-        import hashlib
-        import tempfile
-
-        place = hashlib.sha256(os.fsencode(self.database)).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"bullite-{place}-{_hex(nonce)}.sock"
+        return self.side_folder / f"{_hex(nonce)}.sock"
 
     def nonces(self) -> list[int]:
         """Of all processes that left a liveness file."""

@@ -19,6 +19,9 @@ ALERT = b"c"
 
 HAS_UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 
+LONGEST_SOCKET_PATH = 100
+"""The kernel's limit is 108 bytes on Linux and 104 on macOS, terminator included."""
+
 
 class Wakeups:
     """The ear of this process, once it listens, and its voice."""
@@ -27,6 +30,8 @@ class Wakeups:
         self._path = path
         self._ear: socket.socket | None = None
         self._voice: socket.socket | None = None
+        self._folder: int | None = None
+        """A descriptor of the side folder, once a path is too long without it."""
         self._calls: list[tuple[str, bytes]] = []
 
     def listen(self) -> str | None:
@@ -35,7 +40,7 @@ class Wakeups:
             ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
                 self._path.unlink(missing_ok=True)
-                ear.bind(os.fspath(self._path))
+                ear.bind(self._short(os.fspath(self._path)))
                 os.chmod(self._path, 0o600)
             except OSError:
                 ear.close()
@@ -43,6 +48,17 @@ class Wakeups:
             ear.setblocking(False)
             self._ear = ear
         return os.fspath(self._path) if self._ear is not None else None
+
+    def _short(self, address: str) -> str:
+        """Return a path to a socket of the side folder that the kernel takes, however long it is.
+
+        Raise OSError where there is none: then wake-ups are lost, and all poll.
+        """
+        if len(os.fsencode(address)) <= LONGEST_SOCKET_PATH:
+            return address
+        if self._folder is None:
+            self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._folder}/{os.path.basename(address)}"
 
     def ears(self) -> Sequence[int]:
         return () if self._ear is None else (self._ear.fileno(),)
@@ -82,22 +98,21 @@ class Wakeups:
             self._voice.setblocking(False)
         for address, message in self._calls:
             try:
-                self._voice.sendto(message, address)
+                self._voice.sendto(message, self._short(address))
             except OSError:
                 pass
         self._calls.clear()
 
     def close(self) -> None:
-        if self._voice is not None:
-            self._voice.close()
         if self._ear is not None:
-            self._ear.close()
             self._path.unlink(missing_ok=True)
-        self._ear = self._voice = None
+        self.abandon()
 
     def abandon(self) -> None:
         """After a fork: let go of the parent's sockets, and leave its file alone."""
         for end in (self._ear, self._voice):
             if end is not None:
                 end.close()
-        self._ear = self._voice = None
+        if self._folder is not None:
+            os.close(self._folder)
+        self._ear = self._voice = self._folder = None
