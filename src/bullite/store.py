@@ -173,11 +173,11 @@ def _share(location: Location, make_engine: Callable[[], Engine]) -> _Shared:
                 return shared
 
 
-def _once(keys: Sequence[Hashable], open: Callable[[], _Shared]) -> _Shared | None:
-    """Return what `open` returns, or what it returned to another thread that came with one of the
+def _once(keys: Sequence[Hashable], find: Callable[[], _Shared]) -> _Shared | None:
+    """Return what `find` returns, or what it returned to another thread that came with one of the
     same keys; None if that thread was interrupted."""
     if not keys:
-        return open()
+        return find()
     with _lock:
         answer = _openings.get(keys[0])
         is_first = answer is None
@@ -188,7 +188,7 @@ def _once(keys: Sequence[Hashable], open: Callable[[], _Shared]) -> _Shared | No
         return opened
     outcome: _Shared | BaseException | None = None
     try:
-        outcome = found = _once(keys[1:], open)
+        outcome = found = _once(keys[1:], find)
         return found
     except Exception as error:
         outcome = error

@@ -117,8 +117,8 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         for path in SOURCE.rglob("*.py")
         if (matches := opens.findall(path.read_text()))
     }
-    # The gate, the liveness files, the locks and logs of groups are our own; batches read what
-    # users name, commands /dev/null, and there is /proc.
+    # The gate, the liveness files, the folder of the sockets, the locks and logs of groups are our
+    # own; batches read what users name, commands /dev/null, and there is /proc.
     assert found == {
         "cli/batch.py": ["open("],
         "cli/background.py": ["open(", "os.open("],
@@ -127,4 +127,5 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         "shell/running.py": ["os.open("],
         "sqlite/gate.py": ["os.open("],
         "sqlite/liveness.py": ["os.open(", "os.open("],
+        "sqlite/wakeups.py": ["os.open("],
     }
