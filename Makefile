@@ -8,7 +8,7 @@ READY = $(VENV)/.ready
 # Most tests start processes: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-cli test-web lint format bench bench-check sabotage clean
+.PHONY: demo test test-cli test-web quick strace powercut soak lint format bench bench-check sabotage clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,7 +22,7 @@ demo: $(READY)
 PYTEST = $(BIN)/python -m pytest --dist worksteal
 EVERY_CORE = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)')
 
-test: $(READY)
+test: $(READY) strace
 	$(PYTEST) --ignore tests/web --ignore tests/cli $(EVERY_CORE)
 
 # The command line, in processes of its own.
@@ -32,6 +32,20 @@ test-cli: $(READY)
 # Web servers with several processes each.
 test-web: $(READY)
 	$(PYTEST) tests/web -n 2
+
+# What differs between versions of Python shows here, in a few minutes.
+quick: $(READY)
+	$(PYTEST) tests/unit tests/store tests/testing -k 'not postgres' $(EVERY_CORE)
+
+# Power cuts are rebuilt from the system calls that strace records.
+strace:
+	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace)
+
+powercut: $(READY) strace
+	$(BIN)/python -m tests.powercut
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -53,4 +67,4 @@ sabotage: $(READY)
 	$(BIN)/python -m tests.sabotage
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

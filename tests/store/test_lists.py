@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bullite.operations.listing import START
 from bullite.states import REMOVE
 from tests.harness import Store, new_job
 
@@ -16,7 +17,16 @@ def page(store: Store, state: str, first: int = 0, most: int = 10, direction: st
 
 
 def oldest(store: Store, state: str, before: int, most: int = 10) -> list[int]:
-    rows = store.read(f"oldest:{state}", queue=store.queue, before=before, most=most)
+    first, second = START
+    rows = store.read(
+        f"oldest:{state}",
+        queue=store.queue,
+        before=before,
+        since=before,
+        first=first,
+        second=second,
+        most=most,
+    )
     return [row[0] for row in rows]
 
 
