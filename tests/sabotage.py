@@ -1196,6 +1196,23 @@ MUTANTS = (
         ["postgres/test_listener.py::test_a_job_added_while_the_listener_is_gone_is_found"],
     ),
     Mutant(
+        "the lease of a worker that comes later is renewed as often as it asks for",
+        "engine/chores.py",
+        "self._renew_at = min(self._renew_at, lease_now + ms)",
+        "pass",
+        [
+            "store/test_recovering.py::"
+            "test_the_lease_of_a_newcomer_is_renewed_as_often_as_it_asks_for"
+        ],
+    ),
+    Mutant(
+        "on PostgreSQL the listener renews a new lease at once",
+        "postgres/driver.py",
+        "self._ear.renew_now()",
+        "pass",
+        ["postgres/test_leases.py::test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one"],
+    ),
+    Mutant(
         "on PostgreSQL the time is the server's",
         "postgres/clock.py",
         "self._ahead = server_now * 1_000_000 - time.monotonic_ns()",

@@ -11,7 +11,7 @@ import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.postgres import ear
-from tests.api.helpers import state_of
+from tests.api.helpers import state_of, until
 from tests.crash.processes import wait_until
 from tests.postgres.proxy import Proxy
 from tests.postgres_database import PostgresDatabase
@@ -119,6 +119,30 @@ async def test_a_worker_whose_writer_waits_for_a_lock_keeps_its_jobs(
             assert not removing.done()
         await removing
         await pair.ends_well()
+
+
+async def test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by its engine, which has an hour for that."""
+    monkeypatch.setattr(ear, "HEARTBEAT", 3_600)
+    patient: dict[str, Any] = {"lock_renew_time": "1h"}
+
+    def leases() -> list[int]:
+        found = database.query("select lease_until from bullite_workers order by id")
+        return [until for (until,) in found]
+
+    async with (
+        Queue("work", location) as queue,
+        Worker(queue, do_nothing, lock_duration="3h", **patient) as worker,
+    ):
+        await worker.wait_until_ready()
+        await until(lambda: database.rows("workers", "seen_at > 0"))
+        async with Worker(queue, do_nothing, lock_duration=3_000, **patient) as hasty:
+            await hasty.wait_until_ready()
+            for _ in range(3):
+                _, last = leases()
+                await until(lambda last=last: leases()[1] > last)  # type: ignore[misc]
 
 
 async def test_a_worker_of_which_nothing_is_heard_loses_its_jobs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bullite.engine.appetite import Habits
 from bullite.engine.chores import Chores
 from bullite.operations import tending
 from bullite.operations.tending import Recover
@@ -314,6 +315,22 @@ def test_renewing_keeps_the_leases_of_registered_workers_of_this_process(store: 
     assert store.home.renew() == {mine.id}
     assert mine.as_seen().lease_until == store.clock.lease_now() + LOCK_DURATION
     assert theirs.as_seen().lease_until == left.as_seen().lease_until == before
+
+
+def test_the_lease_of_a_newcomer_is_renewed_as_often_as_it_asks_for(store: Store) -> None:
+    """Its process renews the longer lease of another worker less often."""
+    engine = store.home.engine
+    engine._chores = Chores(store.home.driver)
+    store.worker(habits=Habits(renew_every=15_000))
+    renewed: list[bool] = []
+    hasty = store.worker(
+        lock_duration=1_000, habits=Habits(renew_every=300, renewed=renewed.append)
+    )
+    for times in range(1, 4):
+        store.clock.advance(300)
+        engine.turn()
+        assert renewed == [True] * times
+        assert hasty.as_seen().lease_until == store.clock.lease_now() + 1_000
 
 
 def test_a_worker_whose_process_left_no_sign_of_life_is_recovered_by_its_lease_and_cleared_away(

@@ -65,6 +65,11 @@ class Chores:
     _looks: int = 0
     """How often in a row something was found running that had been left."""
 
+    def renew_within(self, ms: int, lease_now: int) -> None:
+        """Renew leases so often, the next time included: one may be new, and run out sooner."""
+        self.renew_every = ms
+        self._renew_at = min(self._renew_at, lease_now + ms)
+
     def next_at(self) -> int:
         """The lease time at which there is something to do."""
         return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)

@@ -197,6 +197,9 @@ class Driver(Protocol):
     def listen(self, queue: int) -> str | None:
         """Open this process's ear, as it has a worker of `queue`; the address others wake it at."""
 
+    def registered(self) -> None:
+        """A worker of this process has been registered: its lease is to be kept, too."""
+
     def ears(self) -> Sequence[int]:
         """File descriptors that become readable when somebody wakes this process."""
 

@@ -457,7 +457,7 @@ class Engine:
             return
         habits = self._feeding.habits()
         self._poll_interval = habits.poll_interval
-        self._chores.renew_every = habits.renew_every
+        self._chores.renew_within(habits.renew_every, self.clock.lease_now())
         self._chores.recovers = habits.checks_stalled or self._caretakers > 0
         self._chores.maintenance_interval = min(
             habits.maintenance_interval, habits.stalled_interval
@@ -543,6 +543,7 @@ class Engine:
         if not isinstance(answer, BaseException):
             appetite.worker = answer
             appetite.stirred = True
+            self.driver.registered()
 
     def _due_chores(self) -> list[Ask]:
         abandoned = self._feeding.abandoned()

@@ -332,6 +332,10 @@ class PostgresDriver:
         self._ear.listen(queue)
         return None
 
+    def registered(self) -> None:
+        if self._ear is not None:
+            self._ear.renew_now()
+
     def renewal(self) -> tuple[bytes, dict[str, int]]:
         """What the ear renews the leases of this process's workers with; on its thread."""
         text = self._statements["renew_workers"].text

@@ -51,6 +51,7 @@ class Ear:
         self._channels: dict[bytes, int] = {}
         self._heard: set[int] = set()
         self._is_alerted = False
+        self._has_new_lease = False
         self._listening: Connection | None = None
         self._closed = False
         self._ours, self._engines = socket.socketpair()
@@ -71,6 +72,11 @@ class Ear:
     def listen(self, queue: int) -> None:
         with self._lock:
             self._channels[self.channel(self._location.schema, queue).encode()] = queue
+        self._ring(self._poke)
+
+    def renew_now(self) -> None:
+        """There is a lease that may run out sooner than those that were renewed before."""
+        self._has_new_lease = True
         self._ring(self._poke)
 
     def ears(self) -> Sequence[int]:
@@ -136,15 +142,22 @@ class Ear:
         while not self._closed:
             if self._can_listen:
                 self._listen_to_new(connection, listening)
-            if time.monotonic() >= renew_at:
+            if self._renewal_is_due(renew_at):
                 try:
                     renewed = connection.execute(*self._renewal()).fetchall()
                 except psycopg.errors.DeadlockDetected:
+                    renew_at = 0.0
                     continue  # our own engine changes the same rows, and has them now: once more
                 shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
                 renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
             self._take_in(connection)
             self._rest_until(renew_at)
+
+    def _renewal_is_due(self, renew_at: float) -> bool:
+        if self._has_new_lease:
+            self._has_new_lease = False  # before the renewal: what is registered during it is next
+            return True
+        return time.monotonic() >= renew_at
 
     def _rest_until(self, moment: float) -> None:
         """Not for what arrives on the connection: if the engine sleeps, it hears that by itself."""

@@ -294,6 +294,9 @@ class SQLiteDriver:
         self.show_life()
         return self._wakeups.listen()
 
+    def registered(self) -> None:
+        """Nothing: here the engine alone renews leases."""
+
     def ears(self) -> Sequence[int]:
         return self._wakeups.ears()
 
