@@ -22,6 +22,8 @@ Listener = Callable[..., Any]
 L = TypeVar("L", bound=Listener)
 
 _PREFIXES = ("job.", "queue.", "worker.")
+_OF_WORKERS = ("drained",)
+"""Events on a shared emitter, beside `error`, whose second argument is the name of a worker."""
 
 
 def plain(event: str) -> str:
@@ -67,7 +69,8 @@ class EventEmitter:
     One that takes fewer arguments than there are is called with the first of them.
 
     One that raises never disturbs whoever emits: the exception becomes an `error` event, or, if
-    nobody listens to that, a line in the log.
+    nobody listens to that, a line in the log. `error` is `(queue, worker, error)`; `queue` and
+    `worker` are names, None if the event that was emitted had none.
     """
 
     def __init__(self) -> None:
@@ -124,15 +127,16 @@ class EventEmitter:
         entries = self._listeners.get(key)
         if not entries:
             return False
-        for entry in [entry for entry in entries if entry.hears(arguments)]:
+        concerned = [entry for entry in entries if entry.hears(arguments)]
+        for entry in concerned:
             if entry.once:
                 if entry not in entries:
                     continue  # it was called, or forgotten, by one before it
                 entries.remove(entry)
-            self._call(key, entry.call, arguments[entry.scope is not None :])
+            self._call(key, entry, arguments)
         if not entries and self._listeners.get(key) is entries:
             del self._listeners[key]
-        return True
+        return bool(concerned)
 
     def hears(self, *events: str) -> bool:
         """Whether anybody listens to one of these, which are plain names."""
@@ -159,32 +163,49 @@ class EventEmitter:
     def add_entry(self, key: str, entry: Entry) -> None:
         self._listeners.setdefault(key, []).append(entry)
 
-    def _call(self, key: str, call: Listener, arguments: tuple[Any, ...]) -> None:
+    def _call(self, key: str, entry: Entry, arguments: tuple[Any, ...]) -> None:
         try:
-            result = call(*arguments)
+            result = entry.call(*arguments[entry.scope is not None :])
         except Exception as error:
-            self._listener_failed(key, error)
+            self._listener_failed(key, arguments, error)
             return
         if inspect.iscoroutine(result):
-            self._call_later(key, result)
+            self._call_later(key, arguments, result)
 
-    def _call_later(self, key: str, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def _call_later(
+        self, key: str, arguments: tuple[Any, ...], coroutine: Coroutine[Any, Any, Any]
+    ) -> None:
         loop = running_loop()
         if loop is None:
             coroutine.close()
-            self._listener_failed(key, TypeError("a coroutine listener needs an event loop"))
+            error = TypeError("a coroutine listener needs an event loop")
+            self._listener_failed(key, arguments, error)
             return
         task = loop.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(lambda task: self._listener_ended(key, task))
+        task.add_done_callback(lambda task: self._listener_ended(key, arguments, task))
 
-    def _listener_ended(self, key: str, task: asyncio.Task[Any]) -> None:
+    def _listener_ended(
+        self, key: str, arguments: tuple[Any, ...], task: asyncio.Task[Any]
+    ) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             if not isinstance(error, Exception):
                 raise error
-            self._listener_failed(key, error)
+            self._listener_failed(key, arguments, error)
 
-    def _listener_failed(self, key: str, error: Exception) -> None:
-        if key == "error" or not self.emit("error", error):
+    def _listener_failed(self, key: str, arguments: tuple[Any, ...], error: Exception) -> None:
+        if key == "error" or not self.emit("error", *self._before_error(key, arguments), error):
             log.error("a listener of %r failed", key, exc_info=error)
+
+    def _before_error(self, key: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of `error` before the error itself, when a listener of `key` failed."""
+        queue, worker = (*arguments, None, None)[:2]
+        return queue if isinstance(queue, str) else None, worker if key in _OF_WORKERS else None
+
+
+class OwnEmitter(EventEmitter):
+    """The listeners of one object, such as a worker: its `error` is `(error,)`, as BullMQ's."""
+
+    def _before_error(self, key: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()

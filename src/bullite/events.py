@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from . import loop
 from .codec import decode, encode, encode_plain
-from .emitter import EventEmitter, plain
+from .emitter import OwnEmitter, plain
 from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
 from .errors import (
     ENDING,
@@ -57,7 +57,7 @@ OLDEST, TRIMMED = -1, -2
 it is not known how many came before."""
 
 
-class QueueEvents(EventEmitter):
+class QueueEvents(OwnEmitter):
     """Hears everything that happens to a queue, or with None to all, whoever does it.
 
     Listeners get `(payload, event_id)`; with `last_event_id` reading goes on after that event,

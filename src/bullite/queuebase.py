@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from . import loop
-from .emitter import EventEmitter
+from .emitter import EventEmitter, OwnEmitter
 from .errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
 from .names import check_queue_name
 from .operations.opening import OpenedQueue, OpenQueue
@@ -16,7 +16,7 @@ from .options import LowerFirst, Priority
 from .store import Store
 
 
-class QueueBase(EventEmitter):
+class QueueBase(OwnEmitter):
     """What every use of a queue needs."""
 
     def __init__(

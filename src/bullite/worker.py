@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, overload
 
 from . import loop
-from .emitter import Entry, EventEmitter, Listener
+from .emitter import Entry, Listener, OwnEmitter
 from .endings import CANCELLED
 from .engine.appetite import Habits
 from .engine.writer import Engine
@@ -54,7 +54,7 @@ from .processors import (
 from .queue import Queue
 from .retention import keep_of
 from .settler import Batch
-from .states import FAIL, STALL, STALL_DELAYED, State
+from .states import COMPLETE, FAIL, STALL, STALL_DELAYED, State
 from .store import Store
 from .strategies import BackoffStrategy, RetryStrategy, Strategies
 
@@ -77,7 +77,7 @@ class Flag(int):
         return repr(bool(self))
 
 
-class Worker(EventEmitter):
+class Worker(OwnEmitter):
     """Runs `processor` for the jobs of `queue`, `concurrency` of them at a time.
 
     A processor takes `(job)`, `(job, token)` or `(job, token, signal)`. An `async def` runs on the
@@ -442,7 +442,7 @@ class Worker(EventEmitter):
                 continue
             run.job.settled(verdict, settled.at)
             match run.result:
-                case Returned(value) if verdict.value is not None or value is None:
+                case Returned(value) if verdict.move is COMPLETE:
                     self._tell("completed", run.job, value, active)
                 case Raised(error):
                     self._tell("failed", run.job, error, active)

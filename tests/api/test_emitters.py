@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import EventEmitter, Job, JobFailed, Queue, QueueEventsProducer, Worker
+from bullite.emitter import OwnEmitter
 from bullite.errors import InvalidOptionType, StoreError
 
 from .helpers import take_away, until
@@ -130,7 +131,7 @@ def test_what_cannot_be_heard_is_refused(event: Any, listener: Any) -> None:
 
 
 def test_a_listener_that_raises_becomes_an_error() -> None:
-    emitter, errors, heard = EventEmitter(), list[Exception](), list[int]()
+    emitter, errors, heard = OwnEmitter(), list[Exception](), list[int]()
 
     def bad() -> None:
         raise ValueError("bad")
@@ -151,13 +152,13 @@ def test_an_error_that_nobody_hears_is_in_the_log(caplog: pytest.LogCaptureFixtu
 
 def test_a_listener_of_errors_that_raises_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     emitter = EventEmitter()
-    emitter.on("error", lambda error: [][0])
-    emitter.emit("error", ValueError("first"))
+    emitter.on("error", lambda queue, worker, error: [][0])
+    emitter.emit("error", "mails", "bob", ValueError("first"))
     assert "IndexError" in caplog.text
 
 
 async def test_a_coroutine_listener_runs_as_a_task_and_may_fail() -> None:
-    emitter, errors, heard = EventEmitter(), list[Exception](), list[str]()
+    emitter, errors, heard = OwnEmitter(), list[Exception](), list[str]()
 
     async def hear(text: str) -> None:
         await asyncio.sleep(0)
@@ -173,7 +174,7 @@ async def test_a_coroutine_listener_runs_as_a_task_and_may_fail() -> None:
 
 
 def test_a_coroutine_listener_without_a_loop_becomes_an_error() -> None:
-    emitter, errors = EventEmitter(), list[Exception]()
+    emitter, errors = OwnEmitter(), list[Exception]()
 
     async def hear() -> None:
         pass
@@ -345,6 +346,41 @@ async def test_the_trouble_of_a_worker_reaches_a_shared_emitter(
     assert heard[0][:3] == ("worker.error", "mails", "bob")
     assert isinstance(heard[0][3], StoreError)
     await mails.close()
+
+
+async def test_a_listener_that_raises_is_told_to_a_shared_emitter_like_other_trouble(
+    queue: Queue, bus: EventEmitter
+) -> None:
+    heard = gather(bus, "worker.error")
+    mails = Queue("mails", queue.store, events=bus)
+
+    @bus.on("job.completed")
+    @bus.on("worker.drained")
+    async def bad(queue: str) -> None:
+        raise ValueError("bad listener")
+
+    async with Worker(mails, echo, name="bob"):
+        await (await mails.add("a")).result()
+        await until(lambda: len(heard) == 2)
+    await mails.close()
+    told = sorted((queue, str(worker), str(error)) for _, queue, worker, error in heard)
+    assert told == [("mails", "None", "bad listener"), ("mails", "bob", "bad listener")]
+
+
+async def test_a_dotted_listener_is_told_of_bad_listeners_of_its_own_queue(
+    queue: Queue, bus: EventEmitter, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Any] = []
+    mails = Queue("mails", queue.store, events=bus)
+    texts = Queue("texts", queue.store, events=bus)
+    mails.on("worker.error", lambda *arguments: heard.append(arguments))
+    bus.on("job.added", lambda queue: [][0])
+    bus.emit("job.added", "mails", "1")
+    bus.emit("job.added", "texts", "2")
+    assert [(worker, type(error)) for worker, error in heard] == [(None, IndexError)]
+    assert caplog.text.count("a listener of 'added' failed") == 1
+    for one in (mails, texts):
+        await one.close()
 
 
 async def test_closing_a_queue_tells_first_what_it_has_heard(

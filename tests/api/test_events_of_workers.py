@@ -11,6 +11,7 @@ import pytest
 
 from bullite import Job, JobFailed, Queue, Worker, runner
 from bullite.errors import StoreError
+from tests.databases import Database
 
 from .helpers import again, take_away, until
 from .listening import gather
@@ -102,6 +103,29 @@ async def test_failed_is_told_of_a_value_that_cannot_be_stored(queue: Queue) -> 
     [(name, _, error, prev)] = heard
     assert (name, prev) == ("failed", "active")
     assert "JSON" in str(error)
+
+
+async def test_failed_is_told_of_a_completion_without_a_value_that_the_database_refuses(
+    queue: Queue, database: Database
+) -> None:
+    await queue.wait_until_ready()
+    database.write(
+        "create unique index one_completes on bullite_jobs (state) where state = 'completed'"
+    )
+    worker = Worker(queue, lambda job: None)
+    heard = gather(worker, "completed", "failed")
+    first = await queue.add("a")
+    await first.result()
+    second = await queue.add("a")
+    await until(lambda: len(heard) == 2)
+    await worker.close()
+    assert [(name, job.id) for name, job, *_ in heard] == [
+        ("completed", first.id),
+        ("failed", second.id),
+    ]
+    _, refused, error, _ = heard[1]
+    assert str(error).startswith("its result was refused")
+    assert (refused.state, refused.failed_reason) == ("failed", str(error))
 
 
 async def test_failed_is_told_of_a_job_that_must_not_run_any_more(queue: Queue) -> None:

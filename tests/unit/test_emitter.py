@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullite.emitter import EventEmitter, plain
+from bullite.emitter import EventEmitter, OwnEmitter, plain
 from bullite.errors import InvalidOptionType
 
 
@@ -120,9 +120,9 @@ def test_a_listener_that_raises_disturbs_nobody_and_becomes_an_error(
         raise ValueError("no")
 
     emitter.on("a", bad).on("a", lambda: heard.append("next"))
-    emitter.on("error", lambda error: heard.append(str(error)))
+    emitter.on("error", lambda *told: heard.append(str(told)))
     assert emitter.emit("a") is True
-    assert heard == ["no", "next"]
+    assert heard == ["(None, None, ValueError('no'))", "next"]
 
 
 def test_an_error_nobody_listens_to_is_logged(
@@ -142,12 +142,12 @@ def test_an_error_listener_that_raises_is_logged_and_not_called_for_itself(
 ) -> None:
     calls: list[Any] = []
 
-    def bad(error: Exception) -> None:
+    def bad(queue: str, worker: str, error: Exception) -> None:
         calls.append(error)
         raise ValueError("no")
 
     emitter.on("error", bad)
-    emitter.emit("error", KeyError("first"))
+    emitter.emit("error", "mails", "bob", KeyError("first"))
     assert len(calls) == 1
     assert "'error'" in caplog.text
 
@@ -174,7 +174,8 @@ async def test_a_coroutine_function_may_listen(emitter: EventEmitter) -> None:
     await asyncio.wait_for(heard.wait(), 5)
 
 
-async def test_what_it_raises_becomes_an_error(emitter: EventEmitter) -> None:
+async def test_what_it_raises_becomes_an_error() -> None:
+    emitter = OwnEmitter()
     heard: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     async def listener() -> None:
@@ -185,8 +186,8 @@ async def test_what_it_raises_becomes_an_error(emitter: EventEmitter) -> None:
     assert str(await asyncio.wait_for(heard, 5)) == "no"
 
 
-def test_without_an_event_loop_it_cannot_be_called(emitter: EventEmitter) -> None:
-    errors: list[Exception] = []
+def test_without_an_event_loop_it_cannot_be_called() -> None:
+    emitter, errors = OwnEmitter(), list[Exception]()
 
     async def listener() -> None:
         raise AssertionError("never")
