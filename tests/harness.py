@@ -18,8 +18,9 @@ from bullite.deduplication import Rule
 from bullite.engine import contract
 from bullite.engine.appetite import Appetite, Habits, Stop
 from bullite.engine.chores import Chores
-from bullite.engine.contract import Driver, Params, Result, Step
-from bullite.engine.mail import DIRECT
+from bullite.engine.contract import Driver, Params, Reader, Result, Step
+from bullite.engine.mail import DIRECT, Mailbox, Reply
+from bullite.engine.reading import ReadingThread
 from bullite.engine.watching import Watched
 from bullite.engine.writer import Engine
 from bullite.errors import BulliteError
@@ -160,6 +161,40 @@ class Recorder:
         self._driver.commit()
 
 
+class Reads(ReadingThread):
+    """The thread for reads of an engine: it has none, and reads while the caller waits."""
+
+    def __init__(self, driver: Recorder) -> None:
+        super().__init__(driver.reader)
+        self._driver = driver
+        self._reader: Reader | None = None
+        self.asked: list[tuple[str, Params]] = []
+        self.is_slow = False
+        """While it is, reads wait for `go_on`."""
+        self._waiting: list[tuple[str, Params, Reply, Mailbox]] = []
+
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+        self.asked.append((statement, params))
+        self._waiting.append((statement, params, reply, mailbox))
+        if not self.is_slow:
+            self.go_on()
+
+    def go_on(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for statement, params, reply, mailbox in waiting:
+            mailbox.deliver([(reply, self._answer(statement, params))])
+
+    def _answer(self, statement: str, params: Params) -> Any:
+        if statement in self._driver.fail_at:
+            return self._driver.fail_at.pop(statement)
+        self._reader = self._reader or self._driver.reader()
+        return self._reader.read(statement, params).rows
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+
 class Resting(Chores):
     """The scheduler service of an engine, at work only when a test calls for a chore."""
 
@@ -228,14 +263,23 @@ class Process:
         self.driver = Recorder(driver)
         self.driver.open()
         self.engine = Engine(self.driver)
+        self.engine.reading = self.reads = Reads(self.driver)
         assert isinstance(self.engine._chores, Chores)
         self.engine._chores = Resting(self.driver)
         self.queue = self.open_queue(QUEUE)
 
     def close(self) -> None:
+        self.reads.close()
         self.engine.close()
 
     # --- asking the engine ---
+
+    def turn(self) -> None:
+        """Let the engine take a turn, and one more for what it had read meanwhile."""
+        reads = len(self.reads.asked)
+        self.engine.turn()
+        if len(self.reads.asked) > reads:
+            self.engine.turn()
 
     def ask(self, request: Any) -> Any:
         """The answer to one request; raises what it is refused with."""
@@ -249,7 +293,7 @@ class Process:
         answers: dict[int, Any] = {}
         for index, request in enumerate(requests):
             self.engine.submit(request, lambda answer, i=index: answers.update({i: answer}))
-        self.engine.turn()
+        self.turn()
         return [answers[index] for index in range(len(requests))]
 
     def open_queue(self, name: str, order: str | None = None) -> int:

@@ -997,7 +997,7 @@ MUTANTS = (
         "an earlier job of the same id has ended another time",
         SQL,
         "then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end",
-        "then coalesce(:job, entry.value ->> 0) else entry.value end",
+        "then (select value ->> 0 from json_each(:jobs)) else entry.value end",
         ["test_watching.py::test_the_end_of_an_earlier_job_of_the_same_id_does_not_count"],
     ),
     Mutant(
@@ -1006,6 +1006,13 @@ MUTANTS = (
         "if verdict.job not in settled.lost and ",
         "if ",
         ["test_watching.py::test_a_verdict_that_was_lost_ends_nobodys_wait"],
+    ),
+    Mutant(
+        "the event log is read once for all jobs that are gone",
+        "engine/watching.py",
+        "        if not self._gone or self._looked_up:\n",
+        "        if not self._gone:\n",
+        ["test_watching.py::test_the_event_log_is_not_read_again_before_it_has_been_read"],
     ),
     Mutant(
         "a follower hears only of its queue",

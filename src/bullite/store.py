@@ -18,12 +18,12 @@ from .blocking import Answer
 from .clock import Clock
 from .engine.contract import Params, Result
 from .engine.mail import DIRECT
-from .engine.reading import ReadingThread
 from .engine.writer import Engine
 from .errors import StoreClosed
 from .locations import Location, default_location, parse_location
 
 if TYPE_CHECKING:
+    from .engine.reading import ReadingThread
     from .locks import NamedLock
     from .options import Duration
 
@@ -130,7 +130,7 @@ class _Shared:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.reading = ReadingThread(engine.driver.reader)
+        self.reading = engine.reading
         self.users = 0
         self.is_over = False
         """Whether its last user has let go: it is being closed."""

@@ -79,6 +79,7 @@ BY_INDEX = {
     "set_schedulers": "bullite_schedulers_pkey (id)",
     "late_schedulers": "bullite_schedulers_due (next_at)",
     "trim_events": "bullite_events_queue (queue)",
+    "ends_in_log": "bullite_events_queue (queue)",
     "events_after": "bullite_events_pkey (id)",
     "attempts": "bullite_attempts_pkey (job)",
     "forget_stacks": "bullite_attempts_pkey (job)",

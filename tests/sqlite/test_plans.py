@@ -74,6 +74,7 @@ BY_INDEX = {
     "owners": "bullite_schedulers_job (job=?)",
     "late_schedulers": "bullite_schedulers_due (next_at<?)",
     "trim_events": "bullite_events_queue (queue=? AND total<?)",
+    "ends_in_log": "bullite_events_queue (queue=?)",
     "key_holders": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
     "delete_keys": "sqlite_autoindex_bullite_deduplication_1 (key=? AND queue=?)",
     "forget_keys": "bullite_deduplication_until (queue=?)",

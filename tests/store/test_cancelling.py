@@ -664,7 +664,7 @@ def test_the_end_of_a_job_that_another_process_cancelled_is_in_the_log(
     told = watch(store, job)
     cancel(store, job, by=store.process())
     store.home.engine.poke()
-    store.home.engine.turn()
+    store.home.turn()
     assert told == [["failed", None, REASON]]
 
 

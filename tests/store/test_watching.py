@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from bullite.engine.mail import DIRECT, Ask
-from bullite.errors import JobNotFound
+from bullite.errors import JobNotFound, StoreBusy
 from bullite.eventlog import LONGEST_COPIED
 from bullite.operations.by_hand import MoveOne
 from bullite.operations.expiring import REASON, Expire
 from bullite.retention import Keep
 from bullite.states import REMOVE
-from tests.harness import Store
+from tests.harness import Store, new_job
 
 
 def watch(store: Store, job: int) -> list[Any]:
     told: list[Any] = []
     store.home.engine.watch(store.watched(job), told.append, DIRECT)
-    store.home.engine.turn()
+    store.home.turn()
     return told
 
 
 def look(store: Store) -> None:
     store.home.engine.poke()
-    store.home.engine.turn()
+    store.home.turn()
 
 
 def test_the_end_of_a_job_that_is_gone_at_once_is_known_from_its_verdict(store: Store) -> None:
@@ -187,3 +187,92 @@ def test_while_somebody_waits_for_a_job_every_end_is_urgent(store: Store, is_wat
         engine.turn()
     engine.submit_with_others(_Joiner(), "the end of a run", hurry=False)
     assert engine._inbox.is_urgent() is is_watched
+
+
+# --- reads that fail -----------------------------------------------------------------------------
+
+READS = ("finished_among", "existing_among", "ends_in_log")
+
+
+@pytest.mark.parametrize("statement", READS)
+def test_a_look_for_results_that_fails_is_repeated(
+    store: Store, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = watch(store, store.add())
+    worker = store.process().worker()
+    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    store.home.driver.fail_at[statement] = StoreBusy("locked")
+    look(store)
+    assert (told, store.home.driver.fail_at) == ([], {})
+    assert "could not look for results: locked" in caplog.text
+    look(store)
+    assert told == [["completed", "7", None]]
+
+
+@pytest.mark.parametrize("statement", READS)
+def test_committed_requests_are_answered_although_looking_for_results_fails(
+    store: Store, statement: str
+) -> None:
+    job = store.add()
+    told = watch(store, job)
+    store.home.driver.fail_at[statement] = StoreBusy("locked")
+    assert store.ask(MoveOne(REMOVE, job, str(job))) is None
+    assert (told, store.home.driver.fail_at) == ([], {})
+    look(store)
+    assert [type(answer) for answer in told] == [JobNotFound]
+
+
+def test_a_job_that_is_deleted_between_two_reads_of_a_look_ends_a_wait_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = store.add()
+    told = watch(store, job)
+    worker = store.process().worker()
+    worker.complete(worker.claim_one(), value="7")
+    execute = store.home.driver.execute
+
+    def delete_meanwhile(statement: str, params: Any) -> Any:
+        result = execute(statement, params)
+        if statement == "finished_among":
+            store.process().move(REMOVE, job)
+        return result
+
+    monkeypatch.setattr(store.home.driver, "execute", delete_meanwhile)
+    look(store)
+    assert told == [["completed", "7", None]]
+
+
+# --- jobs that are gone --------------------------------------------------------------------------
+
+
+def test_how_jobs_ended_that_are_gone_is_read_for_all_of_them_at_once(store: Store) -> None:
+    jobs = store.add_all(*(new_job() for _ in range(1_000)))
+    watched = [store.watched(job) for job in jobs]
+    worker = store.process().worker()
+    worker.complete(*worker.claim(1_000), value="7", keep=Keep(0))
+    told: list[Any] = []
+    for each in watched:
+        store.home.engine.watch(each, told.append, DIRECT)
+    store.home.turn()
+    assert told == [["completed", "7", None]] * 1_000
+    assert [statement for statement, _ in store.home.reads.asked] == ["ends_in_log"]
+
+
+def test_the_event_log_is_not_read_again_before_it_has_been_read(store: Store) -> None:
+    jobs = store.add_all(*(new_job() for _ in range(3)))
+    watched = [store.watched(job) for job in jobs]
+    worker = store.process().worker()
+    worker.complete(*worker.claim(3), value="7", keep=Keep(0))
+    reads = store.home.reads
+    reads.is_slow = True
+    told: list[Any] = []
+    for each in watched:
+        store.home.engine.watch(each, told.append, DIRECT)
+        look(store)
+    assert (told, len(reads.asked)) == ([], 1)
+    reads.go_on()
+    store.home.turn()
+    assert (told, len(reads.asked)) == ([["completed", "7", None]], 2)
+    reads.go_on()
+    store.home.turn()
+    assert (told, len(reads.asked)) == ([["completed", "7", None]] * 3, 2)

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import StoreClosed
 from .contract import Params, Reader
 from .mail import Mailbox, Reply
-from .writer import Spawn, start_thread
+from .threads import Spawn, start_thread
 
 _STOP = None
 

@@ -55,13 +55,13 @@ from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
 from .plan import group
+from .reading import ReadingThread
+from .threads import Spawn, start_thread
 from .watching import Watched, Watchers
 
 log = logging.getLogger("bullite.engine")
 
 T = TypeVar("T")
-Spawn = Callable[[Callable[[], None], str], None]
-"""Starts a thread that runs a function under a name."""
 
 CHECK_EVERY = 250
 """Ms between looks for commits of others while somebody waits for jobs or results."""
@@ -147,10 +147,6 @@ OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] =
 }
 
 
-def start_thread(run: Callable[[], None], name: str) -> None:
-    threading.Thread(target=run, name=name, daemon=True).start()
-
-
 class Engine:
     """One writer for one database."""
 
@@ -162,7 +158,8 @@ class Engine:
         self._chores = Chores(driver)
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
-        self._watchers = Watchers(driver)
+        self.reading = ReadingThread(driver.reader, spawn)
+        self._watchers = Watchers(driver, self._read_for_watchers)
         self.keeping = Keeping(driver, self.submit)
         self._check_at = self._check_from = self._look_at = 0
         self._poll_interval = POLL_INTERVAL
@@ -394,13 +391,32 @@ class Engine:
 
     def _look_around(self, ask: Ask | None = None) -> None:
         self._feeding.look_around()
-        self._deliver(self._watchers.check())
+        self._tell_results(self._watchers.check)
+
+    def _tell_results(self, look: Callable[[], list[tuple[Ask, Any]]]) -> None:
+        """Look for what callers of `watch` wait for, and tell them."""
+        try:
+            results = look()
+        except ENDING as error:
+            self._fail([], error)
+        else:
+            self._deliver(results)
+
+    def _read_for_watchers(self, statement: str, params: Params, gone: Sequence[Watched]) -> None:
+        def found(answer: Any) -> None:
+            self.submit(_Order(partial(self._ends_found, gone, answer)), _accept)
+
+        self.reading.read(statement, params, found, DIRECT)
+
+    def _ends_found(self, gone: Sequence[Watched], found: Any, ask: Ask) -> None:
+        self._tell_results(partial(self._watchers.ends_found, gone, found))
 
     # --- a turn ----------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """One batch: everything there is to do now, in one transaction."""
         asks = self._obey(self._inbox.take(patiently=self._has_time()))
+        self._tell_results(self._watchers.check_noted)
         asks += self._registrations()
         if self._has_chores() and self._chores.are_due(self.clock.lease_now()):
             asks += self._due_chores()
@@ -411,6 +427,8 @@ class Engine:
         self._stop_the_cancelled()
         if asks or self._feeding.wants_to_claim():
             self._transact(asks)
+            # Apart from the transaction: its answers are true, whatever becomes of this.
+            self._tell_results(self._watchers.check_noted)
             self._feeding.look_again()
         self._deliver(self._inbox.make_room())
         if self._broken is None:
@@ -531,7 +549,6 @@ class Engine:
     def _watch(self, job: Watched, ask: Ask) -> None:
         self._watchers.add(job, ask)
         self._check_at = self._check_from = 0
-        self._deliver(self._watchers.check([job.job]))
 
     def _registrations(self) -> list[Ask]:
         appetites = self._feeding.unregistered() if self._feeding else []
@@ -608,6 +625,8 @@ class Engine:
 
     def _persist(self, asks: list[Ask], careful: bool = False) -> None:
         """Run a transaction, and again while only the moment was wrong for it."""
+        if self._broken is not None:
+            raise self._broken
         for tries in count(1):
             try:
                 self._attempt(asks, careful)

@@ -18,7 +18,10 @@ _INSERT = re.compile(
 )
 
 NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
-_JSON = ("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks")
+_JSON = (
+    *("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks"),
+    "queues",
+)
 _TEXTS = frozenset(
     {
         *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),

@@ -746,19 +746,28 @@ from page join bullite.bullite_queues as q on q.id = page.queue
     left join known on known.queue = page.queue
 order by page.id
 
--- A job with a custom id has its number further back in the entry that tells of its end.
--- name: end_in_log
-select kind, entry.value::text
-from bullite.bullite_events, json_array_elements(jobs::json) as entry
-where queue = :queue and kind in ('complete', 'fail', 'expire', 'cancel') and :job::text = coalesce(
-    case when json_typeof(entry.value) <> 'array' then entry.value #>> '{}'
-        when kind = 'complete' then entry.value ->> 3
-        when kind = 'fail' then entry.value -> 1 ->> 3
-        else entry.value -> 1 ->> 2
-    end,
-    entry.value ->> 0
+-- How jobs ended that are gone: of each its number and its queue. A job with a custom id has its
+-- number further back in the entry that tells of its end. They are looked up in an object: a join
+-- would compare each job with each entry.
+-- name: ends_in_log
+with asked as materialized (
+    select jsonb_object_agg(value ->> 0, value -> 1) as queues
+    from json_array_elements(:jobs::json)
 )
-order by id desc limit 1
+select number::bigint, kind, entry, id from (
+    select id, queue, kind, entry.value::text as entry, coalesce(
+        case when json_typeof(entry.value) <> 'array' then entry.value #>> '{}'
+            when kind = 'complete' then entry.value ->> 3
+            when kind = 'fail' then entry.value -> 1 ->> 3
+            else entry.value -> 1 ->> 2
+        end,
+        entry.value ->> 0
+    ) as number
+    from bullite.bullite_events, json_array_elements(jobs::json) as entry
+    where queue = any (array(select value::bigint from json_array_elements_text(:queues::json)))
+        and kind in ('complete', 'fail', 'expire', 'cancel')
+) as ends, asked
+where (asked.queues ->> number)::bigint = queue
 
 -- links -------------------------------------------------------------------------------------------
 

@@ -608,16 +608,21 @@ select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
 select id, queue, kind, jobs, total, at from bullite_events
 where id > :after and (:queue is null or queue = :queue) order by id limit :most
 
--- A job with a custom id has its number further back in the entry that tells of its end.
--- name: end_in_log
-select kind, entry.value from bullite_events, json_each(jobs) as entry
-where queue = :queue and (
-    kind = 'complete' and :job = case entry.type when 'array'
-        then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end
-    or kind = 'fail' and :job = coalesce(entry.value -> 1 ->> 3, entry.value ->> 0)
-    or kind in ('expire', 'cancel') and :job = coalesce(entry.value -> 1 ->> 2, entry.value ->> 0)
+-- How jobs ended that are gone: of each its number and its queue. A job with a custom id has its
+-- number further back in the entry that tells of its end.
+-- name: ends_in_log (settled)
+select number, kind, entry, id from (
+    select e.id, queue, kind, entry.value as entry, case kind
+        when 'complete' then case entry.type
+            when 'array' then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end
+        when 'fail' then coalesce(entry.value -> 1 ->> 3, entry.value ->> 0)
+        else coalesce(entry.value -> 1 ->> 2, entry.value ->> 0)
+    end as number
+    from bullite_events as e, json_each(jobs) as entry
+    where queue in (select value from json_each(:queues))
+        and kind in ('complete', 'fail', 'expire', 'cancel')
 )
-order by total desc limit 1
+where (number, queue) in (select value ->> 0, value ->> 1 from json_each(:jobs))
 
 -- links -------------------------------------------------------------------------------------------
 

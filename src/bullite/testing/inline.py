@@ -36,6 +36,7 @@ class InlineEngine(Engine):
         self._one_at_a_time = threading.RLock()
         self._is_turning = False
         driver.open()
+        self.reading: ReadingThread = InlineReading(driver)
 
     def submit_all(self, asks: Sequence[Ask]) -> None:
         super().submit_all(asks)
@@ -116,7 +117,6 @@ class InlineStore(Store):
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver.path, clock=driver.clock)
         self.engine = InlineEngine(driver)
-        self._reading = InlineReading(driver)
 
     def open(self) -> Engine:
         if self.engine.is_stopping:
@@ -129,9 +129,9 @@ class InlineStore(Store):
 
     @property
     def reading(self) -> ReadingThread:
-        return self._reading
+        return self.engine.reading
 
     def close(self) -> None:
         """Let go of the file without a word to the others: what a killed process does, too."""
-        self._reading.close()
+        self.engine.reading.close()
         self.engine.close()
