@@ -1189,6 +1189,23 @@ MUTANTS = (
         ["postgres/test_plans.py::test_no_index_is_read_from_end_to_end"],
     ),
     Mutant(
+        "one process sweeps a queue at a time",
+        "operations/governing.py",
+        "return bool(taken.rows[0][0])",
+        "return True",
+        [
+            "postgres/test_sweeping.py"
+            "::test_one_process_sweeps_a_queue_at_a_time_and_others_do_not_wait"
+        ],
+    ),
+    Mutant(
+        "on PostgreSQL the event of a drained queue is counted",
+        PG,
+        "+ (select unfinished from others) = 0 then 1 else 0 end\n    returning",
+        "+ (select unfinished from others) = 0 then 0 else 0 end\n    returning",
+        ["postgres/test_sweeping.py::test_the_event_that_tells_that_a_queue_is_drained_is_counted"],
+    ),
+    Mutant(
         "on PostgreSQL ids of events are never handed out again",
         "postgres/driver.py",
         '"skip_events", {"skipped": SKIPPED_EVENTS}',

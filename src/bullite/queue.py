@@ -31,7 +31,14 @@ from .operations.adding import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfD
 from .operations.by_hand import MoveByHand, Moved, MoveListed, MoveOne
 from .operations.cancelling import Cancel
 from .operations.editing import Progress
-from .operations.governing import Configure, Reset, SetPaused, TellCleaned, TrimEvents
+from .operations.governing import (
+    MOST_TRIMMED,
+    Configure,
+    Reset,
+    SetPaused,
+    TellCleaned,
+    TrimEvents,
+)
 from .operations.growing import Grown
 from .operations.listing import START
 from .operations.planning import AddPlanned, ForgetSchedulers, Planned
@@ -605,8 +612,11 @@ class Queue(Keys, Schedules, Limited):
         """Keep about so many of the newest events; how many rows of the log went."""
         check_int("max_length", max_length, 0, 2**31 - 1)
         await self._be_ready()
-        trimmed: int = await loop.ask(self.store, TrimEvents(self.key, max_length))
-        return trimmed
+        trimmed = piece = await loop.ask(self.store, TrimEvents(self.key, max_length))
+        while piece >= MOST_TRIMMED:
+            piece = await loop.ask(self.store, TrimEvents(self.key, max_length, recount=False))
+            trimmed += piece
+        return int(trimmed)
 
     async def cancel(self, job_id: str, reason: str | None = None) -> bool:
         """End a job before its time; it is failed, with the outcome `cancelled`, and not retried.

@@ -130,7 +130,10 @@ def test_verifying_finds_a_count_that_is_missing(database):
         store.home.add(delay=1_000)
         database.write("delete from bullite_counts")
 
-        assert store.problems() == ["queue work: delayed is kept as 0 but counts 1"]
+        assert store.problems() == [
+            "queue work: delayed is kept as 0 but counts 1",
+            "queue work: the events of its log are kept as 0 but count 2",
+        ]
 
 
 def test_verifying_finds_a_wrong_count_in_what_was_folded(store, database):

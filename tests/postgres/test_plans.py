@@ -78,8 +78,8 @@ BY_INDEX = {
     "owners": "bullite_schedulers_job (job)",
     "set_schedulers": "bullite_schedulers_pkey (id)",
     "late_schedulers": "bullite_schedulers_due (next_at)",
-    "trim_events": "bullite_events_queue (queue)",
     "ends_in_log": "bullite_events_queue (queue)",
+    "trim_events": "bullite_events_queue (queue, id)",
     "events_after": "bullite_events_pkey (id)",
     "attempts": "bullite_attempts_pkey (job)",
     "forget_stacks": "bullite_attempts_pkey (job)",
@@ -429,3 +429,23 @@ def test_a_page_of_events_touches_as_few_pages_in_a_long_log_as_in_a_short_one(f
         costs.append(buffers(full, "events_after", **page, counted=newest - 100, seen=seen))
 
     assert costs[1] <= costs[0] + 10
+
+
+def test_trimming_touches_as_few_pages_in_a_long_log_as_in_a_short_one(full):
+    costs = []
+    for rows in (1_000, 30_000):
+        full.connection.execute(
+            "insert into bullite.bullite_events (queue, kind, jobs, size, at) "
+            f"select 2, 'add', '[1]', 2, 1 from generate_series(1, {rows}); "
+            "delete from bullite.bullite_counts; "
+            "insert into bullite.bullite_counts (queue, nonce, events) "
+            "select 2, 0, sum(size) from bullite.bullite_events where queue = 2"
+        )
+        [[events]] = full.connection.execute("select events from bullite.bullite_counts").fetchall()
+        costs.append(buffers(full, "trim_events", queue=2, keep=events - 40, most=500))
+
+    assert costs[1] <= costs[0] + 20
+
+
+def test_looking_for_queues_to_sweep_does_not_read_their_logs(full):
+    assert not [scan for scan in full.scans("dusty_queues", now=1) if "events" in scan]

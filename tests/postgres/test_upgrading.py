@@ -107,9 +107,9 @@ async def test_what_waits_is_run_in_its_order_before_and_after_what_is_new(
     assert new.pk == 8
 
 
-async def test_the_jobs_of_an_older_schema_are_found_by_their_tags() -> None:
+async def test_the_jobs_of_the_second_schema_are_found_by_their_tags() -> None:
     with database_of_its_own(guarded_server(), NAME) as connection:
-        connection.execute(FROZEN[-1].read_text())
+        connection.execute(FROZEN[1].read_text())
         connection.execute("reset search_path")
         connection.execute(
             'update bullite.bullite_payloads set opts = \'{"tags":["x","y","x"]}\' '

@@ -11,7 +11,7 @@ from ..eventlog import CLEANED, CUSTOM, PAUSED, RESUMED
 from .moving import ANY_NAME
 from .transaction import Operation, Transaction
 
-MOST_TRIMMED = 10_000
+MOST_TRIMMED = 1_000
 """Rows of the event log deleted in one go."""
 
 
@@ -141,7 +141,10 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
 
 
 class Publish(Request):
-    """Put an event of the user's own into the log, keeping so many. Answers nothing."""
+    """Put an event of the user's own into the log, keeping so many. Answers nothing.
+
+    While another process trims the log, this leaves it to that one.
+    """
 
     queue: int
     event: str
@@ -152,7 +155,7 @@ class Publish(Request):
 def publish(tx: Transaction, requests: Sequence[Publish]) -> Operation[list[None]]:
     for request in requests:
         tx.log(request.queue, CUSTOM, [(None, [request.event, request.payload])])
-        if request.keep is not None:
+        if request.keep is not None and (yield from may_sweep(request.queue)):
             yield from _trim(request.queue, request.keep)
     return [None] * len(requests)
 
@@ -172,18 +175,32 @@ def tell_cleaned(tx: Transaction, requests: Sequence[TellCleaned]) -> Operation[
 
 
 class TrimEvents(Request):
-    """Keep only the newest events of a queue. Answers how many rows of the log went."""
+    """Keep only the newest events of a queue. Answers how many rows of the log went.
+
+    Those are at most MOST_TRIMMED: there may be more to do.
+    """
 
     queue: int
     keep: int
+    recount: bool = True
+    """Whether to count the log before. Once is enough for those who ask again for the rest."""
     barrier = True
 
 
 def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
+        yield "lock_sweep", {"queue": request.queue}
+        if request.recount:
+            yield "recount_log", {"queue": request.queue}
         answers.append((yield from _trim(request.queue, request.keep)))
     return answers
+
+
+def may_sweep(queue: int) -> Operation[bool]:
+    """Whether no other process sweeps a queue or trims its log; none will until this commits."""
+    taken = yield "try_sweep", {"queue": queue}
+    return bool(taken.rows[0][0])
 
 
 def _trim(queue: int, keep: int) -> Operation[int]:
@@ -202,6 +219,7 @@ class Reset(Request):
 
 def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
     for request in requests:
+        yield "lock_sweep", {"queue": request.queue}
         yield "lock_queue", {"queue": request.queue}
         old = yield from read_settings(request.queue)
         yield "configure", {**old._asdict(), **AS_NEW, "queue": request.queue}

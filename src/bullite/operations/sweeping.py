@@ -8,7 +8,7 @@ from ..engine.plan import Request
 from ..retention import Keep
 from ..states import State
 from ..traits import UPSTREAM
-from .governing import Settings, read_settings
+from .governing import Settings, may_sweep, read_settings
 from .keying import forget_idle_keys
 from .limiting import read_limits
 from .moving import as_json, delete_jobs, where_they_are
@@ -20,7 +20,10 @@ MOST_SWEPT = 500
 
 
 class Sweep(Request):
-    """Delete what is past keeping in one queue, a small piece at a time. Answers how much."""
+    """Delete what is past keeping in one queue, a small piece at a time. Answers how much.
+
+    That is nothing while another process sweeps the queue.
+    """
 
     queue: int
 
@@ -28,12 +31,23 @@ class Sweep(Request):
 def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        settings = yield from read_settings(request.queue)
-        answers.append((yield from _sweep_one(tx, request.queue, settings)))
+        swept = 0
+        if (yield from may_sweep(request.queue)):
+            settings = yield from read_settings(request.queue)
+            # Not both: the row of the queue, where trimmed events are counted, is soon free.
+            swept = yield from _sweep_log(request.queue, settings)
+            swept = swept or (yield from _sweep_jobs(tx, request.queue, settings))
+        answers.append(swept)
     return answers
 
 
-def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int]:
+def _sweep_log(queue: int, settings: Settings) -> Operation[int]:
+    params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
+    trimmed = yield "trim_events", params
+    return trimmed.changed
+
+
+def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[int]:
     swept = 0
     for state, count, age in (
         (State.COMPLETED, settings.keep_completed_count, settings.keep_completed_age),
@@ -51,9 +65,7 @@ def _sweep_one(tx: Transaction, queue: int, settings: Settings) -> Operation[int
     swept += over.changed
     if (yield from read_limits(queue)).by_key:
         swept += yield from forget_idle_keys(tx, queue, MOST_SWEPT)
-    params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
-    trimmed = yield "trim_events", params
-    return swept + trimmed.changed
+    return swept
 
 
 class Purge(Request):

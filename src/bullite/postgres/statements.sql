@@ -312,26 +312,31 @@ select id, name from bullite.bullite_queues
 -- name: take_by_name
 update bullite.bullite_queues set by_name = 1 where id = :queue and by_name = 0
 
--- Whether the queue is drained is told by what is committed, and by this transaction.
+-- Whether the queue is drained is told by what is committed, and by this transaction. That is an event more.
 -- name: change_counts
-with mine as (
+with others as materialized (
+    select coalesce(sum(waiting + prioritized + active), 0) as unfinished from bullite.bullite_counts
+    where queue = :queue and nonce <> :nonce
+), mine as (
     insert into bullite.bullite_counts as c (
-        queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed
+        queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed, events
     )
     select :queue, :nonce, :waiting, :prioritized, :delayed, :active, :waiting_children, :completed,
-        :failed
+        :failed, :events + case when :drains::bigint = 1 and :waiting + :prioritized + :active
+            + (select unfinished from others) = 0 then 1 else 0 end
     from bullite.bullite_queues where id = :queue
     on conflict (queue, nonce) do update set
         waiting = c.waiting + excluded.waiting, prioritized = c.prioritized + excluded.prioritized,
         delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
         waiting_children = c.waiting_children + excluded.waiting_children,
-        completed = c.completed + excluded.completed, failed = c.failed + excluded.failed
+        completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
+        events = c.events + :events + case when :drains::bigint = 1
+            and c.waiting + c.prioritized + c.active + :waiting + :prioritized + :active
+                + (select unfinished from others) = 0 then 1 else 0 end
     returning waiting + prioritized + active as unfinished
 )
-select null, :drains::bigint = 1 and unfinished + coalesce((
-    select sum(c.waiting + c.prioritized + c.active) from bullite.bullite_counts as c
-    where c.queue = :queue and c.nonce <> :nonce
-), 0) = 0, (select concurrency is not null from bullite.bullite_queues where id = :queue) from mine
+select null, :drains::bigint = 1 and unfinished + (select unfinished from others) = 0,
+    (select concurrency is not null from bullite.bullite_queues where id = :queue) from mine
 
 -- name: counts
 select coalesce(sum(waiting), 0)::bigint, coalesce(sum(prioritized), 0)::bigint,
@@ -354,16 +359,17 @@ with silent as (
     returning *
 )
 insert into bullite.bullite_counts as c (
-    queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed
+    queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed, events
 )
 select queue, 0, sum(waiting), sum(prioritized), sum(delayed), sum(active), sum(waiting_children),
-    sum(completed), sum(failed)
+    sum(completed), sum(failed), sum(events)
 from silent group by queue order by queue
 on conflict (queue, nonce) do update set
     waiting = c.waiting + excluded.waiting, prioritized = c.prioritized + excluded.prioritized,
     delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
     waiting_children = c.waiting_children + excluded.waiting_children,
-    completed = c.completed + excluded.completed, failed = c.failed + excluded.failed
+    completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
+    events = c.events + excluded.events
 
 -- The last statement of a transaction. It fails if the transaction was given up for lost.
 -- name: mark
@@ -680,13 +686,32 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 insert into bullite.bullite_events (queue, kind, jobs, size, at)
 select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
 
+-- One process sweeps a queue, or trims its log, at a time. Others pass over it.
+-- name: try_sweep
+select pg_try_advisory_xact_lock(hashtextextended('bullite.bullite_events ' || :queue::bigint, 0))
+
+-- The same for those who were asked to trim: they wait.
+-- name: lock_sweep
+select pg_advisory_xact_lock(hashtextextended('bullite.bullite_events ' || :queue::bigint, 0))
+
+-- How many events the log holds is told by the counts: of the log, nothing is read but the piece that goes.
 -- name: trim_events
-with log as (
-    select id, sum(size) over (order by id desc) - size as newer, max(id) over () as newest
-    from bullite.bullite_events where queue = :queue
+with oldest as (
+    select id, sum(size) over (order by id) as up_to from (
+        select id, size from bullite.bullite_events
+        where (queue, id) > (:queue, 0) and queue = :queue order by queue, id limit :most
+    ) as piece
 ), trimmed as (
     delete from bullite.bullite_events where id = any (array(
-        select id from log where newer >= :keep and id < newest order by id limit :most
+        select id from bullite.bullite_events where id = any (array(
+            select id from oldest where up_to <= (
+                select sum(events) from bullite.bullite_counts where queue = :queue
+            ) - (
+                select events_trimmed from bullite.bullite_queues where id = :queue
+            ) - :keep and id < (
+                select id from bullite.bullite_events where queue = :queue order by queue desc, id desc limit 1
+            )
+        )) order by id for update skip locked
     ))
     returning size
 ), counted as (
@@ -695,6 +720,18 @@ with log as (
     where id = :queue and exists (select 1 from trimmed)
 )
 select 1 from trimmed
+
+-- Counts the log again, and sets its count right: processes of older versions do not count.
+-- name: recount_log
+insert into bullite.bullite_counts as c (queue, nonce, events)
+select id, 0, difference from (
+    select id, events_trimmed + coalesce((
+        select sum(size) from bullite.bullite_events where queue = q.id
+    ), 0) - coalesce((
+        select sum(events) from bullite.bullite_counts where queue = q.id
+    ), 0) as difference from bullite.bullite_queues as q where id = :queue
+) as log where difference <> 0
+on conflict (queue, nonce) do update set events = c.events + excluded.events
 
 -- name: empty_last_event
 update bullite.bullite_events set jobs = '[]' where queue = :queue and :keep::bigint = 0
@@ -1381,7 +1418,7 @@ delete from bullite.bullite_locks where name = any (array(
 
 -- name: dusty_queues
 select id from bullite.bullite_queues as q left join (
-    select queue, sum(completed) as completed, sum(failed) as failed
+    select queue, sum(completed) as completed, sum(failed) as failed, sum(events) as events
     from bullite.bullite_counts group by queue
 ) as c on c.queue = q.id
 where exists (
@@ -1394,10 +1431,7 @@ where exists (
 or exists (
     select 1 from bullite.bullite_jobs where queue = q.id and state = 'removed'
         and removed_at < :now - trash_age
-) or max_events <= (
-    select coalesce(sum(size), 0) from bullite.bullite_events where queue = q.id
-        and id > (select min(id) from bullite.bullite_events where queue = q.id)
-) or exists (
+) or events - events_trimmed > max_events or exists (
     select 1 from bullite.bullite_deduplication where queue = q.id and until <= :now
 ) or by_key = 1 and (
     exists (
@@ -1758,6 +1792,14 @@ select 'queue ' || name || ': ' || state || ' is kept as ' || coalesce(kept.jobs
     || ' but counts ' || coalesce(counted.jobs, 0)
 from kept full join counted using (queue, state) join bullite.bullite_queues as q on q.id = queue
 where coalesce(kept.jobs, 0) <> coalesce(counted.jobs, 0)
+union all
+select 'queue ' || name || ': the events of its log are kept as ' || kept || ' but count ' || counted
+from bullite.bullite_queues as q, lateral (
+    select coalesce(sum(events), 0) - events_trimmed from bullite.bullite_counts where queue = q.id
+) as c (kept), lateral (
+    select coalesce(sum(size), 0) from bullite.bullite_events where queue = q.id
+) as e (counted)
+where kept <> counted
 
 -- name: verify_active (whole)
 select 'job ' || j.id || ' is active without a worker' from bullite.bullite_jobs as j

@@ -584,6 +584,17 @@ where id in (select value from json_each(:jobs)) and opts is not null
 -- name: insert_events (many)
 insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
 
+-- There is one writer.
+-- name: try_sweep
+select true, :queue
+
+-- name: lock_sweep
+select :queue
+
+-- The counts are in the queue's row, and each row of the log tells how far it reaches.
+-- name: recount_log
+select :queue
+
 -- The newest row of a queue is emptied rather than deleted, so that no id is handed out twice.
 -- name: trim_events
 delete from bullite_events where id in (
