@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from . import loop
 from .engine.appetite import Appetite, Habits
 from .engine.writer import Engine
-from .job import Job
+from .job import Job, claimed_jobs
 from .operations.claiming import Claimed
 from .operations.settling import Settle
 from .operations.tending import Register
 from .outcome import NeverBegun, decide
-from .record import Fate
-from .states import State
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -86,9 +84,7 @@ class Hands:
                 self.give_back(job)
 
     def jobs(self, claimed: Claimed) -> list[Job]:
-        worker = self._worker
-        fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker.name)
-        return [Job(worker.queue, row, fate, claimed.token, False, worker) for row in claimed.rows]
+        return claimed_jobs(self._worker.queue, claimed, self._worker, self._worker.name)
 
     def give_back(self, job: Job) -> None:
         verdict = decide(job, NeverBegun(), self._worker.queue.random)

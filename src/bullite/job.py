@@ -25,6 +25,7 @@ from .errors import (
 )
 from .family import Family
 from .operations.by_hand import MoveOne
+from .operations.claiming import Claimed
 from .operations.commanding import EndRun
 from .operations.editing import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from .operations.releasing import FreeKeyOf
@@ -598,6 +599,18 @@ class Job(Record, Family, Stepping):
     @property
     def _queue_key(self) -> int:
         return self._queue.key
+
+
+def claimed_jobs(queue: Getters, claimed: Claimed, holder: Holder, worker: str) -> list[Job]:
+    """The jobs that a worker of this name has claimed, as it holds them."""
+    fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
+    token, begun = claimed.token, claimed.begun
+    jobs = [Job(queue, row, fate, token, False, holder) for row in claimed.rows[:begun]]
+    jobs += [Job(queue, row, fate, token, True, holder) for row in claimed.rows[begun:]]
+    if claimed.failed_reasons:
+        for job in jobs:
+            job._fate = fate._replace(failed_reason=claimed.failed_reasons.get(job.pk))
+    return jobs
 
 
 def _finished_state(word: str) -> State:

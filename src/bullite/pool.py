@@ -11,17 +11,15 @@ from .engine.appetite import Appetite, Habits, Stop
 from .engine.mail import DIRECT, Mailbox
 from .engine.writer import Engine
 from .errors import JobCancelled
-from .job import Job, Wait
+from .job import Job, Wait, claimed_jobs
 from .operations.claiming import Claimed
 from .operations.settling import Settled
 from .operations.tending import Register
 from .outcome import NeverBegun, Raised, Result, Returned, Rules, Verdict, decide, decide_returned
 from .processors import ANY, Assignment
 from .queue import Queue
-from .record import Fate
 from .runner import LoopRunner, Runner, ThreadRunner
 from .settler import Batch, Run, Settler
-from .states import State
 
 log = logging.getLogger("bullite.worker")
 
@@ -107,11 +105,8 @@ class Pool:
             self._owner.found_nothing()
 
     def _take(self, claimed: Claimed) -> None:
-        name = self._owner.name
-        fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=name)
-        queue, token, begun, owner = self._queue, claimed.token, claimed.begun, self._owner
-        jobs = [Job(queue, row, fate, token, False, owner) for row in claimed.rows[:begun]]
-        jobs += [Job(queue, row, fate, token, True, owner) for row in claimed.rows[begun:]]
+        owner = self._owner
+        jobs = claimed_jobs(self._queue, claimed, owner, owner.name)
         owner.took_some()
         if self._closing:
             self.give_back(jobs)

@@ -58,6 +58,47 @@ async def test_completed_tells_the_job_its_value_and_where_it_was(queue: Queue) 
     assert completed.finished_at is not None
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_completed_tells_the_reason_of_an_earlier_failure_as_the_database_does(
+    queue: Queue, in_thread: bool
+) -> None:
+    seen: list[str | None] = []
+
+    def plain(job: Job) -> str:
+        seen.append(job.failed_reason)
+        if not job.attempts_made:
+            raise ValueError("not yet")
+        return "done"
+
+    async def work(job: Job) -> str:
+        return plain(job)
+
+    async with Worker(queue, plain if in_thread else work) as worker:
+        heard = gather(worker, "completed")
+        job = await queue.add("a", attempts=2)
+        await job.result()
+        await until(lambda: heard)
+    assert seen == [None, "not yet"]
+    [(_, completed, *_)] = heard
+    assert (await again(queue, job)).failed_reason == "not yet"
+    assert completed.failed_reason == "not yet"
+    assert (completed.state, completed.outcome) == ("completed", "completed")
+
+
+async def test_a_job_taken_by_hand_has_the_reason_of_an_earlier_failure(queue: Queue) -> None:
+    await queue.add("a", attempts=2)
+    worker = Worker(queue, None)
+    first = await worker.get_next_job()
+    assert first is not None
+    await first.move_to_failed("not yet")
+    second = await worker.get_next_job()
+    assert second is not None
+    assert second.failed_reason == "not yet"
+    await second.move_to_completed()
+    assert (await again(queue, second)).failed_reason == second.failed_reason == "not yet"
+    await worker.close()
+
+
 async def test_what_completed_tells_is_in_the_database(queue: Queue) -> None:
     states: list[str] = []
 

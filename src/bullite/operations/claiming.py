@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from heapq import merge
 from itertools import islice
@@ -46,8 +46,9 @@ class Claim(Request):
     durable = False
 
 
-_ID, _PRIORITY, _TRAITS = (
-    itemgetter(JobRow._fields.index(field)) for field in ("id", "priority", "traits")
+_ID, _PRIORITY, _MADE, _TRAITS = (
+    itemgetter(JobRow._fields.index(field))
+    for field in ("id", "priority", "attempts_made", "traits")
 )
 
 _STARTED, _SEQ = JobRow._fields.index("attempts_started"), JobRow._fields.index("seq")
@@ -77,6 +78,8 @@ class Claimed(NamedTuple):
     """There may be more that this worker could take, if it were not for a limit."""
     share: int = 0
     """How many jobs waited for each worker of the queue."""
+    failed_reasons: Mapping[int, str] = {}
+    """Of those of the jobs that failed before, the errors of their last failed attempts."""
 
 
 def waited_from_the_start(row: Sequence[Any]) -> bool:
@@ -135,7 +138,10 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         found = _Found((yield from _next_in_line(request, lanes, slots)), bool(lanes))
     rows = found.rows
     more = False
+    failed_reasons: Mapping[int, str] = {}
     if rows:
+        if any(map(_MADE, rows)):
+            failed_reasons = yield from _failed_reasons([row[0] for row in rows if _MADE(row)])
         yield from _hold(tx, request, rows)
         scheduled = []
         if any(map(_TRAITS, rows)):
@@ -158,7 +164,13 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         limited,
         found.held_back,
         gates.share,
+        failed_reasons,
     )
+
+
+def _failed_reasons(jobs: Sequence[int]) -> Operation[Mapping[int, str]]:
+    found = yield "failed_reasons", {"jobs": as_json(jobs)}
+    return {row[0]: row[1] for row in found.rows}
 
 
 class _Found(NamedTuple):

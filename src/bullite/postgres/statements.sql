@@ -450,6 +450,11 @@ from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id a
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = 'waiting'
 order by rank, seq for update of j skip locked
 
+-- name: failed_reasons
+select job, failed_reason from bullite.bullite_results
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and failed_reason is not null
+
 -- name: sort_into_lanes
 update bullite.bullite_jobs set lane = name where id = any (array(
     select id from bullite.bullite_jobs

@@ -360,6 +360,10 @@ from json_each(:jobs) as asked
     join bullite_payloads on job = bullite_jobs.id
 order by rank, seq
 
+-- name: failed_reasons (folded)
+select json_group_array(json_array(job, failed_reason)) from bullite_results
+where job in (select value from json_each(:jobs)) and failed_reason is not null
+
 -- name: sort_into_lanes
 update bullite_jobs set lane = name where id in (
     select id from bullite_jobs

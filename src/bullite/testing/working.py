@@ -15,16 +15,14 @@ from ..engine.appetite import Appetite
 from ..engine.feeding import FIRST_PAUSE
 from ..engine.mail import DIRECT
 from ..errors import InvalidOption
-from ..job import Job
+from ..job import Job, claimed_jobs
 from ..operations.claiming import Claimed
 from ..operations.settling import Settled
 from ..outcome import Raised, Result, decide
 from ..processors import ANY, Handler
 from ..queue import Queue
-from ..record import Fate
 from ..runner import LoopRunner, ThreadRunner, is_suspension
 from ..settler import Batch, Run, Settler
-from ..states import State
 from ..worker import Worker
 
 
@@ -136,8 +134,8 @@ class OneByOne(Worker):
         self.next_due = claimed.next_due
         if not claimed.rows:
             return None
-        fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=self.name)
-        return Job(self.queue, claimed.rows[0], fate, claimed.token, False, self)
+        [job] = claimed_jobs(self.queue, claimed, self, self.name)
+        return job
 
     async def run_job(self, job: Job) -> Result | None:
         """What its run means; None if the run has moved the job by itself."""
