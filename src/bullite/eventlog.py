@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from .endings import CANCELLED, EXPIRED
 from .states import MOVES, State
 
 PROGRESS, LOG_ADDED, DUPLICATED = "progress", "log_added", "duplicated"
@@ -42,6 +43,36 @@ class Event(NamedTuple):
     """The result was too long for the log: it has to be fetched."""
     is_custom: bool = False
     """Made by a user: its payload may say anything."""
+
+
+class Failure(NamedTuple):
+    """A job when a run of it had failed, as the log tells."""
+
+    state: str
+    reason: str | None
+    attempts_made: int | None
+    """None if the job ended without a run."""
+    outcome: str | None
+    due: int | None
+    """When a job that is delayed is to run again."""
+
+
+def failure_of(kind: str, entry: Any) -> Failure | None:
+    """What an entry of a row of this kind says of a job that failed; None if none did."""
+    match kind:
+        case "fail":
+            reason, attempts_made, outcome, *_ = entry[1]
+            return Failure(State.FAILED.value, reason, attempts_made, outcome, None)
+        case "back_off":
+            reason, attempts_made, due = entry[1]
+            return Failure(State.DELAYED.value, reason, attempts_made, None, due)
+        case "retry":
+            reason, attempts_made, _ = entry[1]
+            return Failure(State.WAITING.value, reason, attempts_made, None, None)
+        case "expire" | "cancel":
+            outcome = EXPIRED if kind == "expire" else CANCELLED
+            return Failure(State.FAILED.value, entry[1][1], None, outcome, None)
+    return None
 
 
 def told_by(kind: str) -> int:
@@ -191,8 +222,8 @@ _DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
     "fail": _failed,
     "back_off": _backed_off,
     "retry": _retried,
-    "expire": partial(_ended_unrun, "expired"),
-    "cancel": partial(_ended_unrun, "cancelled"),
+    "expire": partial(_ended_unrun, EXPIRED),
+    "cancel": partial(_ended_unrun, CANCELLED),
     "stall_delayed": _stalled_for_later,
     "revive": _waiting_after,
     "revive_delayed": _delayed_after,

@@ -13,13 +13,14 @@ from .codec import decode, encode_plain
 from .emitter import EventEmitter
 from .engine.writer import Engine
 from .errors import JobFailed, StoreError
-from .eventlog import DRAINED, Event, unfold
+from .eventlog import DRAINED, Event, Failure, failure_of, unfold
 from .operations.transaction import Logged
 
 if TYPE_CHECKING:
     import asyncio
 
     from .getters import Getters
+    from .job import Job
 
 
 log = logging.getLogger("bullite.events")
@@ -80,20 +81,20 @@ class Feed:
     async def _tell_all(self) -> None:
         try:
             while self._batches:
-                for entry in self._batches.popleft():
-                    events = decode(encode_plain(entry.events))
-                    for event in unfold(0, entry.queue, entry.kind, events):
-                        if event.name != DRAINED:  # a worker tells of that, with its name
-                            await self._tell(event)
+                for logged in self._batches.popleft():
+                    for entry in decode(encode_plain(logged.events)):
+                        for event in unfold(0, logged.queue, logged.kind, [entry]):
+                            if event.name != DRAINED:  # a worker tells of that, with its name
+                                await self._tell(event, logged, entry)
         finally:
             self._telling = None
 
-    async def _tell(self, event: Event) -> None:
+    async def _tell(self, event: Event, logged: Logged, entry: Any) -> None:
         if not (self.objects and self._emitter.hears(event.name)):
             return
         queue = self.objects[0]
         try:
-            arguments = await _arguments(queue, event)
+            arguments = await _arguments(queue, event, logged, entry)
         except StoreError as error:
             log.warning("an event could not be told in full: %s", error)
             arguments = [event.payload.get("job_id")]
@@ -103,7 +104,7 @@ class Feed:
 _TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
 
 
-async def _arguments(queue: Getters, event: Event) -> list[Any]:
+async def _arguments(queue: Getters, event: Event, logged: Logged, entry: Any) -> list[Any]:
     """What a listener gets after the name of the queue."""
     payload = dict(event.payload)
     id = payload.pop("job_id", None)
@@ -117,7 +118,17 @@ async def _arguments(queue: Getters, event: Event) -> list[Any]:
             fetched = event.truncated and job is not None
             return [id, job.return_value if fetched and job else payload["return_value"], job]
         case "failed" | "attempt-failed":
-            return [id, JobFailed(payload["failed_reason"]), await queue.get_job(id)]
+            job = await _as_it_failed(queue, id, failure_of(logged.kind, entry), logged.at)
+            return [id, JobFailed(payload["failed_reason"]), job]
         case _:
             told = [payload[key] for key in _TOLD if key in payload]
             return [id, *told]
+
+
+async def _as_it_failed(queue: Getters, id: str, failure: Failure | None, at: int) -> Job | None:
+    """The job as it was when a run of it failed, however it went on."""
+    job = await queue.get_job(id)
+    if job is not None and failure is not None and job.has_changed_since(failure, at):
+        history = await loop.read(queue.store, "attempts", {"job": job.pk})
+        job.failed_then(failure, at, history)
+    return job

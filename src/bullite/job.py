@@ -23,6 +23,7 @@ from .errors import (
     JobNotFound,
     LostLock,
 )
+from .eventlog import Failure
 from .family import Family
 from .operations.by_hand import MoveOne
 from .operations.claiming import Claimed
@@ -527,6 +528,46 @@ class Job(Record, Family, Stepping):
                 outcome=verdict.outcome,
                 stacks=encode_plain(stacks).decode(),
             )
+
+    def has_changed_since(self, failure: Failure, at: int) -> bool:
+        """Whether the attributes show more than how it was when a run failed at `at`."""
+        return self._fate.state != failure.state or self._fate.updated_at != at
+
+    def failed_then(self, failure: Failure, at: int, rows: Sequence[Sequence[Any]]) -> None:
+        """Show in the attributes how it was when a run failed at `at`; `rows` are its history."""
+        number = next((row[0] for row in rows if row[2] == at and row[5] == failure.reason), None)
+        if number is not None:
+            self._forget_runs_after(number, rows, at)
+        if failure.attempts_made is not None:
+            self._facts = [*self._facts[:5], failure.attempts_made, *self._facts[6:]]
+        is_final = failure.state == State.FAILED
+        self._fate = self._fate._replace(
+            state=failure.state,
+            failed_reason=failure.reason,
+            outcome=failure.outcome,
+            due_at=failure.due,
+            delay=0 if failure.due is None else failure.due - at,
+            finished_at=at if is_final else None,
+            updated_at=at,
+            return_value=None,
+            lease=None,
+            worker_lease=None,
+        )
+
+    def _forget_runs_after(self, number: int, rows: Sequence[Sequence[Any]], at: int) -> None:
+        """Runs after that of this number of its history are still to come."""
+        known = [row for row in rows if row[0] <= number]
+        # The history tells of a run that is under way, or that completed, only when it has ended.
+        is_told = self._fate.state not in (State.ACTIVE, State.COMPLETED)
+        later = len(rows) - len(known) + (not is_told)
+        self._facts = [*self._facts[:6], self._facts[6] - later, *self._facts[7:]]
+        *_, (_, started_at, _, worker, *_) = known
+        stacks = [row[6] for row in known if row[6] is not None]
+        self._fate = self._fate._replace(
+            processed_at=started_at,
+            processed_by=worker,
+            stacks=encode_plain(stacks).decode(),
+        )
 
     def acquire_traits(self, traits: int) -> None:
         """Something was tied to it here: a verdict on it is to know that."""

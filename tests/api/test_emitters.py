@@ -12,6 +12,7 @@ import pytest
 from bullite import EventEmitter, Job, JobFailed, Queue, QueueEventsProducer, Worker
 from bullite.emitter import OwnEmitter
 from bullite.errors import InvalidOptionType, StoreError
+from bullite.feed import Feed
 
 from .helpers import take_away, until
 from .listening import gather
@@ -278,6 +279,56 @@ async def test_a_shared_emitter_gets_the_arguments_of_the_queue_document(
     value, completed = about["job.completed"]
     assert (value, completed.id) == (7, job.id)
     await mails.close()
+
+
+@pytest.mark.parametrize("backoff", [{}, {"backoff": 1}], ids=["at once", "later"])
+async def test_a_job_that_failed_is_told_as_it_was_however_it_went_on(
+    queue: Queue, bus: EventEmitter, monkeypatch: pytest.MonkeyPatch, backoff: Any
+) -> None:
+    """Here it has completed before the first failure is told."""
+    heard: list[tuple[Any, ...]] = []
+    done, tell_all = asyncio.Event(), Feed._tell_all
+
+    async def tell_later(feed: Feed) -> None:
+        await done.wait()
+        await tell_all(feed)
+
+    monkeypatch.setattr(Feed, "_tell_all", tell_later)
+    mails = Queue("mails", queue.store, events=bus)
+    stacks: list[list[str]] = []
+
+    @bus.on("job.failed")
+    def hear(queue: str, id: str, error: JobFailed, job: Job) -> None:
+        heard.append(facts(job))
+        stacks.append([stack.splitlines()[-1] for stack in job.stacktrace])
+
+    async def work(job: Job) -> str:
+        if job.attempts_made < 2:
+            raise ValueError(f"try {job.attempts_made + 1}")
+        return "done"
+
+    async with Worker(mails, work, name="bob") as worker:
+        as_told: list[tuple[Any, ...]] = []
+        worker.on("failed", lambda job: as_told.append(facts(job)))
+        job = await mails.add("a", attempts=3, **backoff)
+        await job.result()
+        done.set()
+        await until(lambda: len(heard) == 2)
+    await mails.close()
+    state = "delayed" if backoff else "waiting"
+    assert heard == as_told
+    one, two = "ValueError: try 1", "ValueError: try 2"
+    assert stacks == [[one], [one, two]]
+    assert [one[:4] for one in heard] == [(state, 1, 1, "try 1"), (state, 2, 2, "try 2")]
+
+
+def facts(job: Job) -> tuple[Any, ...]:
+    """What a failed run of a job shows."""
+    return (
+        *(job.state, job.attempts_made, job.attempts_started, job.failed_reason),
+        *(job.processed_by, job.processed_on, job.finished_on, job.return_value, job.delay),
+        *(job.process_at, job.updated_at, job.locked_by),
+    )
 
 
 async def test_a_long_result_reaches_a_shared_emitter_whole(

@@ -31,6 +31,8 @@ class Logged(NamedTuple):
     queue: int
     kind: str
     events: list[Event]
+    at: int
+    """When, in ms since the epoch."""
 
 
 class Transaction:
@@ -95,7 +97,7 @@ class Transaction:
     def logged(self) -> list[Logged]:
         """Everything appended to the log."""
         return [
-            Logged(queue, kind, events)
+            Logged(queue, kind, events, self.now)
             for queue, batches in self._events.items()
             for kind, events in batches
         ]
