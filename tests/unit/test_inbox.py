@@ -26,7 +26,7 @@ def ignore(answer: Any) -> None:
 def inbox() -> Iterator[Inbox]:
     inbox = Inbox()
     yield inbox
-    inbox.close()
+    inbox.release()
 
 
 def taken(inbox: Inbox) -> list[Any]:
@@ -86,3 +86,12 @@ def test_a_part_without_hurry_comes_with_any_request(inbox: Inbox) -> None:
     inbox.put([Ask("request", ignore)])
 
     assert taken(inbox) == ["request", ["part"]]
+
+
+def test_a_closed_inbox_is_drained_of_everything(inbox: Inbox) -> None:
+    inbox.put([Ask("request", ignore)])
+    inbox.put_part(Joined(), "part")
+    inbox.close()
+
+    assert [ask.request for ask in inbox.drain()] == ["request", ["part"]]
+    assert inbox.drain() == []

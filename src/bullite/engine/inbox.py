@@ -1,6 +1,9 @@
 """Where requests wait for the engine: any thread puts in, the engine's thread takes out.
 
-No lock on the way in but for jobs, which are counted so that producers can be made to wait.
+No lock on the way in but for jobs, which are counted so that producers can be made to wait. So a
+thread may put something in beside the close: each looks whether the inbox is closed after it has
+put in, and drains it if it is. The engine closes first and drains then. What is put in is so
+drained by one of the two.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ import select
 import socket
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from ..operations.adding import AddJobs
 from .mail import Ask, Joiner, Mailbox, Reply
+
+T = TypeVar("T")
 
 BATCH_ROWS = 2_000
 """A batch is closed once it holds so many jobs: a transaction is one lock for everybody."""
@@ -33,6 +38,7 @@ class Inbox:
         self._counting = threading.Lock()
         self._waiting_for_room: deque[tuple[Reply, Mailbox]] = deque()
         self._asleep = False
+        self.is_closed = False
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
@@ -107,7 +113,15 @@ class Inbox:
         for _ in range(number):
             joiner, part = self._parts.popleft()
             alike.setdefault(joiner, []).append(part)
-        return [ask for joiner, parts in alike.items() for ask in joiner.join(parts)]
+        return _requests(alike)
+
+    def drain(self) -> list[Ask]:
+        """Once it is closed, take everything that is left; any thread, each request once."""
+        asks = list(_popped(self._asks))
+        alike: dict[Joiner, list[Any]] = {}
+        for joiner, part in _popped(self._parts):
+            alike.setdefault(joiner, []).append(part)
+        return asks + _requests(alike)
 
     def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
         """Wait until something is put in or an ear hears; whether an ear did."""
@@ -124,14 +138,33 @@ class Inbox:
 
     def make_room(self) -> list[tuple[Ask, None]]:
         """Who may go on producing now."""
-        if not self._waiting_for_room or self._rows_in - self._rows_out > INBOX_ROWS // 2:
+        is_full = self._rows_in - self._rows_out > INBOX_ROWS // 2
+        if not self._waiting_for_room or (is_full and not self.is_closed):
             return []
-        waiting = [self._waiting_for_room.popleft() for _ in range(len(self._waiting_for_room))]
+        waiting = _popped(self._waiting_for_room)
         return [(Ask(None, reply, mailbox), None) for reply, mailbox in waiting]
 
     def close(self) -> None:
+        """From now on nothing is taken out but by `drain`."""
+        self.is_closed = True
+
+    def release(self) -> None:
+        """Close the sockets; the engine sleeps no more."""
         self._bell.close()
         self._rope.close()
+
+
+def _popped(waiting: deque[T]) -> Iterator[T]:
+    """Take out what is there; what another thread takes meanwhile is left out."""
+    while waiting:
+        try:
+            yield waiting.popleft()
+        except IndexError:
+            return
+
+
+def _requests(alike: dict[Joiner, list[Any]]) -> list[Ask]:
+    return [ask for joiner, parts in alike.items() for ask in joiner.join(parts)]
 
 
 def _first_ready(descriptors: Sequence[int], timeout: float | None) -> list[int]:

@@ -25,21 +25,26 @@ class ReadingThread:
             queue.SimpleQueue()
         )
         self._started = self._closed = False
+        self._entering = threading.Lock()
+        """Held while a request is put in, so that none comes behind the close."""
         self._ended = threading.Event()
 
     def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
         """`reply` gets the rows."""
-        if self._closed:
-            mailbox.deliver([(reply, StoreClosed("the store is closed"))])
-            return
-        if not self._started:
-            self._started = True
-            self._spawn(self._run, "bullite-reader")
-        self._requests.put((statement, params, reply, mailbox))
+        with self._entering:
+            if not self._closed:
+                if not self._started:
+                    self._spawn(self._run, "bullite-reader")
+                    self._started = True
+                self._requests.put((statement, params, reply, mailbox))
+                return
+        mailbox.deliver([(reply, StoreClosed("the store is closed"))])
 
     def close(self) -> None:
-        self._closed = True
-        self._requests.put(_STOP)
+        """Answer what was put in, then stop; wait for that, 10 s at most."""
+        with self._entering:
+            self._closed = True
+            self._requests.put(_STOP)
         if self._started:
             self._ended.wait(10)
 

@@ -184,6 +184,7 @@ class Engine:
             self._deliver([(ask, error) for ask in asks])
         else:
             self._inbox.put(asks)
+            self._refuse_if_closed()
 
     def submit_with_others(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
         """Put in what `joiner` makes a request of, with other parts that come meanwhile."""
@@ -192,6 +193,14 @@ class Engine:
         else:
             # Somebody who waits for the end of a job may wait for this one's.
             self._inbox.put_part(joiner, part, hurry or bool(self._watchers))
+            self._refuse_if_closed()
+
+    def _refuse_if_closed(self) -> None:
+        """The engine has left: answer what was put in since."""
+        if self._inbox.is_closed:
+            error = self._broken or StoreClosed("the store was closed")
+            self._deliver([(ask, error) for ask in self._inbox.drain()])
+            self._deliver(self._inbox.make_room())
 
     def settle(
         self, settle: settling.Settle, reply: Reply, mailbox: Mailbox, worker: Appetite
@@ -284,6 +293,7 @@ class Engine:
     def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
         """`reply` is called once the inbox has drained enough."""
         self._inbox.when_room(reply, mailbox)
+        self._refuse_if_closed()
 
     @property
     def is_stopping(self) -> bool:
@@ -297,6 +307,7 @@ class Engine:
             self.driver.open()
         except BaseException:
             self._inbox.close()
+            self._inbox.release()
             raise
         self._is_running = True
         self._spawn(self.run, "bullite-engine")
@@ -318,6 +329,7 @@ class Engine:
         self._stopping = True
         if self._is_running:
             self._inbox.put([Ask(_Order(self._record), _ignore)])
+            self._refuse_if_closed()
             self._stopped.wait(timeout)
         elif not self._stopped.is_set():
             self._leave()
@@ -326,13 +338,11 @@ class Engine:
         self._stopping = True
         error = self._broken or StoreClosed("the store was closed")
         self.keeping.forget_all()
-        left = self._watchers.everyone()
-        while self._inbox:
-            left += self._inbox.take()
-        self._deliver([(ask, error) for ask in left])
-        self._deliver(self._inbox.make_room())
-        self.driver.close()
+        self._deliver([(ask, error) for ask in self._watchers.everyone()])
         self._inbox.close()
+        self._refuse_if_closed()
+        self.driver.close()
+        self._inbox.release()
         self._stopped.set()
 
     def _sleep(self) -> None:
@@ -755,5 +765,5 @@ def _accept(answer: Any) -> None:
 
 
 def _ignore(answer: Any) -> None:
-    if isinstance(answer, BaseException):
+    if isinstance(answer, BaseException) and not isinstance(answer, StoreClosed):
         log.warning("%s", answer)
