@@ -102,10 +102,12 @@ async def test_W_097_a_fetched_job_that_stalls_too_often_is_fetched_once_more_to
         assert stalled == [added.id]
         assert await added.is_waiting()
 
-        second = await worker.get_next_job(block=False)
-        assert second is not None
-        assert second.deferred_failure == "job stalled more than allowable limit"
-        await second.move_to_failed(RuntimeError(second.deferred_failure))
+        # With a longer lease: the failure must arrive before that ends.
+        async with Worker(queue) as other:
+            second = await other.get_next_job(block=False)
+            assert second is not None
+            assert second.deferred_failure == "job stalled more than allowable limit"
+            await second.move_to_failed(RuntimeError(second.deferred_failure))
 
         assert await worker.get_next_job(block=False) is None
     counts = await queue.get_job_counts("failed", "waiting", "active")
