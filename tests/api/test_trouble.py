@@ -50,6 +50,22 @@ async def test_an_add_that_waits_for_too_long_is_refused_and_not_stored(
 
 
 @pytest.mark.usefixtures("impatient")
+async def test_end_of_a_job_taken_by_hand_can_be_repeated_after_a_locked_database(
+    queue: Queue, database: Database
+) -> None:
+    added = await queue.add("a")
+    worker = Worker(queue)
+    job = await worker.get_next_job()
+    assert job is not None
+    with database.locked(), pytest.raises(StoreBusy):
+        await job.move_to_completed("done")
+    assert (await again(queue, added)).state == "active"
+    await job.move_to_completed("done")
+    assert (await again(queue, added)).return_value == "done"
+    await worker.close()
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_worker_survives_a_database_that_is_locked(
     queue: Queue, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
+from bullite.postgres.dialect import REFUSAL
 from tests.api.helpers import again, state_of, until
 from tests.crash.processes import jobs_of
 from tests.postgres.proxy import Fault, Proxy
@@ -186,7 +187,7 @@ async def test_a_commit_that_arrives_after_it_was_given_up_is_refused(
         await queue.add("a")
         [late] = proxy.held
         late.let_go()
-        await until(lambda: b"division by zero" in late.answers)
+        await until(lambda: REFUSAL.encode() in late.answers)
         await queue.add("b")
     names = [row["name"] for row in database.rows("jobs")]
     assert names == ["before"] * before + ["a", "b"]

@@ -90,7 +90,7 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settle
     if commands:
         yield from end_runs(tx, commands)
     for (queue, asked), verdicts in _group_by_queue_and_move(requests).items():
-        if tx.careful or any(map(_AGAIN, verdicts)):
+        if tx.careful or any(map(_AGAIN, verdicts)) or _know_of_a_cancellation(asked, verdicts):
             verdicts = yield from _those_held(tx, verdicts, lost, spoilt)
         for (move, traits), alike in _group_by_move_and_traits(verdicts).items():
             if move is COMPLETE and traits & DOWNSTREAM:
@@ -112,6 +112,11 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settle
         )
         for request in requests
     ]
+
+
+def _know_of_a_cancellation(move: Move, verdicts: Sequence[Verdict]) -> bool:
+    """Whether a worker knows that one of the jobs was cancelled, so that a swap must fall short."""
+    return move in (FAIL, BACK_OFF, RETRY) and any(v.outcome == CANCELLED for v in verdicts)
 
 
 def _group_by_queue_and_move(

@@ -17,6 +17,13 @@ _INSERT = re.compile(
     r"(insert into (\S+) (\([^)]*\)))\s+select \* from unnest\([^)]*\)(.*)", re.DOTALL
 )
 
+REFUSAL = "bullite undoes a transaction:"
+"""How the error begins that a statement of ours raises on purpose.
+
+Plain SQL cannot raise an error. So the statement casts this text to a number, and the log of the
+server shows it in quotes.
+"""
+
 NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
 _JSON = (
     *("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks"),
@@ -91,9 +98,12 @@ def quote(name: str) -> str:
 def _single(statement: Statement, schema: str) -> Prepared:
     text = statement.text
     if statement.flag == "move":
-        # A move that does not find all its jobs divides by zero: nothing behind it is carried out.
-        all_moved = "(count(*) = :expected)::integer"
-        text = f"with moved as ({text} returning 1) select 1 / {all_moved} from moved"
+        # A move that does not find all its jobs fails: nothing behind it is carried out.
+        text = (
+            f"with moved as ({text} returning 1) select case when count(*) = :expected then 1 "
+            f"else ('{REFUSAL} not all jobs are where they were; moved ' || count(*))::integer end "
+            "from moved"
+        )
     parameters = tuple(dict.fromkeys(_NAMED.findall(text)))
     numbers = {parameter: f"${n}" for n, parameter in enumerate(parameters, start=1)}
     types = ", ".join("text" if p in _TEXTS else "bigint" for p in parameters)

@@ -25,7 +25,7 @@ from ..engine.contract import (
 from ..errors import StoreClosed, StoreError, StoreUnavailable
 from .clock import ServerClock
 from .connecting import SESSION, Connection, first_line, store_error
-from .dialect import Prepared, statements, storable
+from .dialect import REFUSAL, Prepared, statements, storable
 from .ear import ALERT, Ear
 from .line import Line
 from .location import ServerLocation
@@ -294,8 +294,8 @@ class PostgresDriver:
         if self._line.is_broken_by(error):
             self._inside = None
             return Undone(reason)
-        if isinstance(error, errors.DivisionByZero):
-            return Conflict("not all jobs were where they should be")
+        if isinstance(error, errors.InvalidTextRepresentation) and REFUSAL in reason:
+            return Conflict(reason)
         if isinstance(error, errors.UniqueViolation):
             # Somebody else has just made the same: a second look will find it.
             return Conflict(reason)

@@ -375,7 +375,8 @@ on conflict (queue, nonce) do update set
 -- name: mark
 insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
 on conflict (nonce) do update set
-    committed = excluded.committed / (p.committed < excluded.committed)::integer,
+    committed = case when p.committed < excluded.committed then excluded.committed
+        else ('bullite undoes a transaction: it was given up; the last is ' || p.committed)::bigint end,
     seen_at = excluded.seen_at
 
 -- Gives a transaction up for lost, for good, unless it was committed: then there is no row.
