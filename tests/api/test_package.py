@@ -46,7 +46,7 @@ AMONG_OURSELVES = {
     *("planted", "has_no_parent", "awaits_children"),
     *("check", "look_again", "settings_version", "new_job", "as_new_job", "job_numbered"),
     "jobs_numbered",
-    *("as_gone", "as_job", "links", "read_rows"),
+    *("as_gone", "as_job", "links", "read_rows", "failed_then", "has_changed_since"),
     *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
     *("strayed", "stuck", "took_some", "trouble", "wants_reports"),
     *("auditor",),
