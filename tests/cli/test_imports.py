@@ -35,7 +35,8 @@ SELDOM = {
 
 
 ENGINE = {
-    *("bullite.engine.writer", "bullite.operations", "bullite.sqlite.driver", "bullite.store"),
+    *("bullite.engine.writer", "bullite.sqlite.driver", "bullite.store"),
+    *("bullite.operations.transaction", "bullite.operations.moving"),
     *("bullite.loop", "bullite.job", "bullite.queue", "bullite.outcome", "bullite.options"),
     *("logging", "traceback", "ctypes", "random", "socket", "selectors", "concurrent"),
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine.contract import Params
 from ..states import PRIORITIZED, State
-from .transaction import Operation
+
+if TYPE_CHECKING:  # a program that only lists jobs makes no transaction
+    from .transaction import Operation
 
 FARTHEST = 2**62
 """Beyond every place in a list, in both directions."""
