@@ -9,6 +9,9 @@ from .errors import InvalidOption, InvalidOptionType
 
 LONGEST_NAME = 255
 
+COMMAND, NOTICE = "shell", "notify"
+"""The names of the jobs that run commands."""
+
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 

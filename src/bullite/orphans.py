@@ -16,13 +16,10 @@ from functools import cache
 from typing import NamedTuple
 
 from .codec import decode
+from .names import COMMAND, NOTICE
 from .processes import Process, cookie_of, look_at, number_space, processes, send
 
 log = logging.getLogger("bullite.worker")
-
-
-COMMAND, NOTICE = "shell", "notify"
-"""The names of the jobs that run commands."""
 
 
 def may_run_commands(names: str | None) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..orphans import COMMAND as COMMAND
-from ..orphans import NOTICE as NOTICE
+from ..names import COMMAND as COMMAND
+from ..names import NOTICE as NOTICE
 
 WEBHOOK, FUNCTION = "http-webhook", "python-function"
 """The names of the jobs that run no commands."""
