@@ -189,7 +189,7 @@ def test_a_transaction_that_adds_or_settles_waits_for_the_disk(database):
 
 
 def test_where_the_log_cannot_be_synced_apart_sqlite_syncs_in_the_commit(database, monkeypatch):
-    monkeypatch.setattr(Journal, "of", classmethod(lambda cls, path: None))
+    monkeypatch.setattr(Journal, "of", classmethod(lambda cls, path, mark: None))
     trace = life_of_some_jobs(database)
 
     assert trace.levels(ADDS, COMPLETES) == {"full"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from bullite import Job, Queue, QueueEvents, Worker
 from bullite.errors import StoreUnsynced
 from bullite.sqlite import journal
 from bullite.sqlite.journal import Journal
+from bullite.sqlite.syncmark import SyncMark
 from tests.api.helpers import until
 
 
@@ -257,23 +259,71 @@ def test_a_disk_that_fails_to_sync_ends_the_store(database, monkeypatch):
 # --- where it comes from -------------------------------------------------------------------------
 
 
-def test_the_log_is_the_one_that_sqlite_has_open(database, monkeypatch):
+@pytest.fixture
+def log_of_connection(database) -> Iterator[Path]:
+    """The log that a connection of this process has open."""
     connection = sqlite3.connect(database)
     connection.execute("pragma journal_mode = wal")
     connection.execute("create table things (id integer)")
-    path = Path(f"{database}-wal")
-    monkeypatch.setattr(os, "open", None)  # nothing is opened for it
-
-    log = Journal.of(path)
-    assert log is not None
-    assert os.path.samestat(os.fstat(log._descriptor), os.stat(path))
-    log.sync()
-    log.close()
+    yield Path(f"{database}-wal")
     connection.close()
 
 
-def test_a_log_that_nobody_has_open_is_not_opened(tmp_path):
-    (tmp_path / "log").touch()
+def test_the_log_is_the_one_that_sqlite_has_open(log_of_connection):
+    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    assert log is not None
+    assert os.path.samestat(os.fstat(log._descriptor), os.stat(log_of_connection))
+    log.sync()
+    log.close()
 
-    assert Journal.of(tmp_path / "log") is None
-    assert Journal.of(tmp_path / "none") is None
+
+def test_the_log_is_kept_when_another_thread_reuses_the_number_of_a_descriptor(
+    log_of_connection, monkeypatch
+):
+    decoy, nothing, fstat = (
+        os.open(log_of_connection, os.O_RDONLY),
+        os.open("/dev/null", 0),
+        os.fstat,
+    )
+
+    def fstat_and_reuse(number: int) -> os.stat_result:
+        """Another thread closes that descriptor of the log and opens another file."""
+        status = fstat(number)
+        if number == decoy:
+            os.dup2(nothing, decoy)
+        return status
+
+    monkeypatch.setattr(journal.os, "fstat", fstat_and_reuse)
+    monkeypatch.setattr(journal.os, "listdir", lambda folder: [str(decoy)])
+    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    assert log is not None
+    assert os.path.samestat(fstat(log._descriptor), os.stat(log_of_connection))
+    log.close()
+    os.close(decoy)
+    os.close(nothing)
+
+
+def test_the_descriptor_of_the_log_is_no_duplicate_of_one_of_sqlite(log_of_connection):
+    """Each open file is told of a failed write-back once: neither may use up the other's report."""
+    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    assert log is not None
+    os.lseek(log._descriptor, 8, os.SEEK_SET)  # what duplicates have in common
+    others = [number for number in numbers_of(log_of_connection) if number != log._descriptor]
+    assert [os.lseek(number, 0, os.SEEK_CUR) for number in others] == [0] * len(others)
+    assert others
+    log.close()
+
+
+def numbers_of(path: Path) -> list[int]:
+    """The descriptors that this process has of a file."""
+    wanted, found = os.stat(path), []
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(int(name)), wanted):
+                found.append(int(name))
+    return found
+
+
+def test_a_log_that_is_not_there_is_not_made(tmp_path):
+    assert Journal.of(tmp_path / "none", SyncMark(tmp_path / "mark")) is None
+    assert list(tmp_path.iterdir()) == []

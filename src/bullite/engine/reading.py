@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import StoreClosed
+from ..errors import ENDING, StoreClosed, StoreError
 from .contract import Params, Reader
 from .mail import Mailbox, Reply
 from .threads import Spawn, start_thread
@@ -16,11 +16,20 @@ _STOP = None
 
 
 class ReadingThread:
-    """Answers read requests one after the other; starts with the first."""
+    """Answers read requests one after the other; starts with the first.
 
-    def __init__(self, open_reader: Callable[[], Reader], spawn: Spawn = start_thread) -> None:
+    `ended` hears of an error after which the store must be opened again, before the request does.
+    """
+
+    def __init__(
+        self,
+        open_reader: Callable[[], Reader],
+        spawn: Spawn = start_thread,
+        ended: Callable[[StoreError], None] = lambda error: None,
+    ) -> None:
         self._open_reader = open_reader
         self._spawn = spawn
+        self._tell_ended = ended
         self._requests: queue.SimpleQueue[tuple[str, Params, Reply, Mailbox] | None] = (
             queue.SimpleQueue()
         )
@@ -58,6 +67,8 @@ class ReadingThread:
                 answer = reader.read(statement, params).rows
             except Exception as error:
                 answer = error
+                if isinstance(error, ENDING):
+                    self._tell_ended(error)
             mailbox.deliver([(reply, answer)])
         if reader is not None:
             reader.close()

@@ -158,7 +158,7 @@ class Engine:
         self._chores = Chores(driver)
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
-        self.reading = ReadingThread(driver.reader, spawn)
+        self.reading = ReadingThread(driver.reader, spawn, self._end)
         self._watchers = Watchers(driver, self._read_for_watchers)
         self.keeping = Keeping(driver, self.submit)
         self._check_at = self._check_from = self._look_at = 0
@@ -418,6 +418,14 @@ class Engine:
 
         self.reading.read(statement, params, found, DIRECT)
 
+    def _end(self, error: StoreError) -> None:
+        """A reader found that the store must be opened again; called on its thread."""
+
+        def end(ask: Ask) -> None:
+            self._fail([], error)
+
+        self.submit(_Order(end), _accept)
+
     def _ends_found(self, gone: Sequence[Watched], found: Any, ask: Ask) -> None:
         self._tell_results(partial(self._watchers.ends_found, gone, found))
 
@@ -582,7 +590,7 @@ class Engine:
         try:
             chores = self._chores.due(self.clock.lease_now())
         except StoreError as error:
-            self._seldom.warning("the scheduler could not look into the database: %s", error)
+            self._warn_or_end("the scheduler could not look into the database", error)
             chores = []
         for chore in chores:
             if isinstance(chore, tending.Recover):
@@ -748,7 +756,15 @@ class Engine:
         try:
             self.driver.housekeep()
         except StoreError as error:
-            self._seldom.warning("housekeeping failed: %s", error)
+            self._warn_or_end("housekeeping failed", error)
+
+    def _warn_or_end(self, what: str, error: StoreError) -> None:
+        """No request met the error: warn of it, unless nothing more may be written."""
+        if isinstance(error, ENDING):
+            log.error("%s: %s", what, error)
+            self._fail([], error)
+        else:
+            self._seldom.warning(f"{what}: %s", error)
 
 
 class _Order:

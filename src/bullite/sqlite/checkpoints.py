@@ -3,11 +3,15 @@
 SQLite up to 3.51.2 can corrupt a file when a checkpoint runs while another process writes. So no
 connection of ours checkpoints by itself; ours run while we hold the write lock on another
 connection, and never truncate the log: a log that is overwritten syncs faster than one that grows.
+Only after a sync that failed the log is cut to nothing (`empty_log`).
 """
 
 from __future__ import annotations
 
 import sqlite3
+
+from . import connecting
+from .connecting import is_failed_sync
 
 CHECKPOINT_FRAMES = 1_000
 """Pages in the log (4 MB) at which a checkpoint is worth its time."""
@@ -53,3 +57,42 @@ def checkpoint(writer: sqlite3.Connection, other: sqlite3.Connection) -> tuple[i
     finally:
         writer.execute("rollback")
     return frames, moved
+
+
+READERS_MAY_TAKE = 5.0
+"""Seconds that readers of the log are waited for before it is emptied."""
+
+_TRIES = 3
+
+
+def empty_log(writer: sqlite3.Connection, other: sqlite3.Connection) -> bool:
+    """Move the whole log into the database, sync that, and cut the log to nothing.
+
+    Return False if a reader holds the log for too long. The caller holds the gate.
+
+    What a failed sync has lost of the log is still in the system's memory, from where it is copied;
+    what then counts is the sync of the database. A failed write-back is reported once to each open
+    file, so the first tries may meet reports of it: a try that fails copies everything again.
+    """
+    for tries in range(1, _TRIES + 1):
+        try:
+            checkpoint(writer, other)  # most of the work, in the one form
+            return _truncate(other)
+        except sqlite3.Error as error:
+            if not is_failed_sync(error) or tries == _TRIES:
+                raise
+    raise AssertionError
+
+
+def _truncate(connection: sqlite3.Connection) -> bool:
+    """A full checkpoint does not empty the log if a reader holds it: commits would go behind."""
+    _set_patience(connection, READERS_MAY_TAKE)
+    try:
+        busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+    finally:
+        _set_patience(connection, connecting.BUSY_TIMEOUT)
+    return not busy
+
+
+def _set_patience(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"pragma busy_timeout = {round(seconds * 1000)}").fetchall()

@@ -13,6 +13,7 @@ from ..errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    StoreUnsynced,
     StoreUnwritable,
 )
 
@@ -94,9 +95,20 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_failed_sync(error: sqlite3.Error) -> bool:
+    """Whether SQLite could not sync a file or its folder."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+
+
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """What an error of SQLite means to those who use the store."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if is_failed_sync(error):
+        return StoreUnsynced(
+            f"{path} could not be synced: {error}; whether the last requests are stored is not "
+            "known: check the disk, then reopen the store"
+        )
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"no room left for {path}: free some disk space; nothing was written")
     if is_busy(error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -15,11 +16,18 @@ from typing import Any
 from ..clock import Clock
 from ..engine.contract import Heard, Params, Result, Same, StatementRefused, Step, Table, Worker
 from ..engine.statements import Statement
-from ..errors import StoreClosed, StoreUnwritable
+from ..errors import (
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    StoreUnsynced,
+    StoreUnwritable,
+)
 from ..operations.moving import ANY_NAME, as_json
 from . import forks
-from .checkpoints import CheckpointGauge, checkpoint
-from .connecting import connect, refuse_old_sqlite, store_error
+from .checkpoints import CheckpointGauge, checkpoint, empty_log
+from .connecting import connect, is_failed_sync, refuse_old_sqlite, store_error
 from .files import Identity, Places, owner_of, refuse_network_file_system
 from .folding import Loading, unfold
 from .gate import Gate
@@ -28,7 +36,10 @@ from .liveness import Liveness, is_alive
 from .opening import enter, prepare
 from .reader import SQLiteReader
 from .statements import FOLDED, STATEMENTS
+from .syncmark import SyncMark
 from .wakeups import Wakeups
+
+log = logging.getLogger("bullite.sqlite")
 
 ROWS_PER_INSERT = 100
 MOST_INSERTS = 200
@@ -62,6 +73,7 @@ class SQLiteDriver:
         self._written_rows = self._written_bytes = 0
         self._gauge = CheckpointGauge()
         self._loading = Loading()
+        self._mark = SyncMark(self._places.gate)
         self._liveness: Liveness | None = None
         self._wakeups = Wakeups(self._places.socket(self.nonce))
         self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
@@ -78,6 +90,7 @@ class SQLiteDriver:
         self._places.make_side_folder()
         try:
             self._gate = Gate(self._places.gate)
+            self._mark.make()
         except OSError as error:
             folder = self._places.side_folder
             fix = f"{folder} belongs to {owner_of(folder)}: do this as that user, or ask them for"
@@ -89,18 +102,39 @@ class SQLiteDriver:
             try:
                 self._writer = prepare(self._places, self._gate)
                 self._checkpointer = connect(self.path)
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, StoreUnsynced):
+                    self._mark.set()
                 self._gate.close()
+                self._mark.close()
                 raise
-            self._journal = Journal.of(self._places.log)
+            self._journal = Journal.of(self._places.log, self._mark)
             forks.guard(self)
         self._identity = Identity(self._places)
         self._data_version = self._read_data_version()
+        try:
+            self._mend_if_marked()  # those who only read may not be told of what is unsynced
+        except BaseException:
+            self._let_go()
+            raise
 
     def close(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is None:
+        if self._writer is None:
             return
+        try:
+            if not self._mark.is_set():
+                # Whoever opens the log next is not told by the system that a sync failed.
+                self.sync()
+        except StoreUnsynced as error:
+            log.warning("%s", error)
+        try:
+            self._mend_if_marked()
+        except StoreError as error:
+            log.warning("%s", error)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        writer, self._writer = self._connection(), None
         forks.unguard(self)
         self._wakeups.close()
         if self._liveness is not None:
@@ -112,6 +146,7 @@ class SQLiteDriver:
         if self._journal is not None:
             self._journal.close()
         self._gate.close()
+        self._mark.close()
 
     def _is_missed(self, writer: sqlite3.Connection) -> bool:
         """Whether workers or locks of this process are left: others must see that it is gone."""
@@ -138,6 +173,7 @@ class SQLiteDriver:
             if self._journal is not None:
                 self._journal.close()
             self._gate.abandon()
+            self._mark.close()
             self._wakeups.abandon()
 
     def reader(self) -> SQLiteReader:
@@ -150,6 +186,8 @@ class SQLiteDriver:
         self._sync_due = durable and self._durable
         full = self._sync_due and self._journal is None
         enter(self._gate, self.path)
+        if self._mark.is_set():
+            self._mend_or_leave()
         self._in_use.acquire()
         self._inside = True
         try:
@@ -159,7 +197,7 @@ class SQLiteDriver:
             writer.execute("begin immediate")
         except sqlite3.Error as error:
             self._end_transaction()
-            raise store_error(error, self.path) from error
+            raise self._error(error) from error
 
     def _end_transaction(self) -> None:
         self._inside = False
@@ -181,7 +219,7 @@ class SQLiteDriver:
         except (OverflowError, UnicodeError) as error:
             raise StatementRefused(str(error)) from error
         except sqlite3.Error as error:
-            raise store_error(error, self.path) from error
+            raise self._error(error) from error
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
@@ -228,7 +266,7 @@ class SQLiteDriver:
         try:
             self._connection().execute("commit")
         except sqlite3.Error as error:
-            raise store_error(error, self.path) from error
+            raise self._error(error) from error
         self._end_transaction()
         self._gauge.wrote(self._written_rows, self._written_bytes)
         self._written_rows = self._written_bytes = 0
@@ -259,10 +297,59 @@ class SQLiteDriver:
             with self._in_use:
                 frames, _ = checkpoint(self._connection(), self._checkpointer)
         except sqlite3.Error as error:
-            raise store_error(error, self.path) from error
+            raise self._error(error) from error
         finally:
             self._gate.leave()
         self._gauge.found(frames)
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        if is_failed_sync(error):
+            self._mark.set()
+        return store_error(error, self.path)
+
+    # --- after a failed sync ---
+
+    def _mend_if_marked(self) -> None:
+        if self._mark.is_set():
+            enter(self._gate, self.path)
+            self._mend_or_leave()
+            self._gate.leave()
+
+    def _mend_or_leave(self) -> None:
+        """Inside the gate: mend, or leave it and raise."""
+        try:
+            self._mend()
+        except BaseException:
+            self._gate.leave()
+            raise
+
+    def _mend(self) -> None:
+        """Inside the gate: have what could not be synced in the database, and the log empty.
+
+        Raise StoreBusy if readers hold the log, StoreUnsynced if the disk still fails.
+        """
+        if not self._mark.is_set():
+            return  # another process was quicker
+        self._identity.check()
+        try:
+            with self._in_use:
+                is_empty = empty_log(self._connection(), self._checkpointer)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        if not is_empty:
+            raise StoreBusy(
+                f"the log of {self.path} could not be synced, and cannot be moved into the "
+                "database while another connection reads it; nothing was written: end what reads "
+                "for so long"
+            )
+        try:
+            self._mark.clear()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot write to {self._places.side_folder}: {error.strerror}; nothing was written"
+            ) from error
+        self._gauge.found(0)
+        log.warning("the log of %s was moved into the database: it could not be synced", self.path)
 
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:

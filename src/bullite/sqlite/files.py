@@ -39,6 +39,7 @@ class Places(NamedTuple):
 
     @property
     def gate(self) -> Path:
+        """The write gate is a lock on it, and its first byte the mark of a failed sync."""
         return self.side_folder / "gate"
 
     def liveness(self, nonce: int) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..engine.migrations import scripts
 from ..errors import NotABulliteDatabase, SchemaTooNew, StoreBusy, StoreUnwritable
 from . import connecting
-from .connecting import connect, is_busy, schema_version
+from .connecting import connect, is_busy, is_failed_sync, schema_version, store_error
 from .files import Places
 from .gate import Gate
 
@@ -80,6 +80,8 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> Exception:
         return StoreBusy(
             f"another process holds {path} locked; nothing was written: try again when it has ended"
         )
+    if is_failed_sync(error):
+        return store_error(error, path)
     return StoreUnwritable(
         f"cannot open {path}: {error}; check that the file and its folder exist and can be written"
     )

@@ -18,6 +18,7 @@ from .files import Places
 from .folding import unfold
 from .journal import Journal
 from .statements import FOLDED, SETTLED, STATEMENTS
+from .syncmark import SyncMark
 
 
 class SQLiteReader:
@@ -35,6 +36,7 @@ class SQLiteReader:
         self._log = places.log
         self._durable = durable
         self._journal: Journal | None = None
+        self._mark = SyncMark(places.gate)
         self._in_use = threading.RLock()
         with forks.opening:
             self._connection = connected(self._path)
@@ -66,16 +68,20 @@ class SQLiteReader:
         return Result(rows, 0)
 
     def _sync(self) -> None:
-        # Found here and not before: a connection opens the log when it reads.
-        self._journal = self._journal or Journal.of(self._log)
+        # Opened here and not before: a connection opens the log when it reads.
+        self._journal = self._journal or Journal.of(self._log, self._mark)
         if self._journal is not None:
             self._journal.sync()
 
     def close(self) -> None:
         forks.unguard(self)
         self._connection.close()
+        self._let_go_of_log()
+
+    def _let_go_of_log(self) -> None:
         if self._journal is not None:
             self._journal.close()
+        self._mark.close()
 
     def hold_still(self) -> None:
         self._in_use.acquire()
@@ -85,8 +91,7 @@ class SQLiteReader:
 
     def abandon(self) -> None:
         self._connection.close()  # it is never in a transaction
-        if self._journal is not None:
-            self._journal.close()
+        self._let_go_of_log()
 
 
 class _NotReady(Exception):

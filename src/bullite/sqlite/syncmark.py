@@ -1,0 +1,70 @@
+"""The mark of a failed sync: the first byte of the gate's file, read before every transaction.
+
+Linux reports a failed write-back once to each open file, and then calls the lost pages clean. A
+process that opens the log later syncs it without an error; but recovery reads a log only up to the
+first page that is wrong, so what was committed behind the lost pages would not survive a power cut.
+While the mark is set, nothing is accepted; who finds it set empties the log, then clears it.
+
+It need not survive a power cut itself: after one, recovery has cut the log where it is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger("bullite.sqlite")
+
+_SET, _CLEAR = b"!", b"\0"
+
+
+class SyncMark:
+    """The mark of one database, through a descriptor of its owner."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def make(self) -> None:
+        """Make the file if need be, with that byte, so that setting it later needs no room."""
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        if hasattr(os, "posix_fallocate"):
+            with contextlib.suppress(OSError):  # it only makes `set` safer
+                os.posix_fallocate(self._descriptor, 0, 1)
+
+    def is_set(self) -> bool:
+        """Whether a sync failed and the log has not been emptied since."""
+        if self._descriptor is None:
+            try:
+                self._descriptor = os.open(self._path, os.O_RDWR)
+            except OSError:
+                return False  # no process has written, or this one must not
+        try:
+            return os.pread(self._descriptor, 1, 0) == _SET
+        except OSError:
+            return True  # the disk that cannot be read is the one that failed
+
+    def set(self) -> None:
+        """Say to all processes that a sync failed; never raises, the caller raises the error."""
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.pwrite(self._descriptor, _SET, 0)
+        except OSError as error:
+            log.error(
+                "a sync failed, and %s cannot say so: %s; stop all processes that use the database",
+                self._path,
+                error.strerror,
+            )
+
+    def clear(self) -> None:
+        """The log is empty: all may write again."""
+        assert self._descriptor is not None
+        os.pwrite(self._descriptor, _CLEAR, 0)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
