@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bullite import Job, Queue, Worker, verify
+from bullite import Job, Queue, Store, Worker, verify
 from bullite.errors import StoreFull
 from tests.crash.processes import Child, say
 
@@ -18,8 +19,13 @@ from tests.crash.processes import Child, say
 OWN_MOUNTS = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)))
 
 
+FEW_FILES = 30
+"""How many files and folders the small disk can hold."""
+
+
 def mount_small_disk(folder: Path) -> None:
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", os.fspath(folder)]
+    options = f"size=2m,nr_inodes={FEW_FILES}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", os.fspath(folder)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise SystemExit(
@@ -32,6 +38,18 @@ def fill(ballast: Path) -> None:
     with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
         while True:
             file.write(bytes(4096))
+
+
+def leave_room_for(files: int, folder: Path) -> None:
+    """Make as many files as the disk can hold but for so many."""
+    folder.mkdir()
+    number = 0
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            (folder / str(number)).touch()
+            number += 1
+    for each in range(files):
+        (folder / str(number - 1 - each)).unlink()
 
 
 async def counts(queue: Queue) -> str:
@@ -100,6 +118,68 @@ class Refusals(logging.Handler):
         self._loop.call_soon_threadsafe(self._event.set)
 
 
+# --- making files --------------------------------------------------------------------------------
+
+
+def opened(place: Path) -> str:
+    """What becomes of opening a database in a folder of its own, which is then cleared away."""
+    place.mkdir()
+    store = Store(place / "jobs.db")
+    try:
+        store.open()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace(os.fspath(place), "...")
+    else:
+        return "opened"
+    finally:
+        store.close()
+        shutil.rmtree(place)
+
+
+async def opens_databases_with_room_for_few_files(folder: Path) -> None:
+    place = folder / "place"
+    place.mkdir()  # it has to fit, too
+    for files in range(10):
+        ballast = folder / "ballast"
+        leave_room_for(files, ballast)
+        place.rmdir()
+        say(opened(place))
+        shutil.rmtree(ballast)
+        place.mkdir()
+
+
+async def opens_databases_with_room_for_few_bytes(folder: Path) -> None:
+    for pages in range(0, 200, 3):
+        fill(folder / "ballast")
+        os.truncate(folder / "ballast", (folder / "ballast").stat().st_size - pages * 4096)
+        say(opened(folder / "place"))
+        (folder / "ballast").unlink()
+
+
+async def starts_a_worker_with_no_room_for_a_file(folder: Path) -> None:
+    errors: asyncio.Queue[Exception] = asyncio.Queue()
+    async with Queue("work", folder / "jobs.db") as queue:
+        job = await queue.add("job")
+        leave_room_for(0, folder / "ballast")
+        async with Worker(queue, do_nothing, autorun=False) as worker:
+            worker.on("error", errors.put_nowait)
+            say("worker:", type(await asyncio.wait_for(errors.get(), 10)).__name__)
+            shutil.rmtree(folder / "ballast")
+            await job.result(timeout=10_000)
+        say("room:", await counts(queue))
+
+
+async def takes_a_named_lock_with_no_room_for_a_file(folder: Path) -> None:
+    async with Queue("work", folder / "jobs.db") as queue:
+        leave_room_for(0, folder / "ballast")
+        with pytest.raises(StoreFull):
+            async with queue.store.lock("name"):
+                pass
+        shutil.rmtree(folder / "ballast")
+        async with queue.store.lock("name"):
+            say("locked")
+
+
 # --- the tests -----------------------------------------------------------------------------------
 
 
@@ -136,3 +216,31 @@ def test_a_result_that_finds_the_disk_full_is_stored_once_there_is_room(on_small
         "result of 100000 characters",
         "room: {'completed': 1} - no problems found",
     ]
+
+
+def assert_full_until_opened(said: list[str]) -> None:
+    first = said.index("opened")
+    assert first > 2
+    assert said[first:] == ["opened"] * len(said[first:])
+    for line in said[:first]:
+        assert line.startswith("StoreFull: no room left for "), line
+        assert "nothing was written" in line
+
+
+def test_a_database_for_whose_files_there_is_no_room_is_not_opened(on_small_disk):
+    assert_full_until_opened(on_small_disk(opens_databases_with_room_for_few_files))
+
+
+def test_a_database_for_whose_tables_there_is_no_room_is_not_opened(on_small_disk):
+    assert_full_until_opened(on_small_disk(opens_databases_with_room_for_few_bytes))
+
+
+def test_a_worker_that_finds_no_room_for_its_sign_of_life_tries_again(on_small_disk):
+    assert on_small_disk(starts_a_worker_with_no_room_for_a_file) == [
+        "worker: StoreFull",
+        "room: {'completed': 1}",
+    ]
+
+
+def test_a_named_lock_is_refused_while_there_is_no_room_for_a_sign_of_life(on_small_disk):
+    assert on_small_disk(takes_a_named_lock_with_no_room_for_a_file) == ["locked"]

@@ -195,7 +195,10 @@ class Driver(Protocol):
         """Inside the transaction: say whether `worker` would welcome a wake-up."""
 
     def listen(self, queue: int) -> str | None:
-        """Open this process's ear, as it has a worker of `queue`; the address others wake it at."""
+        """Open this process's ear, as it has a worker of `queue`; the address others wake it at.
+
+        Raise a StoreError if this process cannot show that it lives.
+        """
 
     def registered(self) -> None:
         """A worker of this process has been registered: its lease is to be kept, too."""
@@ -212,7 +215,10 @@ class Driver(Protocol):
     # --- living and dying ---
 
     def show_life(self) -> None:
-        """From now on others can see at once when this process is gone, where that can be seen."""
+        """From now on others can see at once when this process is gone, where that can be seen.
+
+        Raise a StoreError if it cannot be made so.
+        """
 
     def is_gone(self, nonce: int, boot: str) -> bool:
         """Whether a process is certainly gone, as far as that can be told at once; any thread."""

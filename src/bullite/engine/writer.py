@@ -477,10 +477,13 @@ class Engine:
         """Carry out the orders that concern the engine itself; the rest needs a transaction."""
         requests: list[Ask] = []
         for ask in asks:
-            if isinstance(ask.request, _Order):
-                requests += ask.request.carry_out(ask) or ()
-            else:
+            if not isinstance(ask.request, _Order):
                 requests.append(ask)
+                continue
+            try:
+                requests += ask.request.carry_out(ask) or ()
+            except StoreError as error:
+                self._fail([ask], error)
         return requests
 
     def _attach(self, appetite: Appetite, ask: Ask) -> None:
@@ -570,8 +573,12 @@ class Engine:
 
     def _registrations(self) -> list[Ask]:
         appetites = self._feeding.unregistered() if self._feeding else []
-        for appetite in appetites:
-            appetite.registration.address = self.driver.listen(appetite.queue)
+        try:
+            for appetite in appetites:
+                appetite.registration.address = self.driver.listen(appetite.queue)
+        except StoreError as error:
+            self._fail([], error)
+            return []
         return [Ask(a.registration, partial(self._registered, a)) for a in appetites]
 
     def _registered(self, appetite: Appetite, answer: Any) -> None:

@@ -11,11 +11,11 @@ from ..errors import (
     SQLiteTooOld,
     StoreBusy,
     StoreError,
-    StoreFull,
     StoreUnavailable,
     StoreUnsynced,
     StoreUnwritable,
 )
+from .files import no_room
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_TIMEOUT = 30.0
@@ -95,6 +95,10 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_no_room(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
 def is_failed_sync(error: sqlite3.Error) -> bool:
     """Whether SQLite could not sync a file or its folder."""
     code = getattr(error, "sqlite_errorcode", 0)
@@ -109,8 +113,8 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
             f"{path} could not be synced: {error}; whether the last requests are stored is not "
             "known: check the disk, then reopen the store"
         )
-    if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"no room left for {path}: free some disk space; nothing was written")
+    if is_no_room(error):
+        return no_room(path)
     if is_busy(error):
         return StoreBusy(
             f"{path} was locked by another connection for too long; nothing was written"

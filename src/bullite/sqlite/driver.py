@@ -22,13 +22,12 @@ from ..errors import (
     StoreError,
     StoreUnavailable,
     StoreUnsynced,
-    StoreUnwritable,
 )
 from ..operations.moving import ANY_NAME, as_json
 from . import forks
 from .checkpoints import CheckpointGauge, checkpoint, empty_log
 from .connecting import connect, is_failed_sync, refuse_old_sqlite, store_error
-from .files import Identity, Places, owner_of, refuse_network_file_system
+from .files import Identity, Places, cannot_make, owner_of, refuse_network_file_system
 from .folding import Loading, unfold
 from .gate import Gate
 from .journal import Journal
@@ -88,16 +87,7 @@ class SQLiteDriver:
         if not self._allow_network:
             refuse_network_file_system(self.path)
         self._places.make_side_folder()
-        try:
-            self._gate = Gate(self._places.gate)
-            self._mark.make()
-        except OSError as error:
-            folder = self._places.side_folder
-            fix = f"{folder} belongs to {owner_of(folder)}: do this as that user, or ask them for"
-            raise StoreUnwritable(
-                f"cannot open {self._places.gate}: {error.strerror}"
-                + (f"; {fix} the right" if isinstance(error, PermissionError) else "")
-            ) from error
+        self._open_gate()
         with forks.opening:
             try:
                 self._writer = prepare(self._places, self._gate)
@@ -117,6 +107,21 @@ class SQLiteDriver:
         except BaseException:
             self._let_go()
             raise
+
+    def _open_gate(self) -> None:
+        try:
+            self._mark.make()
+            self._gate = Gate(self._places.gate)
+        except OSError as error:
+            self._mark.close()
+            folder = self._places.side_folder
+            fix = f"{folder} belongs to {owner_of(folder)}: do this as that user, or ask them for"
+            raise cannot_make(
+                self._places.gate,
+                error,
+                f"cannot open {self._places.gate}: {error.strerror}"
+                + (f"; {fix} the right" if isinstance(error, PermissionError) else ""),
+            ) from error
 
     def close(self) -> None:
         if self._writer is None:
@@ -406,8 +411,14 @@ class SQLiteDriver:
     # --- living and dying ------------------------------------------------------------------------
 
     def show_life(self) -> None:
-        if self._liveness is None:
-            self._liveness = Liveness(self._places.liveness(self.nonce))
+        if self._liveness is not None:
+            return
+        path = self._places.liveness(self.nonce)
+        try:
+            self._liveness = Liveness(path)
+        except OSError as error:
+            otherwise = f"cannot make {path}: {error.strerror}; nothing was written"
+            raise cannot_make(path, error, otherwise) from error
 
     def is_gone(self, nonce: int, boot: str) -> bool:
         return boot != self.clock.boot or is_alive(self._places.liveness(nonce)) is False

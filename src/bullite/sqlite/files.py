@@ -6,12 +6,13 @@ SQLite holds in this process. Everything here goes by name and `stat`.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import NetworkFileSystem, StoreReplaced, StoreUnwritable
+from ..errors import NetworkFileSystem, StoreError, StoreFull, StoreReplaced, StoreUnwritable
 
 NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -62,10 +63,36 @@ class Places(NamedTuple):
                 "make it first"
             ) from error
         except OSError as error:
-            raise StoreUnwritable(
+            raise cannot_make(
+                self.side_folder,
+                error,
                 f"cannot write to the folder of {self.database}: {error.strerror}; the database, "
-                "its log and its side folder need write permission there"
+                "its log and its side folder need write permission there",
             ) from error
+
+
+NEEDED = 128 * 1024
+"""Bytes: SQLite makes its files in steps of up to 32 KiB, and does not say why it could not."""
+
+
+def no_room(path: Path) -> StoreFull:
+    return StoreFull(f"no room left for {path}: free some disk space; nothing was written")
+
+
+def is_full(folder: Path) -> bool:
+    """Whether there is hardly any room where `folder` is, for data or for one more file."""
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < NEEDED or (room.f_files > 0 and room.f_favail == 0)
+
+
+def cannot_make(path: Path, error: OSError, otherwise: str) -> StoreError:
+    """What it means that a file or folder cannot be made: no room, or what `otherwise` says."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return no_room(path)
+    return StoreUnwritable(otherwise)
 
 
 def owner_of(path: Path) -> str:

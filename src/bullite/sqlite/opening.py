@@ -11,8 +11,15 @@ from pathlib import Path
 from ..engine.migrations import scripts
 from ..errors import NotABulliteDatabase, SchemaTooNew, StoreBusy, StoreUnwritable
 from . import connecting
-from .connecting import connect, is_busy, is_failed_sync, schema_version, store_error
-from .files import Places
+from .connecting import (
+    connect,
+    is_busy,
+    is_failed_sync,
+    is_no_room,
+    schema_version,
+    store_error,
+)
+from .files import Places, is_full, no_room
 from .gate import Gate
 
 log = logging.getLogger("bullite.sqlite")
@@ -80,8 +87,10 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> Exception:
         return StoreBusy(
             f"another process holds {path} locked; nothing was written: try again when it has ended"
         )
-    if is_failed_sync(error):
+    if is_failed_sync(error) or is_no_room(error):
         return store_error(error, path)
+    if is_full(path.parent):
+        return no_room(path)  # SQLite does not tell why it could not make one of its files
     return StoreUnwritable(
         f"cannot open {path}: {error}; check that the file and its folder exist and can be written"
     )
