@@ -218,7 +218,7 @@ class StoreUnsynced(StoreError):
     """The disk failed to keep what was written; whether the request was stored is not known.
 
     The store is closed: asked again, the system would call the same data safe. Reopen it; no
-    process writes before what could not be synced has been moved out of the log.
+    process writes before what could not be synced has been written again.
     """
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker
 from bullite.clock import SystemClock
-from bullite.errors import StoreBusy, StoreUnsynced
+from bullite.errors import StoreUnsynced
 from bullite.sqlite import checkpoints, driver, journal
 from bullite.sqlite.driver import SQLiteDriver
 from bullite.sqlite.syncmark import SyncMark
@@ -162,8 +162,40 @@ def mark(other) -> SyncMark:
     return SyncMark(other._places.gate)
 
 
-def size_of_log(database: Path) -> int:
-    return os.stat(f"{database}-wal").st_size
+class Rewrites:
+    """What is written to the log apart from SQLite."""
+
+    def __init__(self, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._log = Path(f"{database}-wal")
+        self._reached = 0
+        self.is_locked: list[bool] = []
+        """Whether others could not write meanwhile."""
+        self._database, self._pwrite = database, os.pwrite
+        monkeypatch.setattr(journal.os, "pwrite", self._note)
+
+    def _note(self, descriptor: int, data: bytes, offset: int) -> int:
+        if os.path.samestat(os.fstat(descriptor), os.stat(self._log)):
+            assert offset == self._reached
+            self._reached += len(data)
+            self.is_locked.append(self._is_locked())
+        return self._pwrite(descriptor, data, offset)
+
+    def _is_locked(self) -> bool:
+        with closing(sqlite3.connect(self._database, timeout=0)) as foreign:
+            try:
+                foreign.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
+    def are_complete(self) -> bool:
+        """Whether all of the log has been written again."""
+        return self._reached == self._log.stat().st_size > 0
+
+
+@pytest.fixture
+def rewrites(database, other, monkeypatch) -> Rewrites:
+    return Rewrites(database, monkeypatch)
 
 
 @contextmanager
@@ -175,24 +207,51 @@ def reading(database: Path) -> Iterator[None]:
         yield
 
 
-async def test_an_engine_that_ends_by_a_failed_sync_leaves_an_empty_log_to_others(
-    database, other, disk
+async def test_an_engine_that_ends_by_a_failed_sync_has_its_log_written_again(
+    database, rewrites, disk, mark
 ):
     async with Queue("work", database) as queue:
         await queue.add("job", 1)
         disk.thread = ENGINE
         with pytest.raises(StoreUnsynced):
             await queue.add("job", 2)
-        queue.store.open()._stopped.wait(10)
-        assert size_of_log(database) == 0
+        engine = queue.store.open()
+        await until(lambda: engine.driver._writer is None)
+        assert (rewrites.are_complete(), mark.is_set()) == (True, False)
 
 
-def test_what_is_committed_after_a_failed_sync_stands_in_an_empty_log(database, other, mark):
-    assert size_of_log(database) > 0
+def test_the_log_is_written_again_before_a_transaction_begins(other, rewrites, mark):
     mark.set()
     other.begin(durable=True)
-    assert (size_of_log(database), mark.is_set()) == (0, False)
+    assert (rewrites.are_complete(), mark.is_set()) == (True, False)
     other.rollback()
+
+
+def test_the_log_is_written_again_before_a_checkpoint(other, rewrites, mark, monkeypatch):
+    checkpoint, complete = driver.checkpoint, []
+
+    def note(*connections: sqlite3.Connection) -> tuple[int, int]:
+        complete.append(rewrites.are_complete())
+        return checkpoint(*connections)
+
+    monkeypatch.setattr(driver, "checkpoint", note)
+    mark.set()
+    other.checkpoint()
+    assert complete == [True]
+
+
+def test_nobody_else_writes_while_the_log_is_written_again(other, rewrites, mark):
+    mark.set()
+    other.checkpoint()
+    assert rewrites.is_locked == [True]
+
+
+def test_the_log_is_written_again_while_others_read(database, other, rewrites, mark):
+    mark.set()
+    with reading(database):
+        other.begin(durable=True)
+        assert (rewrites.are_complete(), mark.is_set()) == (True, False)
+        other.rollback()
 
 
 def test_a_commit_is_not_acknowledged_if_another_process_met_a_failed_sync(other, mark):
@@ -203,7 +262,7 @@ def test_a_commit_is_not_acknowledged_if_another_process_met_a_failed_sync(other
         other.sync()
 
 
-async def test_no_event_is_told_after_a_failed_sync_before_the_log_is_empty(database, other, mark):
+async def test_no_event_is_told_after_a_failed_sync_before_the_log_is_whole(database, other, mark):
     async with Queue("work", database) as queue:
         await queue.add("job", 1)
         mark.set()
@@ -211,47 +270,21 @@ async def test_no_event_is_told_after_a_failed_sync_before_the_log_is_empty(data
             reader.read("events_after", {"queue": None, "after": 0, "most": 10})
 
 
-def test_whoever_opens_the_database_after_a_failed_sync_empties_the_log(database, other, mark):
+def test_the_log_is_written_again_when_the_database_is_opened(database, rewrites, mark):
     mark.set()
     with closing(Store(database)) as store:
         store.open()
-        assert (size_of_log(database), mark.is_set()) == (0, False)
+        assert (rewrites.are_complete(), mark.is_set()) == (True, False)
 
 
-def test_a_close_that_cannot_sync_leaves_an_empty_log_to_others(database, other, disk):
+def test_the_log_is_written_again_by_a_process_that_cannot_sync_it_when_it_closes(
+    database, rewrites, disk, mark
+):
     driver = SQLiteDriver(database, SystemClock(), random.getrandbits)
     driver.open()
     disk.thread = threading.current_thread().name
     driver.close()
-    assert (disk.failures, size_of_log(database)) == (1, 0)
-
-
-def test_nothing_is_written_while_a_reader_keeps_the_log_from_being_emptied(
-    database, other, mark, monkeypatch
-):
-    monkeypatch.setattr(checkpoints, "READERS_MAY_TAKE", 0.05)
-    mark.set()
-    with reading(database):
-        for _ in range(2):
-            with pytest.raises(StoreBusy, match="another connection reads it; nothing was written"):
-                other.begin(durable=True)
-        assert mark.is_set()
-    other.begin(durable=True)
-    assert (size_of_log(database), mark.is_set()) == (0, False)
-    other.rollback()
-
-
-def test_a_reader_keeps_a_database_with_a_failed_sync_from_being_opened(
-    database, other, mark, monkeypatch
-):
-    monkeypatch.setattr(checkpoints, "READERS_MAY_TAKE", 0.05)
-    mark.set()
-    with closing(Store(database)) as store:
-        with reading(database), pytest.raises(StoreBusy):
-            store.open()
-        assert mark.is_set()
-        store.open()
-        assert not mark.is_set()
+    assert (disk.failures, rewrites.are_complete(), mark.is_set()) == (1, True, False)
 
 
 class Reporting:
@@ -267,24 +300,41 @@ class Reporting:
         return self._connection.execute(text)
 
 
-def test_the_log_is_emptied_although_its_first_syncs_report_the_failure_again(
-    database, other, mark
+def test_the_log_is_written_again_although_the_first_syncs_report_the_failure_again(
+    other, mark, monkeypatch
 ):
-    checkpointer, other._checkpointer = other._checkpointer, Reporting(other._checkpointer, 2)
+    monkeypatch.setattr(other, "_checkpointer", Reporting(other._checkpointer, 2))
     mark.set()
     other.begin(durable=True)
-    assert (size_of_log(database), mark.is_set()) == (0, False)
+    assert not mark.is_set()
     other.rollback()
-    other._checkpointer = checkpointer
+    monkeypatch.undo()
 
 
-def test_nothing_is_written_while_the_disk_still_fails(database, other, mark):
-    checkpointer, other._checkpointer = other._checkpointer, Reporting(other._checkpointer, 9)
+def test_nothing_is_written_while_the_disk_still_fails(other, mark, monkeypatch):
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     mark.set()
-    with pytest.raises(StoreUnsynced):
-        other.begin(durable=True)
+    with monkeypatch.context() as failing:
+        failing.setattr(journal.os, "fdatasync", fail)
+        with pytest.raises(StoreUnsynced):
+            other.begin(durable=True)
+        assert mark.is_set()
+    other.begin(durable=True)
+    other.rollback()
+
+
+def test_a_database_is_not_opened_while_the_disk_still_fails(database, other, mark, monkeypatch):
+    monkeypatch.setattr(checkpoints, "rewrite", rewrite_in_vain)
+    mark.set()
+    with closing(Store(database)) as store, pytest.raises(StoreUnsynced):
+        store.open()
     assert mark.is_set()
-    other._checkpointer = checkpointer
+
+
+def rewrite_in_vain(log: Path) -> None:
+    raise StoreUnsynced("the disk fails")
 
 
 def test_a_mark_that_cannot_be_made_is_reported(tmp_path, caplog):

@@ -3,15 +3,18 @@
 SQLite up to 3.51.2 can corrupt a file when a checkpoint runs while another process writes. So no
 connection of ours checkpoints by itself; ours run while we hold the write lock on another
 connection, and never truncate the log: a log that is overwritten syncs faster than one that grows.
-Only after a sync that failed the log is cut to nothing (`empty_log`).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-from . import connecting
+from ..errors import StoreUnsynced
 from .connecting import is_failed_sync
+from .journal import rewrite
 
 CHECKPOINT_FRAMES = 1_000
 """Pages in the log (4 MB) at which a checkpoint is worth its time."""
@@ -46,53 +49,45 @@ class CheckpointGauge:
         self._frames = 0.0
 
 
-def checkpoint(writer: sqlite3.Connection, other: sqlite3.Connection) -> tuple[int, int]:
+def checkpoint(
+    writer: sqlite3.Connection,
+    other: sqlite3.Connection,
+    first: Callable[[], None] = lambda: None,
+) -> tuple[int, int]:
     """Move the log into the database; (frames in the log, frames moved).
 
-    The caller holds the gate. `writer` takes the write lock and writes nothing.
+    The caller holds the gate. `writer` takes the write lock and writes nothing; `first` is called
+    when it has it.
     """
     writer.execute("begin immediate")
     try:
+        first()
         _, frames, moved = other.execute("pragma wal_checkpoint(passive)").fetchone()
     finally:
         writer.execute("rollback")
     return frames, moved
 
 
-READERS_MAY_TAKE = 5.0
-"""Seconds that readers of the log are waited for before it is emptied."""
-
-_TRIES = 3
+TRIES = 3
 
 
-def empty_log(writer: sqlite3.Connection, other: sqlite3.Connection) -> bool:
-    """Move the whole log into the database, sync that, and cut the log to nothing.
+def checkpoint_what_was_lost(
+    writer: sqlite3.Connection, other: sqlite3.Connection, log: Path
+) -> None:
+    """After a sync that failed: have all of the log on the disk, then move it into the database.
 
-    Return False if a reader holds the log for too long. The caller holds the gate.
+    A checkpoint alone would not do. It changes the database in place, which a power cut may leave
+    half done; then the log must be whole, or what is in front of its lost pages would be put over
+    newer pages.
 
-    What a failed sync has lost of the log is still in the system's memory, from where it is copied;
-    what then counts is the sync of the database. A failed write-back is reported once to each open
-    file, so the first tries may meet reports of it: a try that fails copies everything again.
+    A failed write-back is reported once to each open file, so the first tries may only meet reports
+    of it. Each of them writes everything again.
     """
-    for tries in range(1, _TRIES + 1):
+    for tries in range(1, TRIES + 1):
         try:
-            checkpoint(writer, other)  # most of the work, in the one form
-            return _truncate(other)
-        except sqlite3.Error as error:
-            if not is_failed_sync(error) or tries == _TRIES:
+            checkpoint(writer, other, partial(rewrite, log))
+            return
+        except (StoreUnsynced, sqlite3.Error) as error:
+            again = isinstance(error, StoreUnsynced) or is_failed_sync(error)
+            if not again or tries == TRIES:
                 raise
-    raise AssertionError
-
-
-def _truncate(connection: sqlite3.Connection) -> bool:
-    """A full checkpoint does not empty the log if a reader holds it: commits would go behind."""
-    _set_patience(connection, READERS_MAY_TAKE)
-    try:
-        busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-    finally:
-        _set_patience(connection, connecting.BUSY_TIMEOUT)
-    return not busy
-
-
-def _set_patience(connection: sqlite3.Connection, seconds: float) -> None:
-    connection.execute(f"pragma busy_timeout = {round(seconds * 1000)}").fetchall()

@@ -17,7 +17,6 @@ from ..clock import Clock
 from ..engine.contract import Heard, Params, Result, Same, StatementRefused, Step, Table, Worker
 from ..engine.statements import Statement
 from ..errors import (
-    StoreBusy,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -25,7 +24,7 @@ from ..errors import (
 )
 from ..operations.moving import ANY_NAME, as_json
 from . import forks
-from .checkpoints import CheckpointGauge, checkpoint, empty_log
+from .checkpoints import CheckpointGauge, checkpoint, checkpoint_what_was_lost
 from .connecting import connect, is_failed_sync, refuse_old_sqlite, store_error
 from .files import Identity, Places, cannot_make, owner_of, refuse_network_file_system
 from .folding import Loading, unfold
@@ -190,9 +189,7 @@ class SQLiteDriver:
         writer = self._connection()
         self._sync_due = durable and self._durable
         full = self._sync_due and self._journal is None
-        enter(self._gate, self.path)
-        if self._mark.is_set():
-            self._mend_or_leave()
+        self._enter()
         self._in_use.acquire()
         self._inside = True
         try:
@@ -297,7 +294,7 @@ class SQLiteDriver:
 
     def checkpoint(self) -> None:
         """Move the log into the database now."""
-        enter(self._gate, self.path)
+        self._enter()
         try:
             with self._in_use:
                 frames, _ = checkpoint(self._connection(), self._checkpointer)
@@ -314,47 +311,39 @@ class SQLiteDriver:
 
     # --- after a failed sync ---
 
+    def _enter(self) -> None:
+        """Pass the gate; the log is whole then, and stays so until this process leaves it."""
+        enter(self._gate, self.path)
+        if self._mark.is_set():
+            try:
+                self._mend()
+            except BaseException:
+                self._gate.leave()
+                raise
+
     def _mend_if_marked(self) -> None:
         if self._mark.is_set():
-            enter(self._gate, self.path)
-            self._mend_or_leave()
+            self._enter()
             self._gate.leave()
-
-    def _mend_or_leave(self) -> None:
-        """Inside the gate: mend, or leave it and raise."""
-        try:
-            self._mend()
-        except BaseException:
-            self._gate.leave()
-            raise
 
     def _mend(self) -> None:
-        """Inside the gate: have what could not be synced in the database, and the log empty.
+        """Inside the gate: have on the disk what could not be synced, then let all go on.
 
-        Raise StoreBusy if readers hold the log, StoreUnsynced if the disk still fails.
+        Raise StoreUnsynced if the disk still fails; the mark stays then.
         """
-        if not self._mark.is_set():
-            return  # another process was quicker
         self._identity.check()
         try:
             with self._in_use:
-                is_empty = empty_log(self._connection(), self._checkpointer)
+                checkpoint_what_was_lost(self._connection(), self._checkpointer, self._places.log)
         except sqlite3.Error as error:
             raise self._error(error) from error
-        if not is_empty:
-            raise StoreBusy(
-                f"the log of {self.path} could not be synced, and cannot be moved into the "
-                "database while another connection reads it; nothing was written: end what reads "
-                "for so long"
-            )
         try:
             self._mark.clear()
         except OSError as error:
             raise StoreUnavailable(
-                f"cannot write to {self._places.side_folder}: {error.strerror}; nothing was written"
+                f"cannot write to {self._places.gate}: {error.strerror}; nothing was written"
             ) from error
-        self._gauge.found(0)
-        log.warning("the log of %s was moved into the database: it could not be synced", self.path)
+        log.warning("the log of %s could not be synced: it was written again", self.path)
 
     def _connection(self) -> sqlite3.Connection:
         if self._writer is None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from ..errors import StoreUnsynced
 from .syncmark import SyncMark
 
+_PIECE = 1 << 20
+
 
 class Journal:
     """A descriptor of the log, which hears by itself of every write-back that failed."""
@@ -46,21 +48,46 @@ class Journal:
         was committed here may stand behind what another process could not sync.
         """
         try:
-            if sys.platform == "darwin":
-                fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
-            else:
-                os.fdatasync(self._descriptor)
+            _sync(self._descriptor)
         except OSError as error:
             self._mark.set()
-            raise self._unsynced(error.strerror) from error
+            raise _unsynced(self._path, error.strerror) from error
         if self._mark.is_set():
-            raise self._unsynced("another process, or a reader of this one, met the error")
-
-    def _unsynced(self, reason: str | None) -> StoreUnsynced:
-        return StoreUnsynced(
-            f"{self._path} could not be synced: {reason}; whether the last requests are stored is "
-            "not known: check the disk, then reopen the store"
-        )
+            raise _unsynced(self._path, "another process, or a reader of this one, met the error")
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def rewrite(path: Path) -> None:
+    """Write every byte of the log over itself, and sync it; raise StoreUnsynced if that fails.
+
+    The caller holds SQLite's write lock, so nobody else changes the log. After a failed sync the
+    system calls the pages clean that it has lost: they reach the disk once they are written again.
+    Those that are there already stay as they are, even if the power is cut meanwhile.
+    """
+    try:
+        log = os.open(path, os.O_RDWR)
+        try:
+            place = 0
+            while piece := os.pread(log, _PIECE, place):
+                place += os.pwrite(log, piece, place)
+            _sync(log)
+        finally:
+            os.close(log)
+    except OSError as error:
+        raise _unsynced(path, error.strerror) from error
+
+
+def _sync(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _unsynced(path: Path, reason: str | None) -> StoreUnsynced:
+    return StoreUnsynced(
+        f"{path} could not be synced: {reason}; whether the last requests are stored is not known: "
+        "check the disk, then reopen the store"
+    )

@@ -3,7 +3,8 @@
 Linux reports a failed write-back once to each open file, and then calls the lost pages clean. A
 process that opens the log later syncs it without an error; but recovery reads a log only up to the
 first page that is wrong, so what was committed behind the lost pages would not survive a power cut.
-While the mark is set, nothing is accepted; who finds it set empties the log, then clears it.
+While the mark is set, nothing is accepted; who finds it set has the lost pages written again, then
+clears it (decision 39).
 
 It need not survive a power cut itself: after one, recovery has cut the log where it is wrong.
 """
@@ -35,7 +36,7 @@ class SyncMark:
                 os.posix_fallocate(self._descriptor, 0, 1)
 
     def is_set(self) -> bool:
-        """Whether a sync failed and the log has not been emptied since."""
+        """Whether a sync failed and the log has not been written again since."""
         if self._descriptor is None:
             try:
                 self._descriptor = os.open(self._path, os.O_RDWR)
@@ -60,7 +61,7 @@ class SyncMark:
             )
 
     def clear(self) -> None:
-        """The log is empty: all may write again."""
+        """The log is whole: all may write again."""
         assert self._descriptor is not None
         os.pwrite(self._descriptor, _CLEAR, 0)
 
