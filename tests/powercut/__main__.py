@@ -4,7 +4,8 @@
 
 Programs are recorded with strace; from the recording the images are made that a cut would leave at
 many moments: `synced` (only what was synced), `written` (all that was written), `torn` (the last
-writes in part), `reordered` (any of what was not synced). An image is corrupt when it cannot be
+writes in part), `reordered` (any of what was not synced). In some of
+the programs a sync of the log fails once. An image is corrupt when it cannot be
 opened or `verify` finds something, it has lost when a job is missing whose adding was answered, it
 is undone when an end, a step or an event is missing that somebody was told of. Controls, in which
 syncs have no effect, must be bad. Exits with 1 if a promise was broken or a control kept all.
@@ -23,21 +24,21 @@ from pathlib import Path
 
 from .recorder import Failed, Operation
 from .trial import DATABASE, Report, recording_of, trial
-from .workloads import WORKLOADS
+from .workloads import FAILING, WORKLOADS
 
 ROUNDS = 100
 IMAGES_OF_CONTROLS = 80
 HEADINGS = ("workload", "kind", "images", "corrupt", "lost", "undone")
-WIDTHS = (44, 10, 8, 8, 8, 8)
+WIDTHS = (52, 10, 8, 8, 8, 8)
 
 
-def recorded(workload: str, folder: Path) -> tuple[list[Operation], Path]:
+def recorded(workload: str, folder: Path, rounds: int = ROUNDS) -> tuple[list[Operation], Path]:
     place = Path(tempfile.mkdtemp(dir=folder))
-    return recording_of(workload, ROUNDS, place), place
+    return recording_of(workload, rounds, place), place
 
 
 def trials(folder: Path, images: int, seed: int) -> Iterator[Report]:
-    for workload in WORKLOADS:
+    for workload in WORKLOADS | FAILING:
         operations, place = recorded(workload, folder)
         yield trial(workload, operations, place, images, seed)
 
@@ -49,6 +50,12 @@ def controls(folder: Path, seed: int) -> Iterator[Report]:
         yield trial(name, operations, place, IMAGES_OF_CONTROLS, seed, deaf)
     operations, place = recorded("relaxed", folder)
     yield trial("control: durability=relaxed", operations, place, IMAGES_OF_CONTROLS, seed)
+    operations, place = recorded("failing_unguarded", folder)
+    name = "control: nobody learns of a failed sync"
+    yield trial(name, operations, place, IMAGES_OF_CONTROLS, seed)
+    operations, place = recorded("failing_and_not_rewritten", folder, 4)
+    name = "control: the log is not written again"
+    yield trial(name, operations, place, 2 * IMAGES_OF_CONTROLS, seed)
 
 
 def show(reports: Iterator[Report]) -> list[Report]:

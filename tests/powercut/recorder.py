@@ -6,6 +6,7 @@ process did because of another's call comes later in the record, too.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.crash.nursery import ROOT
 
@@ -34,6 +34,9 @@ UNKNOWN = (
     *("sendfile", "rename", "renameat", "renameat2", "link", "linkat"),
 )
 """Calls that change files and are not understood: none may concern the files of a database."""
+
+FAILED_SYNC = "failed sync"
+"""Begins a line of the ledger that says which file could not be synced."""
 
 LIMIT = 120.0
 """Seconds after which a recorded program counts as stuck."""
@@ -99,19 +102,7 @@ class Acknowledged:
 Operation = Write | Truncate | Create | Unlink | SyncBegins | SyncEnds | Acknowledged
 
 
-class Faults(NamedTuple):
-    """Which calls fail with EIO: all of a name, or the n-th of each thread."""
-
-    call: str
-    when: str = ""
-
-    def __str__(self) -> str:
-        return f"inject={self.call}:error=EIO" + (f":when={self.when}" if self.when else "")
-
-
-def record(
-    folder: Path, ledger: Path, command: Sequence[str], faults: Faults | None = None
-) -> list[Operation]:
+def record(folder: Path, ledger: Path, command: Sequence[str]) -> list[Operation]:
     """Run a program that changes files in `folder` and writes its acknowledgements to `ledger`."""
     strace = shutil.which("strace")
     if strace is None:
@@ -120,8 +111,6 @@ def record(
     calls = ",".join(f"?{call}" for call in (*KNOWN, *UNKNOWN))
     tracing = [strace, "-f", "--seccomp-bpf", "-y", "-xx", "-s", "1048576", "-e", "signal=none"]
     options = [*tracing, "-e", f"trace={calls}", "-o", os.fspath(log)]
-    if faults is not None:
-        options += ["-e", str(faults)]
     done = subprocess.run(
         [*options, *command], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT
     )
@@ -191,7 +180,17 @@ class _Reading:
         elif name == "write":
             path, _ = _file(text)
             if path == self._ledger:
-                yield Acknowledged(_bytes(text.split('"', 2)[1]).decode().splitlines())
+                yield from self._told(_bytes(text.split('"', 2)[1]).decode().splitlines())
+
+    def _told(self, lines: Sequence[str]) -> Iterator[Operation]:
+        """What the lines of the ledger say; one may stand for a sync that failed."""
+        failed = [json.loads(line)[1] for line in lines if line.startswith(f'["{FAILED_SYNC}"')]
+        for path in failed:
+            number = self._next()
+            yield SyncBegins(path, number)
+            yield SyncEnds(path, number, good=False)
+        if not failed:
+            yield Acknowledged(list(lines))
 
     def _ended(self, name: str, text: str, number: int) -> Iterator[Operation]:
         found = _RESULT.search(text)

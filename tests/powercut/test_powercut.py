@@ -11,9 +11,10 @@ from . import recorder
 from .disk import File
 from .recorder import Acknowledged, Failed, Operation, SyncBegins, SyncEnds, Unlink, Write
 from .trial import DATABASE, Report, recording_of, trial
-from .workloads import WORKLOADS
+from .workloads import FAILING, WORKLOADS
 
 ROUNDS, IMAGES = 16, 60
+IMAGES_OF_FAILING = 24
 
 
 # --- the product ---------------------------------------------------------------------------------
@@ -26,6 +27,18 @@ def test_what_was_acknowledged_survives_a_power_cut(workload: str, tmp_path: Pat
     assert report.examples == []
     assert (report.images, report.bad) == (IMAGES, 0)
     assert report.promises >= ROUNDS
+
+
+@pytest.mark.parametrize("workload", FAILING)
+def test_what_is_acknowledged_after_a_failed_sync_survives_a_power_cut(
+    workload: str, tmp_path: Path
+) -> None:
+    operations = recording_of(workload, ROUNDS, tmp_path)
+    report = trial(workload, operations, tmp_path, IMAGES_OF_FAILING, seed=1)
+    assert report.examples == []
+    assert (report.images, report.bad) == (IMAGES_OF_FAILING, 0)
+    assert report.failed_syncs == 1
+    assert report.promises > 1
 
 
 # --- controls: the same judge, where promises are broken -----------------------------------------
@@ -67,6 +80,20 @@ def test_jobs_are_missed_with_relaxed_durability(tmp_path: Path) -> None:
     report = trial("relaxed", operations, tmp_path, IMAGES, seed=1)
     assert report.total("lost") > 0
     assert report.total("corrupt") == 0
+
+
+def test_jobs_are_missed_when_nobody_learns_of_a_failed_sync(tmp_path: Path) -> None:
+    operations = recording_of("failing_unguarded", ROUNDS, tmp_path)
+    report = trial("failing_unguarded", operations, tmp_path, IMAGES, seed=1)
+    assert report.failed_syncs == 1
+    assert report.total("lost") > 0
+
+
+def test_damage_is_found_when_the_log_is_not_written_again(tmp_path: Path) -> None:
+    operations = recording_of("failing_and_not_rewritten", 4, tmp_path)
+    report = trial("failing_and_not_rewritten", operations, tmp_path, 160, seed=1)
+    assert report.failed_syncs == 1
+    assert report.total("corrupt") > 0
 
 
 # --- the disk ------------------------------------------------------------------------------------

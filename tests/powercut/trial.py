@@ -12,7 +12,7 @@ from pathlib import Path
 from . import workloads
 from .disk import KINDS, Disk
 from .judge import Promise, Verdict, judge
-from .recorder import Acknowledged, Faults, Operation, SyncEnds, python, record
+from .recorder import Acknowledged, Operation, SyncEnds, python, record
 
 DATABASE = "jobs.db"
 USED_EVERY = 25
@@ -72,15 +72,13 @@ class Report:
         ]
 
 
-def recording_of(
-    workload: str, rounds: int, folder: Path, faults: Faults | None = None
-) -> list[Operation]:
+def recording_of(workload: str, rounds: int, folder: Path) -> list[Operation]:
     """What a workload does in an empty folder."""
     inside = folder / "files"
     inside.mkdir()
     ledger = folder / "ledger"
     command = python(workloads.PROGRAM, workload, inside / DATABASE, ledger, rounds)
-    return record(inside, ledger, command, faults)
+    return record(inside, ledger, command)
 
 
 def cuts_of(operations: Sequence[Operation], number: int, dice: random.Random) -> list[int]:
