@@ -516,6 +516,15 @@ class Worker:
         self.process.engine.detach(self.appetite, lambda answer: None)
         self.process.engine.turn()
 
+    def leave_running(self) -> None:
+        """Be told to stop while what is held still runs, and go on running it."""
+        self.appetite.runs = lambda: self.appetite.held
+        self.leave()
+
+    def run_nothing(self) -> None:
+        """What it ran has ended, or was ended with its process."""
+        self.appetite.runs = lambda: 0
+
     def as_seen(self) -> contract.Worker:
         """Its row in the database, as a recovery sees it."""
         rows = self.process.driver.execute("workers", {}).rows

@@ -417,6 +417,30 @@ MUTANTS = (
         ["test_recovering.py::test_an_expired_lease_of_a_worker_that_left_is_a_stall"],
     ),
     Mutant(
+        "the lease of a worker that was told to stop is renewed while it runs something",
+        SQL,
+        "seen_at = :now\nwhere nonce = :nonce and registered > 0",
+        "seen_at = :now\nwhere nonce = :nonce and registered = 1",
+        ["test_recovering.py::test_the_lease_of_a_leaving_worker_is_renewed"],
+    ),
+    Mutant(
+        "what ran in a worker that was told to stop has not stalled",
+        "operations/tending.py",
+        "if begun and begun[0][6]:",
+        "if False:",
+        ["test_recovering.py::test_jobs_of_a_leaving_worker_whose_process_ended_have_not_stalled"],
+    ),
+    Mutant(
+        "a process that still runs something is not taken for dead",
+        "sqlite/liveness.py",
+        "if keep_file and keep_lock:",
+        "if False:",
+        [
+            "sqlite/test_liveness.py"
+            "::test_a_process_that_still_runs_functions_lives_although_its_store_is_closed"
+        ],
+    ),
+    Mutant(
         "the dead are recovered in the order they came",
         "engine/chores.py",
         "sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)",
@@ -448,7 +472,7 @@ MUTANTS = (
     Mutant(
         "a worker that left is not renewed",
         SQL,
-        "seen_at = :now\nwhere nonce = :nonce and registered = 1",
+        "seen_at = :now\nwhere nonce = :nonce and registered > 0",
         "seen_at = :now\nwhere nonce = :nonce",
         [
             "test_recovering.py::test_renewing_keeps_the_leases_of_registered_workers_of_this"
@@ -995,15 +1019,15 @@ MUTANTS = (
     Mutant(
         "a worker that is not renewed stays known while it lives",
         SQL,
-        " and (renews = 1 or registered = 0 or :dead)",
+        " and (renews = 1 or registered <> 1 or :dead)",
         "",
         ["test_by_hand.py::test_its_worker_stays_on_the_register"],
     ),
     Mutant(
         "a lease that nobody renews is not renewed",
         SQL,
-        "registered = 1 and renews = 1",
-        "registered = 1",
+        "registered > 0 and renews = 1",
+        "registered > 0",
         ["test_by_hand.py::test_a_lease_that_is_not_renewed_ends_although_its_worker_lives"],
     ),
     Mutant(

@@ -84,6 +84,7 @@ class Pool:
             habits,
             self._stop,
             [runner.pace.readings for runner in self.runners()],
+            runs=self._runs_now,
         )
         self._engine = engine
         self._settler = Settler(
@@ -271,6 +272,12 @@ class Pool:
     def busy(self) -> int:
         running = sum(runner.busy() for runner in self.runners())
         return running + len(self._verdicts) + self._settler.unsettled
+
+    def _runs_now(self) -> int:
+        """How many jobs are not done with; a coroutine whose loop is closed never goes on."""
+        if self._loop.is_closed():
+            return self._thread_runner.busy() + self._settler.unsettled
+        return self.busy()
 
     def running(self) -> list[Job]:
         return [job for runner in self.runners() for job in runner.running()]

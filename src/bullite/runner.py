@@ -592,6 +592,8 @@ class ThreadRunner(Rule):
         """One who sleeps wakes up for each."""
         self._counting = threading.Lock()
         self._running: set[Job] = set()
+        self._ending: set[Job] = set()
+        """Those whose runs have ended, of which nobody was told yet."""
         self._threads = self._sleeping = self._made = 0
         self._has_called = False
 
@@ -613,7 +615,7 @@ class ThreadRunner(Rule):
 
     def busy(self) -> int:
         with self._counting:
-            return len(self._running) + len(self._line)
+            return len(self._running) + len(self._ending) + len(self._line)
 
     def change_concurrency(self, concurrency: int) -> None:
         self.pace.concurrency = concurrency
@@ -673,8 +675,10 @@ class ThreadRunner(Rule):
                 if needs_care:
                     self.pace.readings.failed += type(result) is Raised
                 self._running.discard(job)
+                self._ending.add(job)
                 following = self._begin_next()
             self._master.ended(job, result)
+            self._ending.discard(job)
             job = following or self._wait()
 
     def _wait(self) -> Job | None:

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -201,21 +202,36 @@ def _once(keys: Sequence[Hashable], find: Callable[[], _Shared]) -> _Shared | No
 
 
 def _let_go(shared: _Shared) -> None:
-    """Use an engine no more; the last user has everything written and the file closed."""
+    """Use an engine no more; the last user has everything written and the file closed.
+
+    While functions of closed workers still run in their threads, it stays open: their jobs are
+    kept, what they return is recorded, and the last of them closes it.
+    """
     with _lock:
         shared.users -= 1
         if shared.users > 0:
+            return
+    if shared.engine.still_runs():
+        shared.engine.when_all_left(partial(_close_unused, shared, 0))
+    else:
+        _close_unused(shared)
+
+
+def _close_unused(shared: _Shared, timeout: float | None = None) -> None:
+    """Close an engine, unless somebody uses it again."""
+    with _lock:
+        if shared.users > 0 or shared.is_over:
             return
         shared.is_over = True
         for key in [key for key, value in _engines.items() if value is shared]:
             del _engines[key]
     shared.reading.close()
-    shared.engine.close()
+    shared.engine.close(timeout)
 
 
 def _flush_all() -> None:
     for shared in list(_engines.values()):
-        shared.engine.close(EXIT_TIMEOUT)
+        shared.engine.close(EXIT_TIMEOUT, exiting=True)
 
 
 def _forget_parent() -> None:

@@ -306,6 +306,7 @@ class Worker(OwnEmitter):
             for pool in self._pools:
                 self._engine.starve(pool.appetite, _ignore)
                 pool.stop(interrupt=True)
+                self._engine.detach(pool.appetite, _ignore)
             raise
 
     def _follow_stalls(self) -> None:
@@ -592,7 +593,8 @@ class Worker(OwnEmitter):
 
         Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
         coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
-        stays with it until its lease runs out.
+        stays with it, and what it returns is recorded, until its process ends; then the job is
+        given back, at no cost either.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
         first = not self._closed
@@ -638,7 +640,12 @@ class Worker(OwnEmitter):
                 for pool in self._pools:
                     pool.stop(interrupt=True)
                 if not await self._becomes_idle(None, CANCEL_GRACE):
-                    log.warning("worker %s: %d of its jobs still run", self.name, self._busy())
+                    log.warning(
+                        "worker %s: %d of its jobs still run; what of them has not ended when this "
+                        "process ends is given back",
+                        self.name,
+                        self._busy(),
+                    )
             await self._deregister()
         except StoreClosed:
             log.warning("worker %s: its store was closed before it", self.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -217,23 +218,80 @@ async def test_force_works_on_a_worker_that_is_closing_already(queue: Queue) -> 
     await check_given_back(queue, job)
 
 
-async def test_the_job_of_a_thread_stays_with_it_until_its_lease_runs_out(
-    queue: Queue, caplog: pytest.LogCaptureFixture
+async def test_the_job_of_a_thread_stays_with_it_although_its_worker_is_closed(
+    queue: Queue,
 ) -> None:
     gate = ThreadGate()
-    worker = Worker(queue, gate, lock_duration="1500ms", name="first")
+    worker = Worker(queue, gate, lock_duration=100, name="first")
     job = await queue.add("a", "second")
     await asyncio.to_thread(gate.begun.wait, 10)
     await worker.close(force=True)
-    assert (await again(queue, job)).state == "active"
-    async with Worker(queue, echo):
-        assert await job.result(timeout="10s") == "second"
-    gate.open.set()  # the thread ends after all: too late
-    await until(lambda: "was no longer held when its run ended" in caplog.text)
-    assert (await again(queue, job)).return_value == "second"
+    taken = (await again(queue, job)).lock_expires_at
+    assert taken is not None
+    async with Worker(queue, echo, stalled_interval=10):
+        await until(lambda: is_renewed_beyond(queue, job, taken + timedelta(milliseconds=300)))
+        gate.open.set()
+        assert await job.result(timeout="10s") == "first"
+    assert (await again(queue, job)).stalled_count == 0
 
 
-async def test_the_result_of_a_thread_that_outlives_its_worker_counts_while_the_lease_lasts(
+async def is_renewed_beyond(queue: Queue, job: Job, moment: datetime) -> bool:
+    expires = (await again(queue, job)).lock_expires_at
+    return expires is not None and expires > moment
+
+
+async def test_a_closed_worker_is_off_the_register_once_its_last_thread_has_ended(
+    queue: Queue,
+) -> None:
+    gate = ThreadGate()
+    worker = Worker(queue, gate)
+    job = await queue.add("a")
+    await asyncio.to_thread(gate.begun.wait, 10)
+    await worker.close(force=True)
+    assert len(await loop.read(queue.store, "workers", {})) == 1
+    gate.open.set()
+    await job.result(timeout="5s")
+    await until(lambda: has_no_workers(queue))
+
+
+async def has_no_workers(queue: Queue) -> bool:
+    return not await loop.read(queue.store, "workers", {})
+
+
+async def test_a_store_that_is_closed_under_a_thread_records_what_it_returns(
+    location: str,
+) -> None:
+    queue, gate = Queue("emails", location), ThreadGate()
+    worker = Worker(queue, gate)
+    job = await queue.add("a")
+    await asyncio.to_thread(gate.begun.wait, 10)
+    await worker.close(force=True)
+    engine = queue.store.open()
+    await queue.close()
+    gate.open.set()
+    await until(lambda: engine.is_stopping)
+    async with Queue("emails", location) as reopened:
+        assert (await again(reopened, job)).return_value == "first"
+
+
+async def test_a_store_that_was_closed_under_a_thread_is_used_again_when_it_is_opened(
+    location: str,
+) -> None:
+    queue, gate = Queue("emails", location), ThreadGate()
+    worker = Worker(queue, gate)
+    job = await queue.add("a")
+    await asyncio.to_thread(gate.begun.wait, 10)
+    await worker.close(force=True)
+    engine = queue.store.open()
+    await queue.close()
+    async with Queue("emails", location) as reopened:
+        gate.open.set()
+        assert await (await again(reopened, job)).result(timeout="5s") == "first"
+        assert reopened.store.open() is engine
+        assert not engine.is_stopping
+
+
+async def test_the_result_of_a_thread_that_outlives_its_worker_counts(
     queue: Queue,
 ) -> None:
     gate = ThreadGate()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
-import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from bullite import Job, Queue, Worker
@@ -168,49 +165,7 @@ def test_a_handler_that_blocks_the_loop_for_longer_than_its_lease_runs_once(loca
     assert events(location, "stall") == []
 
 
-# --- given up on purpose -------------------------------------------------------------------------
-
-
-async def is_closed_by_force(location: str, gate: str) -> None:
-    """Closes its worker while a thread, which nothing can interrupt, runs a job."""
-    logging.basicConfig(stream=sys.stdout, format="%(message)s")
-
-    started = threading.Event()
-
-    def stubborn(job: Job) -> str:
-        say("start", job.pk)
-        started.set()
-        wait_until(lambda: Path(gate).exists())
-        return "too late"
-
-    worker = Worker(Queue("work", location), stubborn, lock_duration=1000)
-    running = asyncio.ensure_future(worker.run())
-    await asyncio.to_thread(started.wait)
-    await worker.close(force=True)
-    await running
-    say("closed")
-    await asyncio.Event().wait()
-
-
-def test_after_a_forced_close_only_the_lease_protects_the_job(location, start, tmp_path):
-    [job] = add(location, "stubborn")
-    gate = tmp_path / "gate"
-    closed = start(is_closed_by_force, location, gate)
-    closed.said(f"start {job}")
-    closed.said("closed")
-    assert rows(location, "select registered from bullite_workers") == [(0,)]
-
-    heir = start(work, location)
-    heir.said(f"start {job}")
-    wait_until(lambda: finished(location, job))
-
-    gate.touch()
-    closed.said(f"job {job} was no longer held when its run ended; nothing was recorded")
-    assert [number for number, _ in events(location, "complete")] == [job]
-    assert rows(
-        location, "select return_value, stalled_count from bullite_results, bullite_jobs"
-    ) == [("2", 1)]
-    assert problems(location) == ()
+# --- too often -----------------------------------------------------------------------------------
 
 
 def test_a_job_that_kills_its_process_fails_after_the_limit_and_the_others_are_done(

@@ -25,6 +25,8 @@ from tests.crash.processes import (
     states,
     wait_until,
 )
+from tests.databases import SQLiteDatabase
+from tests.harness import open_store
 
 SECOND = 1000
 
@@ -234,3 +236,18 @@ def test_a_handler_that_holds_the_interpreter_for_longer_than_its_lease_runs_onc
     assert took > 2 * 100
     assert started == 1
     assert events(database, "stall") == []
+
+
+def test_a_process_that_still_runs_functions_lives_although_its_store_is_closed(
+    tmp_path: Path,
+) -> None:
+    """Its lock is freed by the kernel when it ends, and by nobody before."""
+    with open_store(SQLiteDatabase.make(tmp_path)) as store:
+        process = store.process()
+        store.add()
+        worker = process.worker()
+        worker.claim_one()
+        worker.leave_running()
+        store.quit(process)
+        assert is_alive(Places(tmp_path / "jobs.db").liveness(process.nonce)) is True
+        assert store.home.recover() == 0

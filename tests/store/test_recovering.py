@@ -7,6 +7,7 @@ import pytest
 from bullite.engine.appetite import Habits
 from bullite.engine.chores import Chores
 from bullite.operations import tending
+from bullite.operations.cancelling import Cancel
 from bullite.operations.tending import Recover
 from bullite.outcome import STALLED_TOO_OFTEN
 from bullite.states import REVIVE
@@ -248,6 +249,111 @@ def test_a_process_recovers_its_own_workers_that_left(store: Store) -> None:
     store.clock.advance(LOCK_DURATION + 1)
     assert store.home.recover() == 1
     assert store.state(job) == "waiting"
+
+
+def test_jobs_of_a_leaving_worker_whose_process_ended_have_not_stalled(store: Store) -> None:
+    doomed = store.process()
+    jobs = store.add_all(new_job(), new_job(custom_id="mine"), new_job(priority=3))
+    worker = doomed.worker(max_stalled_count=0)
+    worker.claim(2, ahead=1)
+    worker.leave_running()
+    worker.run_nothing()
+    store.kill(doomed)
+    assert store.home.recover() == 3
+    assert store.states(*jobs) == ["waiting"] * 3
+    assert [store.row(job).stalled_count for job in jobs] == [0, 0, 0]
+    assert [store.row(job).attempts_started for job in jobs] == [1, 1, 0]
+    assert [store.history(job)[-1] for job in jobs] == ["release", "release", "add"]
+    assert [store.attempts(job) for job in jobs] == [[], [], []]
+    assert store.counts() == {"waiting": 2, "prioritized": 1}
+    assert store.workers() == []
+
+
+def test_jobs_of_a_leaving_worker_go_back_to_their_old_places(store: Store) -> None:
+    doomed = store.process()
+    jobs = [store.add() for _ in range(3)]
+    worker = doomed.worker()
+    worker.claim(2)
+    worker.leave_running()
+    worker.run_nothing()
+    store.kill(doomed)
+    store.home.recover()
+    assert [held.id for held in store.worker().claim(3)] == jobs
+
+
+def test_a_cancelled_job_of_a_leaving_worker_whose_process_ended_is_ended(store: Store) -> None:
+    doomed = store.process()
+    job = store.add()
+    worker = doomed.worker()
+    worker.claim_one()
+    store.ask(Cancel(job, str(job), "not wanted"))
+    worker.leave_running()
+    worker.run_nothing()
+    store.kill(doomed)
+    store.home.recover()
+    assert store.state(job) == "failed"
+    assert store.result(job).outcome == "cancelled"
+
+
+def test_the_lease_of_a_leaving_worker_is_renewed(store: Store) -> None:
+    job = store.add()
+    process = store.process()
+    worker = process.worker()
+    worker.claim_one()
+    worker.leave_running()
+    for _ in range(5):
+        store.clock.advance(LOCK_DURATION // 2)
+        process.renew()
+        assert store.home.recover() == 0
+    assert store.state(job) == "active"
+
+
+def test_an_expired_lease_of_a_leaving_worker_is_no_stall(store: Store) -> None:
+    job = store.add()
+    process = store.process()
+    worker = process.worker(renews=False)
+    worker.claim_one()
+    worker.leave_running()
+    store.clock.advance(LOCK_DURATION + 1)
+    assert store.home.recover() == 1
+    assert (store.state(job), store.row(job).stalled_count) == ("waiting", 0)
+
+
+def test_a_leaving_worker_is_off_the_register_once_what_it_ran_is_recorded(store: Store) -> None:
+    job = store.add()
+    worker = store.worker()
+    held = worker.claim_one()
+    worker.leave_running()
+    assert store.workers() == [worker.id]
+    worker.run_nothing()
+    worker.complete(held)
+    store.home.turn()
+    assert store.state(job) == "completed"
+    assert store.workers() == []
+
+
+def test_a_leaving_worker_takes_nothing_more(store: Store) -> None:
+    jobs = [store.add() for _ in range(2)]
+    worker = store.worker()
+    worker.claim_one()
+    worker.leave_running()
+    assert worker.claim(5) == []
+    assert store.states(*jobs) == ["active", "waiting"]
+
+
+def test_a_recovery_decided_before_its_worker_was_told_to_stop_gives_its_jobs_back(
+    store: Store,
+) -> None:
+    doomed = store.process()
+    job = store.add()
+    worker = doomed.worker()
+    worker.claim_one()
+    as_it_was = worker.as_seen()
+    worker.leave_running()
+    worker.run_nothing()
+    store.kill(doomed)
+    assert store.ask(Recover(as_it_was, dead=True)) == 1
+    assert (store.state(job), store.row(job).stalled_count) == ("waiting", 0)
 
 
 def test_only_leases_that_ran_out_are_a_stall(store: Store) -> None:

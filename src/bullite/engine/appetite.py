@@ -85,6 +85,11 @@ class Appetite:
     limited: bool = False
     """Limits hold for its queue, or for it: it holds no more than it runs."""
     starved: bool = False
+    runs: Callable[[], int] = lambda: 0
+    """How many of its jobs run in this process, or have ended and are not recorded yet; may be
+    asked on any thread."""
+    leaving: bool = False
+    """It was told to stop: it stays on the register, starved, for as long as it holds jobs."""
     left: bool = False
     """It was taken off the register, perhaps before it was on it."""
 

@@ -86,6 +86,7 @@ class Worker(NamedTuple):
     nonce: int
     boot: str
     registered: int
+    """1; 2 once it was told to stop while functions of it still ran, 0 if it was given up."""
     lease_until: int
     max_stalled_count: int
     renews: int
@@ -139,8 +140,12 @@ class Driver(Protocol):
     def open(self) -> None:
         """Connect and bring the schema up to date; raises a StoreError that says what is wrong."""
 
-    def close(self) -> None:
-        """Let go of everything; a later open starts afresh."""
+    def close(self, still_runs: bool = False, exiting: bool = False) -> None:
+        """Let go of everything; a later open starts afresh.
+
+        If functions of our workers still run in threads of this process (`still_runs`), no other
+        process may take theirs for a dead one before it ends. `exiting`: it is about to end.
+        """
 
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         """Start a transaction, and set the clock; raises a StoreError if that cannot be done.

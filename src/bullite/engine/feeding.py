@@ -75,18 +75,18 @@ class Feeding:
         """Workers that the database does not know (any more)."""
         if self._is_paused():
             return []
-        return [appetite for appetite in self._appetites if not appetite.worker]
+        return [a for a in self._appetites if not (a.worker or a.leaving)]
 
     def abandoned(self) -> list[Appetite]:
         """Workers whose event loop is gone: they can finish nothing."""
-        return [appetite for appetite in self._appetites if not appetite.mailbox.alive()]
+        return [a for a in self._appetites if not (a.leaving or a.mailbox.alive())]
 
     def check_registered(self, registered: set[int]) -> None:
         """Leases were renewed. Others gave up on a worker whose lease ran out: it starts anew."""
         for appetite in self._appetites:
             if appetite.worker:
                 appetite.habits.renewed(appetite.worker in registered)
-            if appetite.worker and appetite.worker not in registered:
+            if appetite.worker and appetite.worker not in registered and not appetite.leaving:
                 self._register_anew(appetite)
 
     def _register_anew(self, appetite: Appetite) -> None:

@@ -167,6 +167,11 @@ class Engine:
         self._followers: list[tuple[int, frozenset[str] | None, Ask]] = []
         self._is_running = self._stopping = self._is_alerted = False
         self._broken: StoreError | None = None
+        self._leaving: list[Appetite] = []
+        """Workers that were told to stop and still hold jobs."""
+        self._see_off_at = 0
+        self._waiting_for_leavers: list[Callable[[], None]] = []
+        self._exiting = False
         self._stopped = threading.Event()
         self._seldom = Seldom(log)
         self._slow = Seldom(log, every=1)
@@ -222,7 +227,10 @@ class Engine:
         self.submit(_Order(partial(self._starve, appetite)), reply, mailbox)
 
     def detach(self, appetite: Appetite, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
-        """Take a worker off the register; what it holds, it still holds, until its lease ends."""
+        """Take a worker off the register; what it holds, it still holds, until its lease ends.
+
+        One that still runs jobs leaves when their runs have ended: its lease is renewed until then.
+        """
         self.submit(_Order(partial(self._detach, appetite)), reply, mailbox)
 
     def change_concurrency(self, appetite: Appetite, concurrency: int) -> None:
@@ -299,6 +307,14 @@ class Engine:
     def is_stopping(self) -> bool:
         return self._stopping
 
+    def still_runs(self) -> bool:
+        """Whether workers that have left still run jobs in this process."""
+        return any(appetite.runs() for appetite in list(self._leaving))
+
+    def when_all_left(self, call: Callable[[], None]) -> None:
+        """`call` is called on the engine's thread once no worker that left holds a job."""
+        self.submit(_Order(partial(self._note_waiting_for_leavers, call)), _accept)
+
     # --- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -324,8 +340,15 @@ class Engine:
         finally:
             self._leave()
 
-    def close(self, timeout: float | None = None) -> None:
-        """Finish what was accepted, then stop; waits for that."""
+    def close(self, timeout: float | None = None, exiting: bool = False) -> None:
+        """Finish what was accepted, then stop; waits for that.
+
+        Workers that still run jobs are told to stop: when this process ends, these jobs have not
+        stalled. `exiting`: it is about to.
+        """
+        self._exiting = exiting
+        if self._is_running:
+            self._inbox.put([Ask(_Order(self._leave_all), _accept)])
         self._stopping = True
         if self._is_running:
             self._inbox.put([Ask(_Order(self._record), _ignore)])
@@ -341,7 +364,7 @@ class Engine:
         self._deliver([(ask, error) for ask in self._watchers.everyone()])
         self._inbox.close()
         self._refuse_if_closed()
-        self.driver.close()
+        self.driver.close(self.still_runs(), self._exiting)
         self._inbox.release()
         self._stopped.set()
 
@@ -433,6 +456,8 @@ class Engine:
 
     def turn(self) -> None:
         """One batch: everything there is to do now, in one transaction."""
+        if self._leaving:
+            self._free_from_loops()
         asks = self._obey(self._inbox.take(patiently=self._has_time()))
         self._tell_results(self._watchers.check_noted)
         asks += self._registrations()
@@ -440,6 +465,8 @@ class Engine:
             asks += self._due_chores()
             asks += self._record_if_due()
         asks += self.keeping.due(self.clock.lease_now())
+        if self._leaving:
+            asks += self._see_off()
         self._feeding.stir_due()
         self._feeding.unload_the_stuck()
         self._stop_the_cancelled()
@@ -559,10 +586,66 @@ class Engine:
 
     def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:
         last = self._record()  # nobody asks for its readings when it is gone
-        self._feeding.remove(appetite)
         appetite.left = True
+        if appetite.worker and appetite.runs():
+            return [*last, self._begin_to_leave(appetite, ask)]
+        self._feeding.remove(appetite)
         self._take_up_habits()
         return [*last, Ask(tending.Deregister(appetite.worker), ask.reply, ask.mailbox)]
+
+    # --- workers that leave ---
+
+    def _begin_to_leave(self, appetite: Appetite, ask: Ask) -> Ask:
+        """Have it marked as leaving; it is off the register at once if it holds nothing."""
+        appetite.starved = appetite.leaving = True
+        self._leaving.append(appetite)
+        leave = tending.Deregister(appetite.worker, leaving=True)
+        return Ask(leave, partial(self._marked_as_leaving, appetite, ask))
+
+    def _marked_as_leaving(self, appetite: Appetite, ask: Ask, answer: Any) -> None:
+        self._seen_off(appetite, answer)
+        self._deliver([(ask, answer)])
+
+    def _leave_all(self, ask: Ask) -> list[Ask]:
+        """The engine is closed: workers that run something are told to stop."""
+        return [
+            self._begin_to_leave(appetite, ask)
+            for appetite in self._feeding.all()
+            if appetite.worker and appetite.runs() and not appetite.leaving
+        ]
+
+    def _free_from_loops(self) -> None:
+        """Who is left of a worker whose event loop is closed needs answers all the same."""
+        for appetite in self._leaving:
+            if not appetite.mailbox.alive():
+                appetite.mailbox = DIRECT
+
+    def _see_off(self) -> list[Ask]:
+        """Take workers off the register that hold nothing any more."""
+        if self.clock.lease_now() < self._see_off_at and all(a.runs() for a in self._leaving):
+            return []
+        self._see_off_at = self.clock.lease_now() + POLL_INTERVAL
+        return [
+            Ask(tending.Deregister(appetite.worker, True), partial(self._seen_off, appetite))
+            for appetite in self._leaving
+        ]
+
+    def _seen_off(self, appetite: Appetite, answer: Any) -> None:
+        if answer is True and appetite in self._leaving:
+            self._leaving.remove(appetite)
+            self._feeding.remove(appetite)
+            self._take_up_habits()
+            self._tell_if_all_left()
+
+    def _note_waiting_for_leavers(self, call: Callable[[], None], ask: Ask) -> None:
+        self._waiting_for_leavers.append(call)
+        self._tell_if_all_left()
+
+    def _tell_if_all_left(self) -> None:
+        if not self._leaving:
+            calls, self._waiting_for_leavers = self._waiting_for_leavers, []
+            for call in calls:
+                call()
 
     def _unwatch(self, job: int, reply: Reply, ask: Ask) -> None:
         self._watchers.remove(job, reply)

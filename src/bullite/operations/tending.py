@@ -12,7 +12,7 @@ from ..endings import STALLED
 from ..engine.contract import Worker
 from ..engine.plan import Request
 from ..outcome import STALLED_TOO_OFTEN
-from ..states import GIVE_BACK, STALL, STALL_DELAYED, State
+from ..states import GIVE_BACK, RELEASE, STALL, STALL_DELAYED, State
 from ..traits import CANCELLED, SCHEDULED
 from .cancelling import end_the_cancelled
 from .limiting import LONGEST_REST, Limiter
@@ -86,21 +86,37 @@ def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[in
     return answers
 
 
+GIVEN_UP, LEAVING = 0, 2
+"""What a worker can be that takes no more jobs: one of which nobody knows whether its jobs still
+run, or one that was told to stop and whose jobs do."""
+
+
 class Deregister(Request):
-    """A worker ends. What it still holds is left to its lease."""
+    """A worker takes no more jobs. Answers whether it holds none, and so is off the register.
+
+    What it still holds is left to its lease. If it is `leaving`, its lease is renewed until it
+    holds nothing; if its process ends before, its jobs have not stalled.
+    """
 
     worker: int
+    leaving: bool = False
     durable = False
 
 
-def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[None]]:
+def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[bool]]:
+    answers: list[bool] = []
     for request in requests:
-        yield "deregister_worker", {"worker": request.worker}
-        yield (
+        registered = LEAVING if request.leaving else GIVEN_UP
+        known = yield (
+            "deregister_worker",
+            {"worker": request.worker, "registered": registered},
+        )
+        deleted = yield (
             "delete_idle_worker",
             {"worker": request.worker, "expired_before": FOR_EVER, "dead": 0},
         )
-    return [None] * len(requests)
+        answers.append(deleted.changed > 0 or not known.changed)
+    return answers
 
 
 class Resize(Request):
@@ -135,7 +151,8 @@ def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]
 class Recover(Request):
     """Take back the jobs of a worker that died, or whose lease ran out. Answers how many.
 
-    A job that it had only fetched ahead goes back to its old place, unharmed.
+    A job that it had only fetched ahead goes back to its old place, unharmed. So does one that ran
+    when its worker had been told to stop: a shutdown costs nothing.
     """
 
     worker: Worker
@@ -163,7 +180,9 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
     )
     begun = [row for row in held.rows if not row[3]]
     ahead = [row for row in held.rows if row[3]]
-    if begun:
+    if begun and begun[0][6]:
+        yield from _release(tx, worker, begun)
+    elif begun:
         yield from _stall(tx, worker, begun)
     if ahead:
         asked = {job: token for job, token, *_ in ahead}
@@ -177,6 +196,14 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
         {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},
     )
     return len(held.rows)
+
+
+def _release(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:
+    """The worker was told to stop, and its process ended before these had."""
+    asked = {job: token for job, token, *_ in begun}
+    yield from swap_all(tx, RELEASE, State.ACTIVE, asked, nonce=worker.nonce)
+    _count_back(tx, worker.queue, begun)
+    tx.log(worker.queue, RELEASE.name, [row[4] or row[0] for row in begun])
 
 
 def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:

@@ -91,16 +91,17 @@ class PostgresDriver:
         self._line.connect()
         self._is_open = True
 
-    def close(self) -> None:
+    def close(self, still_runs: bool = False, exiting: bool = False) -> None:
         if not self._is_open:
             return
         self._is_open = False
         if self._ear is not None:
             self._ear.close()
             self._ear = None
-        # Workers of ours that were not closed are seen to be gone by this.
-        with contextlib.suppress(StoreError, psycopg.Error):
-            self._run_alone("leave", {"nonce": self.nonce})
+        if exiting or not still_runs:
+            # Workers of ours that were not closed are seen to be gone by this.
+            with contextlib.suppress(StoreError, psycopg.Error):
+                self._run_alone("leave", {"nonce": self.nonce})
         self._line.drop()
 
     def reader(self) -> PostgresReader:

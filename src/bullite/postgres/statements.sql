@@ -633,18 +633,18 @@ update bullite.bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
 update bullite.bullite_workers set lease_until = greatest(lease_until, :lease_now + lock_duration), seen_at = :now
-where nonce = :nonce and registered = 1 and renews = 1 returning lock_duration
+where nonce = :nonce and registered > 0 and renews = 1 returning lock_duration
 
 -- name: workers_of_process
-select id from bullite.bullite_workers where nonce = :nonce and registered = 1
+select id from bullite.bullite_workers where nonce = :nonce and registered > 0
 
 -- name: deregister_worker
-update bullite.bullite_workers set registered = 0, hungry = 0 where id = :worker
+update bullite.bullite_workers set registered = :registered, hungry = 0 where id = :worker
 
 -- name: delete_idle_worker
 delete from bullite.bullite_workers as w
 where id = :worker and lease_until < :expired_before
-    and (renews = 1 or registered = 0 or :dead::bigint = 1)
+    and (renews = 1 or registered <> 1 or :dead::bigint = 1)
     and not exists (
         select 1 from bullite.bullite_jobs where queue = w.queue and state = 'active' and worker = w.id
     )
@@ -673,7 +673,9 @@ with lost as materialized (
     select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
     for update
 )
-select id, token, priority, ahead, custom_id, traits from bullite.bullite_jobs
+select id, token, priority, ahead, custom_id, traits,
+    exists (select 1 from bullite.bullite_workers where id = :worker and registered = 2)
+from bullite.bullite_jobs
 where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
     and (
         exists (select 1 from lost)

@@ -122,7 +122,7 @@ class SQLiteDriver:
                 + (f"; {fix} the right" if isinstance(error, PermissionError) else ""),
             ) from error
 
-    def close(self) -> None:
+    def close(self, still_runs: bool = False, exiting: bool = False) -> None:
         if self._writer is None:
             return
         try:
@@ -135,14 +135,14 @@ class SQLiteDriver:
             self._mend_if_marked()
         except StoreError as error:
             log.warning("%s", error)
-        self._let_go()
+        self._let_go(still_runs)
 
-    def _let_go(self) -> None:
+    def _let_go(self, still_runs: bool = False) -> None:
         writer, self._writer = self._connection(), None
         forks.unguard(self)
         self._wakeups.close()
         if self._liveness is not None:
-            self._liveness.release(keep_file=self._is_missed(writer))
+            self._liveness.release(self._is_missed(writer), keep_lock=still_runs)
             self._liveness = None
         self._checkpointer.close()
         # The last connection to close checkpoints, under SQLite's own exclusive lock.

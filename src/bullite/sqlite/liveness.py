@@ -25,8 +25,13 @@ class Liveness:
         self._fd = lock_named(path, _open_and_lock)
         _held_here.add(path)
 
-    def release(self, keep_file: bool = False) -> None:
-        """Give the sign up and clear it away, or leave the file to say that nobody is there."""
+    def release(self, keep_file: bool = False, keep_lock: bool = False) -> None:
+        """Give the sign up and clear it away, or leave the file to say that nobody is there.
+
+        With `keep_lock` it says that only when the process is gone: the kernel frees the lock.
+        """
+        if keep_file and keep_lock:
+            return
         _held_here.discard(self._path)
         if not keep_file:
             self._path.unlink(missing_ok=True)

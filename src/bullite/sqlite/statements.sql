@@ -526,18 +526,18 @@ update bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
 update bullite_workers set lease_until = :lease_now + lock_duration, seen_at = :now
-where nonce = :nonce and registered = 1 and renews = 1
+where nonce = :nonce and registered > 0 and renews = 1
 
 -- name: workers_of_process (folded)
 select json_group_array(json_array(id)) from bullite_workers
-where nonce = :nonce and registered = 1
+where nonce = :nonce and registered > 0
 
 -- name: deregister_worker
-update bullite_workers set registered = 0, hungry = 0 where id = :worker
+update bullite_workers set registered = :registered, hungry = 0 where id = :worker
 
 -- name: delete_idle_worker
 delete from bullite_workers
-where id = :worker and lease_until < :expired_before and (renews = 1 or registered = 0 or :dead)
+where id = :worker and lease_until < :expired_before and (renews = 1 or registered <> 1 or :dead)
     and not exists (
     select 1 from bullite_jobs
     where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
@@ -569,8 +569,10 @@ select json_group_array(json_array(address)) from (
 )
 
 -- name: held_by_worker (folded)
-select json_group_array(json_array(id, token, priority, ahead, custom_id, traits)) from (
-    select id, token, priority, ahead, custom_id, traits from bullite_jobs
+select json_group_array(json_array(id, token, priority, ahead, custom_id, traits, leaving)) from (
+    select id, token, priority, ahead, custom_id, traits,
+        exists (select 1 from bullite_workers where id = :worker and registered = 2) as leaving
+    from bullite_jobs
     where queue = :queue and state = 'active' and worker = :worker and lease_until < :expired_before
         and not exists (
             select 1 from bullite_workers where id = :worker and lease_until >= :expired_before

@@ -124,7 +124,8 @@ class RunningWorker(Running["AsyncWorker"]):
 
         Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
         coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
-        stays with it until its lease runs out.
+        stays with it, and what it returns is recorded, until its process ends; then the job is
+        given back, at no cost either.
         """
         self._close(self._async.close(force, timeout))
 
