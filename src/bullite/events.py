@@ -16,7 +16,7 @@ from typing import Any, Self
 from . import loop
 from .codec import decode, encode, encode_plain
 from .emitter import OwnEmitter, plain
-from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
+from .engine.appetite import FIRST_PAUSE, LONGEST_PAUSE
 from .errors import (
     ENDING,
     EventsAlreadyRunning,

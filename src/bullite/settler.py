@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from .engine.appetite import Appetite
-from .engine.feeding import FIRST_PAUSE, LONGEST_PAUSE
+from .engine.appetite import FIRST_PAUSE, LONGEST_PAUSE, Appetite
 from .engine.mail import Ask
 from .engine.writer import Engine
 from .errors import ENDING, RequestRefused, StoreClosed

@@ -9,7 +9,7 @@ import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.engine import inbox
-from bullite.errors import StoreBusy
+from bullite.errors import StoreBusy, StoreUnavailable
 from bullite.operations.adding import AddJobs
 from tests.databases import Database
 
@@ -109,3 +109,26 @@ async def test_producers_wait_while_the_inbox_is_full(
     jobs = await asyncio.gather(*adding)
     assert sorted(job.data for job in jobs) == list(range(300))
     assert (await queue.get_job_counts())["waiting"] == 300
+
+
+async def test_an_idle_worker_reports_that_its_database_cannot_be_reached(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[BaseException] = []
+    gone = StoreUnavailable("the disk was pulled out")
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise gone
+
+    async with Worker(queue, echo) as worker:
+        await (await queue.add("a")).result(timeout="10s")
+        worker.on("error", errors.append)
+        driver = queue.store.open().driver
+        monkeypatch.setattr(driver, "execute", fail)
+        await until(lambda: errors[:1] == [gone])
+        monkeypatch.undo()
+        assert await (await queue.add("b", 1)).result(timeout="20s") == 1
+
+
+async def echo(job: Job) -> Any:
+    return job.data

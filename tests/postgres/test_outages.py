@@ -99,6 +99,20 @@ async def test_a_server_away_for_too_long_is_told_and_nothing_was_written(
     assert names(own_server) == ["b"]
 
 
+async def test_an_idle_worker_reports_that_the_server_is_away(own_server: Server) -> None:
+    async def double(job: Job) -> int:
+        return 2 * int(job.data)
+
+    errors: list[BaseException] = []
+    async with Queue("work", url_of(own_server)) as queue, Worker(queue, double) as worker:
+        await (await queue.add("a", 1)).result(timeout="10s")
+        worker.on("error", errors.append)
+        with away(own_server):
+            await until(lambda: errors)
+        assert isinstance(errors[0], StoreUnavailable)
+        assert await (await queue.add("b", 2)).result(timeout="30s") == 4
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_reading_while_the_server_is_away_is_told_soon(own_server: Server) -> None:
     async with Queue("work", url_of(own_server)) as queue:

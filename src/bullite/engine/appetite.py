@@ -18,6 +18,11 @@ UNLOAD_AFTER = 40
 """Ms without any of a worker's jobs ending, after which it gives back what it fetched ahead."""
 
 
+FIRST_PAUSE, LONGEST_PAUSE = 1_000, 15_000
+"""Ms between tries, of claims and of results, and between reports, while the database fails;
+doubled each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How often things are to be done for a worker, in ms; the strictest of a process count."""
@@ -84,6 +89,9 @@ class Appetite:
     """What other processes believe."""
     limited: bool = False
     """Limits hold for its queue, or for it: it holds no more than it runs."""
+    told_again_at: int = 0
+    """The lease time from which on it is told again that the database fails."""
+    told_pause: int = FIRST_PAUSE
     starved: bool = False
     runs: Callable[[], int] = lambda: 0
     """How many of its jobs run in this process, or have ended and are not recorded yet; may be
@@ -111,6 +119,15 @@ class Appetite:
     @property
     def is_hungry(self) -> bool:
         return self.want > 0
+
+    def told_of_trouble(self, lease_now: int) -> None:
+        """It is told that the database fails, and not again for a while: longer each time."""
+        usual = self.habits.pause_after_error
+        self.told_again_at = lease_now + (self.told_pause if usual is None else usual)
+        self.told_pause = min(2 * self.told_pause, LONGEST_PAUSE)
+
+    def knows_of_no_trouble(self) -> None:
+        self.told_again_at, self.told_pause = 0, FIRST_PAUSE
 
     def took(self, jobs: int, lease_now: int) -> None:
         """It was given jobs."""

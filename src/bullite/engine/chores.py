@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..errors import StoreError
 from ..operations.claiming import Promote
 from ..operations.expiring import Expire
 from ..operations.locking import SweepLocks
@@ -52,6 +53,8 @@ class Chores:
     renew_every: int = 15_000
     recovers: bool = True
     """Whether the jobs of dead workers are taken back here."""
+    trouble: StoreError | None = None
+    """Why the database could not be read when it was last looked for what is due."""
     _renew_at: int = 0
     _recover_at: int = 0
     _promote_at: int = 0
@@ -92,27 +95,38 @@ class Chores:
         return lease_now + LEEWAY >= self.next_at()
 
     def due(self, lease_now: int) -> list[Chore]:
-        """The requests whose time has come, or is about to."""
+        """The requests whose time has come, or is about to.
+
+        If the database cannot be read, those that need no look, and `trouble` has the error.
+        """
         chores: list[Chore] = []
-        soon = lease_now + LEEWAY
-        if soon >= self._renew_at:
+        if lease_now + LEEWAY >= self._renew_at:
             self._renew_at = lease_now + self.renew_every
             chores.append(Renew())
+        self.trouble = None
+        try:
+            chores.extend(self._found(lease_now))
+        except StoreError as error:
+            self.trouble = error
+        return chores
+
+    def _found(self, lease_now: int) -> Iterator[Chore]:
+        """What is seen to be due in the database."""
+        soon = lease_now + LEEWAY
         if soon >= self._recover_at:
             self._recover_at = lease_now + min(self.driver.recover_every, self.maintenance_interval)
             if self.recovers:
-                chores += self._recoveries(lease_now)
+                yield from self._recoveries(lease_now)
         if soon >= self._promote_at:
             self._promote_at = lease_now + self.maintenance_interval
-            chores += self._promotions()
-            chores += self._expiries()
-            chores += self._late_schedulers()
+            yield from self._promotions()
+            yield from self._expiries()
+            yield from self._late_schedulers()
         if soon >= self._sweep_at:
             self._sweep_at = lease_now + SWEEP_EVERY
-            chores += self._lapsed_locks(lease_now)
-            chores += self._revivals()
-            chores += self._sweeps()
-        return chores
+            yield from self._lapsed_locks(lease_now)
+            yield from self._revivals()
+            yield from self._sweeps()
 
     def again(self, chore: Chore, answer: int) -> bool:
         """Whether a chore that did as much as one transaction may has more to do."""

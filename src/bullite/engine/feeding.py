@@ -14,7 +14,7 @@ from ..operations.claiming import Claim, Claimed, claim, foreseen
 from ..operations.moving import ANY_NAME
 from ..operations.transaction import Operation, Transaction
 from ..seldom import Seldom
-from .appetite import Appetite, Habits, Stop
+from .appetite import FIRST_PAUSE, LONGEST_PAUSE, Appetite, Habits, Stop
 from .contract import Driver, Step, Worker
 from .mail import Ask
 
@@ -26,8 +26,8 @@ Served = Sequence[tuple[Appetite, Claimed]]
 MOST_CLAIMED = 1_000
 """Jobs one worker may claim in one transaction."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 1_000, 15_000
-"""Ms between tries, of claims and of results, while the database fails; doubled each time."""
+LOOKING, WRITING = "looking", "writing"
+"""What fails when the database does."""
 
 _ANYTHING = {ANY_NAME: 1}
 
@@ -45,6 +45,10 @@ class Feeding:
         self._pause = FIRST_PAUSE
         self._seldom = Seldom(log)
         self._to_look_into: set[int] = set()
+        self._failing: set[str] = set()
+        """Of looking and writing, what failed last time."""
+        self.trouble: StoreError | None = None
+        """A look that failed, of which no worker was told yet."""
 
     # --- who there is ---
 
@@ -127,6 +131,7 @@ class Feeding:
             ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
         except StoreError as error:
             self._seldom.warning("could not look for jobs: %s", error)
+            self.trouble = error
             return
         if ready:
             self.stir(queue)
@@ -154,6 +159,7 @@ class Feeding:
             rows = self._driver.execute("to_be_stopped", {"nonce": self._driver.nonce}).rows
         except StoreError as error:
             self._seldom.warning("could not look for jobs that are cancelled: %s", error)
+            self.trouble = error
             return []
         stops: dict[int, list[Stop]] = {}
         for job, worker, token, reason in rows:
@@ -255,6 +261,8 @@ class Feeding:
     def committed(self, tx: Transaction, served: Served) -> list[tuple[Ask, Any]]:
         """What the committed transaction means for appetites and timers; the jobs to hand over."""
         self._pause = FIRST_PAUSE
+        if self._failing:
+            self.works(WRITING)
         for queue, names in tx.ready.items():
             self.stir(queue, names)
         for queue, due in tx.delayed.items():
@@ -299,7 +307,21 @@ class Feeding:
         asked_for = [p for a in hungry if (p := a.habits.pause_after_error) is not None]
         self._paused_until = self._clock.lease_now() + min(asked_for, default=self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        return [(Ask(None, appetite.reply, appetite.mailbox), error) for appetite in hungry]
+        self._failing.add(WRITING)
+        return self._tell(hungry, error)
+
+    def troubled(self, what: str, error: BaseException) -> list[tuple[Ask, Any]]:
+        """Looking or writing failed: tell those who were not told a moment ago."""
+        self._failing.add(what)
+        lease_now = self._clock.lease_now()
+        return self._tell([a for a in self._appetites if a.told_again_at <= lease_now], error)
+
+    def works(self, what: str) -> None:
+        """Looking or writing did not fail: when both work again, the next trouble is new."""
+        self._failing.discard(what)
+        if not self._failing:
+            for appetite in self._appetites:
+                appetite.knows_of_no_trouble()
 
     def judge(self, lost: Worker) -> Worker:
         """A worker whose jobs are taken back, under the limit that its successors here set."""
@@ -312,7 +334,13 @@ class Feeding:
 
     def tell_all(self, error: BaseException) -> list[tuple[Ask, Any]]:
         """Something that concerns every worker failed."""
-        return [(Ask(None, a.reply, a.mailbox), error) for a in self._appetites]
+        return self._tell(self._appetites, error)
+
+    def _tell(self, appetites: Sequence[Appetite], error: BaseException) -> list[tuple[Ask, Any]]:
+        lease_now = self._clock.lease_now()
+        for appetite in appetites:
+            appetite.told_of_trouble(lease_now)
+        return [(Ask(None, appetite.reply, appetite.mailbox), error) for appetite in appetites]
 
     def _is_paused(self) -> bool:
         return self._paused_until > 0 and self._paused_until > self._clock.lease_now()

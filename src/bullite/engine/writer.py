@@ -49,7 +49,7 @@ from ..seldom import Seldom
 from .appetite import Appetite
 from .chores import Chore, Chores
 from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, Undone
-from .feeding import Feeding, Served
+from .feeding import LOOKING, WRITING, Feeding, Served
 from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
@@ -470,6 +470,7 @@ class Engine:
         self._feeding.stir_due()
         self._feeding.unload_the_stuck()
         self._stop_the_cancelled()
+        self._tell_trouble()
         if asks or self._feeding.wants_to_claim():
             self._transact(asks)
             # Apart from the transaction: its answers are true, whatever becomes of this.
@@ -491,6 +492,12 @@ class Engine:
         """Write down what was measured."""
         record = self.gauges.record(self._feeding.all(), self.clock.now())
         return [] if record is None else [Ask(record, _ignore)]
+
+    def _tell_trouble(self) -> None:
+        """Tell workers of looks that failed, also those that have nothing to do."""
+        error, self._feeding.trouble = self._feeding.trouble, None
+        if error is not None:
+            self._deliver(self._feeding.troubled(LOOKING, error))
 
     def _stop_the_cancelled(self) -> None:
         if not self._feeding.holds_jobs():
@@ -677,11 +684,12 @@ class Engine:
             self._feeding.remove(appetite)
         if abandoned:
             self._followers = [each for each in self._followers if each[2].mailbox.alive()]
-        try:
-            chores = self._chores.due(self.clock.lease_now())
-        except StoreError as error:
-            self._warn_or_end("the scheduler could not look into the database", error)
-            chores = []
+        chores = self._chores.due(self.clock.lease_now())
+        if self._chores.trouble is None:
+            self._feeding.works(LOOKING)
+        else:
+            what = "the scheduler could not look into the database"
+            self._warn_or_end(LOOKING, what, self._chores.trouble)
         for chore in chores:
             if isinstance(chore, tending.Recover):
                 chore.worker = self._feeding.judge(chore.worker)
@@ -691,8 +699,8 @@ class Engine:
     def _done(self, chore: Chore, answer: Any) -> None:
         if isinstance(answer, BaseException):
             self._seldom.warning("%s failed: %s", type(chore).__name__.lower(), answer)
-            if isinstance(chore, tending.Renew):
-                self._deliver(self._feeding.tell_all(answer))
+            if isinstance(chore, tending.Renew) or isinstance(answer, StoreError):
+                self._deliver(self._feeding.troubled(WRITING, answer))
         elif isinstance(chore, tending.Renew):
             self._feeding.check_registered(answer)
         elif self._chores.again(chore, answer):
@@ -726,10 +734,13 @@ class Engine:
             self._deliver([(ask, error)])
 
     def _fail(self, asks: list[Ask], error: Exception) -> None:
+        told = self._feeding.failed(error)
         if isinstance(error, ENDING):
+            if self._broken is None:
+                told = self._feeding.tell_all(error)
             self._broken = error
             self._stopping = True
-        self._deliver([(ask, error) for ask in asks] + self._feeding.failed(error))
+        self._deliver([(ask, error) for ask in asks] + told)
 
     def _persist(self, asks: list[Ask], careful: bool = False) -> None:
         """Run a transaction, and again while only the moment was wrong for it."""
@@ -846,15 +857,16 @@ class Engine:
         try:
             self.driver.housekeep()
         except StoreError as error:
-            self._warn_or_end("housekeeping failed", error)
+            self._warn_or_end(WRITING, "housekeeping failed", error)
 
-    def _warn_or_end(self, what: str, error: StoreError) -> None:
-        """No request met the error: warn of it, unless nothing more may be written."""
+    def _warn_or_end(self, what: str, message: str, error: StoreError) -> None:
+        """No request met the error: warn of it, and tell the workers."""
         if isinstance(error, ENDING):
-            log.error("%s: %s", what, error)
+            log.error("%s: %s", message, error)
             self._fail([], error)
         else:
-            self._seldom.warning(f"{what}: %s", error)
+            self._seldom.warning(f"{message}: %s", error)
+            self._deliver(self._feeding.troubled(what, error))
 
 
 class _Order:

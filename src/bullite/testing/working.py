@@ -11,8 +11,7 @@ from typing import Any
 
 from .. import loop
 from ..blocking import Answer
-from ..engine.appetite import Appetite
-from ..engine.feeding import FIRST_PAUSE
+from ..engine.appetite import FIRST_PAUSE, Appetite
 from ..engine.mail import DIRECT
 from ..errors import InvalidOption
 from ..job import Job, claimed_jobs
