@@ -441,6 +441,27 @@ MUTANTS = (
         ],
     ),
     Mutant(
+        "a recovered job is nobody's",
+        "operations/tending.py",
+        'if held.rows:\n        yield "forget_tokens"',
+        'if False:\n        yield "forget_tokens"',
+        ["test_recovering.py::test_a_worker_is_told_which_of_its_jobs_were_taken_away"],
+    ),
+    Mutant(
+        "what was fetched ahead and taken away is not begun",
+        "pool.py",
+        "for job in runner.take_out(numbers):",
+        "for job in runner.take_out(()):",
+        ["api/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
+    ),
+    Mutant(
+        "a job that its own run has moved was not taken away",
+        "pool.py",
+        " for job in self._held() if job.moving is None}",
+        " for job in self._held()}",
+        ["api/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
+    ),
+    Mutant(
         "the dead are recovered in the order they came",
         "engine/chores.py",
         "sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)",

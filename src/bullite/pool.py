@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from .engine.appetite import Appetite, Habits, Stop
@@ -42,6 +42,7 @@ class Owner(Protocol):
     def report(self, batch: Batch, settled: Settled) -> None: ...
     def trouble(self, error: Exception) -> None: ...
     def check_idle(self) -> None: ...
+    def taken_away(self, jobs: Sequence[Job]) -> None: ...
     def took_some(self) -> None: ...
     def found_nothing(self) -> None: ...
 
@@ -70,6 +71,8 @@ class Pool:
         self._all_in_loop = all(self._in_loop.values())
         self._fed_directly = not any(self._in_loop.values())
         self._closing = False
+        self._lost: Set[tuple[int, int]] = frozenset()
+        """The jobs that were last found to be taken away, with their tokens."""
         self._verdicts: list[Verdict] = []
         self._runs: list[Run] = []
         name = f"bullite-{self._queue.name}"
@@ -85,6 +88,8 @@ class Pool:
             self._stop,
             [runner.pace.readings for runner in self.runners()],
             runs=self._runs_now,
+            holds=self._holds,
+            lose=self._lose,
         )
         self._engine = engine
         self._settler = Settler(
@@ -152,10 +157,10 @@ class Pool:
 
         First those that wait: what begins meanwhile is found among those that run.
         """
-        numbers = {job.pk for job in jobs}
-        taken = [job for runner in self.runners() for job in runner.take_out(numbers)]
+        reasons = {job.pk: reason for job, reason in jobs.items()}
+        taken = [job for runner in self.runners() for job in runner.take_out(reasons)]
         for job in taken:
-            self.ended(job, Raised(JobCancelled(jobs[job])))
+            self.ended(job, Raised(JobCancelled(reasons[job.pk])))
         begun = [job for job in self.running() if job in jobs]
         for job in begun:
             self.cancel(job, jobs[job])
@@ -167,6 +172,25 @@ class Pool:
             return  # it is about to end
         job.cancellation = JobCancelled(reason)
         (self._loop_runner if self._is_in_loop(job) else self._thread_runner).cancel(job)
+
+    def _holds(self) -> Set[tuple[int, int]]:
+        """What it runs, or is about to, with its tokens; what moved itself may be anybody's."""
+        return {(job.pk, job.token_number) for job in self._held() if job.moving is None}
+
+    def _lose(self, lost: Set[tuple[int, int]]) -> None:
+        """These were taken away: what has not begun never does, what runs is reported once."""
+        numbers = {job for job, _ in lost}
+        for runner in self.runners():
+            for job in runner.take_out(numbers):
+                if (job.pk, job.token_number) in lost:
+                    self.ended(job, None)
+                else:
+                    self.give_back([job])  # taken again meanwhile
+        new = lost - self._lost
+        self._lost = lost
+        running = [job for job in self.running() if (job.pk, job.token_number) in new]
+        if running:
+            self._owner.taken_away(running)
 
     def unload(self) -> None:
         """Give back what has not begun."""

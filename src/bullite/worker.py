@@ -456,6 +456,14 @@ class Worker(OwnEmitter):
         if self.queue.events.hears("error"):
             self._in_loop(self.queue.events.emit, "error", self.queue.name, self.name, error)
 
+    def taken_away(self, jobs: Sequence[Job]) -> None:
+        """These run here, and are not this worker's any more."""
+        ids = [job.id for job in jobs]
+        log.warning("worker %s runs jobs that were taken away: %s", self.name, ", ".join(ids))
+        self._tell("lock-renewal-failed", ids)
+        for job in jobs:
+            job.abort(LostLock(f"job {job.id} was taken away from its worker"))
+
     def took_some(self) -> None:
         self._worked, self._dry = True, False
 
@@ -483,16 +491,11 @@ class Worker(OwnEmitter):
 
     def _renewed(self, kept: bool) -> None:
         """Leases were renewed, on the engine's thread."""
-        if kept and not (self._renews and self.hears("locks-renewed")):
+        if not (kept and self._renews and self.hears("locks-renewed")):
             return
-        jobs = [job for pool in self._pools for job in pool.running()]
-        ids = [job.id for job in jobs]
-        if kept and ids:
+        ids = [job.id for pool in self._pools for job in pool.running()]
+        if ids:
             self._tell("locks-renewed", {"count": len(ids), "job_ids": ids})
-        elif not kept:
-            self._tell("lock-renewal-failed", ids)
-            for job in jobs:
-                job.abort(LostLock(f"job {job.id} was given to another worker"))
 
     def _hear_of_stalls(self, logged: Sequence[Logged] | BaseException) -> None:
         if isinstance(logged, BaseException):

@@ -478,3 +478,48 @@ def test_worker_ids_are_never_reused(store: Store) -> None:
     first = store.worker()
     first.leave()
     assert store.worker().id > first.id
+
+
+# --- what was taken away -------------------------------------------------------------------------
+
+
+def test_a_job_that_was_recovered_is_nobodys(store: Store) -> None:
+    """Also before another worker takes it, its old one sees that it has lost it."""
+    doomed = store.process()
+    jobs = store.add_all(new_job(), new_job())
+    doomed.worker().claim(1, ahead=1)
+    store.kill(doomed)
+    store.home.recover()
+    assert [(store.row(job).token, store.row(job).nonce) for job in jobs] == [(None, None)] * 2
+
+
+def test_a_worker_is_told_which_of_its_jobs_were_taken_away(store: Store) -> None:
+    store.add_all(*(new_job() for _ in range(3)))
+    process = store.process()
+    worker = process.worker()
+    held = worker.claim(2, ahead=1)
+    as_held = {(one.id, one.token) for one in held}
+    lost: list[set[tuple[int, int]]] = []
+    worker.appetite.holds, worker.appetite.lose = lambda: as_held, lost.append
+    process.engine._chores = Chores(process.driver)
+    process.turn()
+    assert lost == []
+    store.ask(Recover(worker.as_seen(), dead=True))
+    store.clock.advance(LOCK_DURATION // 2)
+    process.turn()
+    assert lost == [as_held]
+
+
+def test_a_job_taken_again_under_another_token_is_taken_away_from_its_old_run(
+    store: Store,
+) -> None:
+    store.add()
+    worker = store.worker()
+    first = worker.claim_one()
+    store.ask(Recover(worker.as_seen(), dead=True))
+    store.worker().claim_one()
+    lost: list[set[tuple[int, int]]] = []
+    worker.appetite.holds, worker.appetite.lose = lambda: {(first.id, first.token)}, lost.append
+    store.home.engine._chores = Chores(store.home.driver)
+    store.home.turn()
+    assert lost == [{(first.id, first.token)}]

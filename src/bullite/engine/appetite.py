@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +38,8 @@ class Habits:
     pause_after_error: int | None = None
     """Between tries while the database fails; None for the usual."""
     renewed: Callable[[bool], None] = lambda kept: None
-    """Told after every renewal whether the worker is still known; on the engine's thread."""
+    """Told after every renewal whether the worker is still known; on the engine's thread. Which of
+    its jobs were taken away is told apart."""
 
 
 class Stop(NamedTuple):
@@ -96,6 +97,11 @@ class Appetite:
     runs: Callable[[], int] = lambda: 0
     """How many of its jobs run in this process, or have ended and are not recorded yet; may be
     asked on any thread."""
+    holds: Callable[[], Set[tuple[int, int]]] = frozenset
+    """The jobs, and their tokens, that it runs or is about to run; may be asked on any thread."""
+    lose: Callable[[Set[tuple[int, int]]], None] = lambda lost: None
+    """Told which of these were taken away from it; called where `reply` is, and again and again
+    for one that runs on."""
     leaving: bool = False
     """It was told to stop: it stays on the register, starved, for as long as it holds jobs."""
     left: bool = False

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..errors import StoreError
 from ..operations.claiming import Claim, Claimed, claim, foreseen
-from ..operations.moving import ANY_NAME
+from ..operations.moving import ANY_NAME, as_json
 from ..operations.transaction import Operation, Transaction
 from ..seldom import Seldom
 from .appetite import FIRST_PAUSE, LONGEST_PAUSE, Appetite, Habits, Stop
@@ -168,6 +168,27 @@ class Feeding:
             (Ask(None, appetite.stop, appetite.mailbox), stops[appetite.worker])
             for appetite in self._appetites
             if appetite.worker in stops
+        ]
+
+    def taken_away(self) -> list[tuple[Ask, Any]]:
+        """Tell the workers of this process which jobs they hold that are not theirs any more."""
+        # Asked before the look: what is claimed or recorded meanwhile does not appear lost.
+        held = [(appetite, appetite.holds()) for appetite in self._appetites]
+        jobs = sorted({job for _, holds in held for job, _ in holds})
+        if not jobs:
+            return []
+        params = {"jobs": as_json(jobs), "nonce": self._driver.nonce}
+        try:
+            rows = self._driver.execute("tokens_here", params).rows
+        except StoreError as error:
+            self._seldom.warning("could not look for jobs that were taken away: %s", error)
+            self.trouble = error
+            return []
+        here = {(job, token) for job, token in rows}
+        return [
+            (Ask(None, appetite.lose, appetite.mailbox), holds - here)
+            for appetite, holds in held
+            if not holds <= here
         ]
 
     def stir_due(self) -> None:

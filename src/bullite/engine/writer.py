@@ -703,6 +703,7 @@ class Engine:
                 self._deliver(self._feeding.troubled(WRITING, answer))
         elif isinstance(chore, tending.Renew):
             self._feeding.check_registered(answer)
+            self._deliver(self._feeding.taken_away())
         elif self._chores.again(chore, answer):
             self._inbox.put([Ask(chore, partial(self._done, chore))])
 

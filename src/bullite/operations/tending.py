@@ -188,6 +188,8 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
         asked = {job: token for job, token, *_ in ahead}
         yield from swap_all(tx, GIVE_BACK, State.ACTIVE, asked, nonce=worker.nonce)
         _count_back(tx, worker.queue, ahead)
+    if held.rows:
+        yield "forget_tokens", {"jobs": as_json([row[0] for row in held.rows])}
     cancelled = [row[0] for row in held.rows if row[5] & CANCELLED]
     if cancelled:
         yield from end_the_cancelled(tx, cancelled)

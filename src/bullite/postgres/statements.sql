@@ -683,6 +683,17 @@ where queue = :queue and state = 'active' and worker = :worker and lease_until <
     )
 order by seq desc limit :most for update skip locked
 
+-- Recovered jobs are nobody's: who ran them must not take their tokens for valid.
+-- name: forget_tokens
+update bullite.bullite_jobs set token = null, nonce = null
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
+-- Of these jobs, those that this process took last, and the tokens they were taken with.
+-- name: tokens_here
+select id, token from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+    and nonce = :nonce
+
 -- name: backoffs
 select id, stalled_count, opts
 from bullite.bullite_jobs join bullite.bullite_payloads on job between id and id

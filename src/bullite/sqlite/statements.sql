@@ -580,6 +580,15 @@ select json_group_array(json_array(id, token, priority, ahead, custom_id, traits
     order by seq desc limit :most
 )
 
+-- Recovered jobs are nobody's: who ran them must not take their tokens for valid.
+-- name: forget_tokens
+update bullite_jobs set token = null, nonce = null where id in (select value from json_each(:jobs))
+
+-- Of these jobs, those that this process took last, and the tokens they were taken with.
+-- name: tokens_here (folded)
+select json_group_array(json_array(id, token)) from bullite_jobs
+where id in (select value from json_each(:jobs)) and nonce = :nonce
+
 -- name: backoffs (folded)
 select json_group_array(json_array(id, stalled_count, opts))
 from bullite_jobs join bullite_payloads on job = id
