@@ -123,7 +123,8 @@ AMONG_OURSELVES = {
     "QueueEventsProducer": {"key", "priority_number", "rank_of"},
     "Worker": {
         *("begun", "call_later", "check_idle", "command_ended", "found_nothing", "progressed"),
-        *("report", "strategy", "strayed", "stuck", "take_commands", "took_some", "trouble"),
+        *("report", "strategy", "strayed", "stuck", "take_commands", "taken_away", "took_some"),
+        "trouble",
     },
 }
 """Names without an underscore that are for other modules of the library."""

@@ -73,6 +73,10 @@ class ParentTaken(IllegalMove, ValueError):
     """The job has another parent already, or the parent has ended; nothing was added."""
 
 
+class NotAChild(IllegalMove, ValueError):
+    """The job has no parent, or its parent has let go of it; nothing was changed."""
+
+
 class DependencyNotFound(JobNotFound, ValueError):
     """A job that another was to depend on does not exist; nothing was added."""
 

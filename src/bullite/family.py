@@ -86,7 +86,11 @@ class Family:
         return tuple(id for _, id in self.stored_options.get("depends_on", ()))
 
     def remove_child_dependency(self) -> Pending[bool]:
-        """Belong to nobody from now on: its parent waits for it no more. False if it had none."""
+        """Belong to nobody from now on: its parent waits for it no more. Return True.
+
+        Raise NotAChild if it has no parent, or its parent has let go of it; JobNotFound if the job
+        is gone.
+        """
 
         def left(had_parent: bool) -> bool:
             self.has_no_parent()

@@ -12,8 +12,10 @@ from bullite import (
     IllegalMove,
     Job,
     JobFailed,
+    JobNotFound,
     JobWaitingChildrenError,
     LostLock,
+    NotAChild,
     ParentNotFound,
     ParentTaken,
     PendingChildren,
@@ -613,7 +615,6 @@ async def test_a_child_can_leave_its_parent(queue: Queue) -> None:
     assert await a.remove_child_dependency()
     assert a.parent is a.parent_key is (await again(queue, a)).parent is None
     assert await state_of(queue, root) == BLOCKED
-    assert not await a.remove_child_dependency()
     assert await (await again(queue, b)).remove_child_dependency()
     assert await state_of(queue, root) == "waiting"
     assert not any((await root.get_dependencies_count()).values())
@@ -626,8 +627,38 @@ async def test_a_child_that_left_may_be_given_to_another(queue: Queue) -> None:
     assert other["children"][0]["job"].parent_id == other["job"].id
 
 
-async def test_a_job_without_a_parent_leaves_nobody(queue: Queue) -> None:
-    assert not await (await queue.add("a")).remove_child_dependency()
+async def test_a_job_without_a_parent_cannot_leave_one(queue: Queue) -> None:
+    job = await queue.add("a", job_id="mine")
+    with pytest.raises(NotAChild, match="job mine has no parent"):
+        await job.remove_child_dependency()
+    assert await state_of(queue, job) == "waiting"
+
+
+async def test_a_child_that_has_left_cannot_leave_again(queue: Queue) -> None:
+    [_, child] = jobs_of(await producer(queue).add(tree("root", tree("leaf"))))
+    seen_before = await again(queue, child)
+    await child.remove_child_dependency()
+    for job in (child, seen_before):
+        with pytest.raises(NotAChild, match=f"job {child.id} has no parent"):
+            await job.remove_child_dependency()
+
+
+async def test_a_child_cannot_leave_a_parent_that_has_let_go_of_it(queue: Queue) -> None:
+    leaf = tree("leaf", data=FAIL, remove_dependency_on_failure=True)
+    [root, child] = jobs_of(await producer(queue).add(tree("root", leaf)))
+    async with working(queue):
+        await root.result(timeout="10s")
+    with pytest.raises(NotAChild, match=f"job {child.id} is no child of job {root.id} of queue"):
+        await child.remove_child_dependency()
+    assert (await again(queue, child)).parent_id == root.id
+
+
+async def test_a_job_that_is_gone_cannot_leave_its_parent(queue: Queue) -> None:
+    [root, child] = jobs_of(await producer(queue).add(tree("root", tree("leaf"))))
+    await child.remove()
+    with pytest.raises(JobNotFound, match=f"job {child.id}"):
+        await child.remove_child_dependency()
+    assert await state_of(queue, root) == "waiting"
 
 
 async def test_what_nobody_has_begun_below_a_job_can_be_removed(queue: Queue) -> None:

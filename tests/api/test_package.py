@@ -48,7 +48,7 @@ AMONG_OURSELVES = {
     "jobs_numbered",
     *("as_gone", "as_job", "links", "read_rows", "failed_then", "has_changed_since"),
     *("begun", "call_later", "check_idle", "found_nothing", "progressed", "report", "strategy"),
-    *("strayed", "stuck", "took_some", "trouble", "wants_reports"),
+    *("strayed", "stuck", "taken_away", "took_some", "trouble", "wants_reports"),
     *("auditor",),
     *("traits", "acquire_traits", "run"),
 }

@@ -56,6 +56,7 @@ from bullite import (
     Minute,
     Moment,
     NamedLock,
+    NotAChild,
     OnFailure,
     ParentNotFound,
     ParentRef,
@@ -708,6 +709,7 @@ async def climb(store: Store, root: Job, leaf: Job) -> None:
     assert issubclass(ChildFailed, UnrecoverableError)
     assert issubclass(PendingChildren, IllegalMove)
     assert issubclass(ParentTaken, IllegalMove)
+    assert issubclass(NotAChild, IllegalMove)
     assert JobWaitingChildrenError is WaitingChildrenError
 
 

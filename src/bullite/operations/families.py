@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..codec import decode
 from ..engine.plan import Request
-from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock
+from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock, NotAChild
 from ..states import AWAIT, CLAIM, REMOVE, State
 from ..traits import CANCELLED, DOWNSTREAM
 from . import linking
@@ -78,7 +78,7 @@ def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[B
 
 
 class LeaveParent(Request):
-    """A child is to belong to nobody from now on. Answers whether it had a parent."""
+    """A child is to belong to nobody from now on. Answers True, or why it cannot leave a parent."""
 
     job: int
     barrier = True
@@ -87,18 +87,33 @@ class LeaveParent(Request):
         return (self.job,)
 
 
-def leave_parent(tx: Transaction, requests: Sequence[LeaveParent]) -> Operation[list[bool]]:
-    answers: list[bool] = []
+def leave_parent(
+    tx: Transaction, requests: Sequence[LeaveParent]
+) -> Operation[list[bool | BulliteError]]:
+    answers: list[bool | BulliteError] = []
     for request in requests:
-        yield from where_they_are([request.job])
-        had_parent = yield from linking.leave(tx, request.job)
-        payload = yield "opts_of", {"jobs": as_json([request.job])}
-        for job, opts in payload.rows:
-            options = {} if opts is None else decode(opts)
-            if options.pop("parent", None) is not None:
-                yield "set_opts", {"job": job, "opts": as_json(options) if options else None}
-        answers.append(had_parent)
+        answers.append((yield from _leave_parent(tx, request.job)))
     return answers
+
+
+def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
+    place = (yield from where_they_are([job])).get(job)
+    if place is None or place.state == State.REMOVED:
+        return JobNotFound(f"job {job} does not exist any more")
+    payload = yield "opts_of", {"jobs": as_json([job])}
+    opts = payload.rows[0][1] if payload.rows else None
+    options = {} if opts is None else decode(opts)
+    parent = options.pop("parent", None)
+    if not (yield from linking.leave(tx, job)):
+        if parent is None:
+            return NotAChild(f"job {place.public_id} has no parent")
+        return NotAChild(
+            f"job {place.public_id} is no child of job {parent['id']} of queue "
+            f"{parent['queue']!r} any more: that job has let go of it, or is gone"
+        )
+    if parent is not None:
+        yield "set_opts", {"job": job, "opts": as_json(options) if options else None}
+    return True
 
 
 class RemoveUnprocessed(Request):

@@ -396,7 +396,11 @@ class Job(Blocking[AsyncJob]):
         return self._async.depends_on
 
     def remove_child_dependency(self) -> bool:
-        """Belong to nobody from now on: its parent waits for it no more. False if it had none."""
+        """Belong to nobody from now on: its parent waits for it no more. Return True.
+
+        Raise NotAChild if it has no parent, or its parent has let go of it; JobNotFound if the job
+        is gone.
+        """
         return self._blocking.remove_child_dependency().result()
 
     def move_to_waiting_children(self, token: str | None = None, *, child: Any = None) -> bool:
