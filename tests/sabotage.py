@@ -462,6 +462,13 @@ MUTANTS = (
         ["api/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
     ),
     Mutant(
+        "a job that must not run does not because its worker was lost",
+        SQL,
+        "when traits & 256 <> 0 or deferred_failure is not null then",
+        "when traits & 256 <> 0 then",
+        ["test_linking.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
+    ),
+    Mutant(
         "the dead are recovered in the order they came",
         "engine/chores.py",
         "sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)",
@@ -1002,9 +1009,16 @@ MUTANTS = (
     ),
     # --- history ---
     Mutant(
+        "a job that failed without a run has made no attempt",
+        "operations/settling.py",
+        "        unrun = [v.job for v in verdicts if v.unrun]\n",
+        "        unrun = []\n",
+        ["api/test_unrun_jobs.py::test_a_job_whose_relative_failed_has_no_start_and_no_attempt"],
+    ),
+    Mutant(
         "a failed run is remembered",
         "operations/settling.py",
-        "        yield from _write_history(tx, verdicts)\n",
+        "        yield from _write_history(tx, [v for v in verdicts if not v.unrun])\n",
         "",
         ["test_history.py::test_runs_are_numbered_in_the_order_they_ended"],
     ),
@@ -1699,7 +1713,8 @@ where bullite_jobs.traits = :traits
     Mutant(
         "why a job was cancelled outlives that it stalls too often",
         SQL,
-        "deferred_failure = case when traits & 256 <> 0 then deferred_failure\n    when",
+        "deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null"
+        " then deferred_failure\n    when",
         "deferred_failure = case when",
         ["test_cancelling.py"],
     ),

@@ -513,7 +513,12 @@ class Job(Record, Family, Stepping):
         """The verdict on this run is in the database: say so in the attributes, too."""
         move = verdict.move
         counted = 1 if move.target in (State.COMPLETED, State.FAILED) or verdict.reason else 0
-        self._facts = [*self._facts[:5], self._facts[5] + counted, *self._facts[6:]]
+        started = self.attempts_started
+        if verdict.unrun:
+            counted, started = 0, started - 1
+        self._facts = [*self._facts[:5], self._facts[5] + counted, started, *self._facts[7:]]
+        if verdict.unrun and not started:
+            self._fate = self._fate._replace(processed_at=None)
         due = at + verdict.delay if move.target is State.DELAYED else None
         finished = at if move.target in (State.COMPLETED, State.FAILED) else None
         self._now(move.target, delay=verdict.delay, due_at=due, finished_at=finished, updated_at=at)

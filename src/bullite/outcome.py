@@ -83,6 +83,8 @@ class Verdict(NamedTuple):
     """What else belongs to the job, as far as its worker knows."""
     by_hand: bool = False
     """Whoever holds the job ended its run, not its worker."""
+    unrun: bool = False
+    """The job ends without a run: taking it was no start, and this is no attempt."""
 
     @property
     def public_id(self) -> int | str:
@@ -152,7 +154,7 @@ def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_
     return tuple.__new__(
         Verdict,
         (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
-         job.custom_id, keep, COMPLETED, 1, None, job.traits, False),
+         job.custom_id, keep, COMPLETED, 1, None, job.traits, False, False),
     )  # fmt: skip
 
 
@@ -204,6 +206,7 @@ def _failed(
 
 
 def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
+    counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # what it failed of were runs of it
     return Verdict(
         job.pk,
         job.token_number,
@@ -213,8 +216,9 @@ def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
         custom_id=job.custom_id,
         keep=_keep(job, "remove_on_fail", rules.keep_failed),
         outcome=_outcome_of_unrun(job, reason),
-        attempts_made=job.attempts_made + 1,
+        attempts_made=job.attempts_made + counts,
         traits=job.traits,
+        unrun=not counts,
     )
 
 

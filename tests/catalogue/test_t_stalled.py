@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, Queue, QueueEvents, Worker
+from bullite import Job, JobFailed, Queue, QueueEvents, Worker, loop
+from bullite.engine.contract import Worker as Registered
+from bullite.operations.tending import Recover
 
 from ..api.helpers import again, until
 
@@ -53,6 +55,12 @@ async def lose(queue: Queue, number: int, max_stalled_count: int) -> None:
     await worker.close(force=True)
 
 
+async def recover_jobs_of_first_worker(queue: Queue) -> None:
+    """What others do once it is known to be gone."""
+    registered = sorted(await loop.read(queue.store, "workers", {}))
+    await loop.ask(queue.store, Recover(Registered(*registered[0]), dead=True))
+
+
 def successor(queue: Queue, processor: Any = nothing, **options: Any) -> Worker:
     """A worker that finds the jobs of those that are gone."""
     return Worker(queue, processor, stalled_interval=50, concurrency=4, **options)
@@ -61,19 +69,16 @@ def successor(queue: Queue, processor: Any = nothing, **options: Any) -> Worker:
 async def test_T_001_jobs_of_a_lost_worker_are_told_as_stalled_and_run_by_another(
     queue: Queue,
 ) -> None:
-    stuck, everywhere = Stuck(), list[Any]()
+    everywhere = list[Any]()
     jobs = await queue.add_bulk([{"name": "a"}] * 4)
     ids = {job.id for job in jobs}
-    lost = Worker(queue, stuck, concurrency=4, lock_duration=500)
-    await until(lambda: len(stuck.ran) == 4)
-    await lost.close(force=True)
+    await lose(queue, 4, max_stalled_count=1)
     async with QueueEvents(queue.name, queue.store) as events, successor(queue) as worker:
         events.on("stalled", lambda payload, id: everywhere.append(payload["job_id"]))
         stalls = Stalls(worker)
         for job in jobs:
             await job.result()
         await until(lambda: len(everywhere) == 4)
-    stuck.open.set()
     assert len(stalls.told) == 4
     assert set(stalls.told) == {(id, "active") for id in ids}
     assert set(everywhere) == ids
@@ -180,10 +185,11 @@ async def test_T_010_running_jobs_never_stall_but_do_when_their_worker_is_gone(
     await asyncio.sleep(0.4)
     assert stalls.told == []
     assert await queue.get_active_count() == 4
-    await first.close(force=True)
+    await recover_jobs_of_first_worker(queue)
     await until(lambda: len(stalls.told) == 4)
     for job in jobs:
         await job.result()
     stuck.open.set()
+    await first.close()
     await other.close()
     assert {id for id, _ in stalls.told} == {job.id for job in jobs}

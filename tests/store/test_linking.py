@@ -12,6 +12,7 @@ from bullite.errors import (
     DependencyNotFound,
     JobLocked,
     LostLock,
+    NotAChild,
     ParentNotFound,
     ParentTaken,
     PendingChildren,
@@ -376,6 +377,16 @@ def test_a_child_can_fail_its_parent(store: Store) -> None:
     assert links(store, parent)[below] == ("failed", "it broke")
     assert store.history(parent) == ["add_blocked", "let_go"]
     assert take(worker, parent).row.deferred_failure == f"child work:{below} failed"
+
+
+def test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too(store: Store) -> None:
+    parent, below, _ = failing(store, "fail")
+    doomed = store.process()
+    assert doomed.worker().claim_one().id == parent
+    store.kill(doomed)
+    assert store.home.recover() == 1
+    assert store.row(parent).stalled_count == 1
+    assert store.row(parent).deferred_failure == f"child work:{below} failed"
 
 
 def test_a_child_can_let_its_parent_go_on_without_the_others(store: Store) -> None:
@@ -853,7 +864,8 @@ def test_a_child_can_leave_its_parent(store: Store) -> None:
     assert store.ask(LeaveParent(below)) is True
     assert store.states(parent, below) == ["waiting", "waiting"]
     assert store.row(below, "payloads", key="job").opts is None
-    assert store.ask(LeaveParent(below)) is False
+    with pytest.raises(NotAChild):
+        store.ask(LeaveParent(below))
 
 
 def test_only_what_nobody_has_begun_is_removed(store: Store) -> None:

@@ -345,7 +345,10 @@ def _leave_behind(
             yield from retain(tx, queue, State.COMPLETED, ended)
     elif move in (FAIL, BACK_OFF, RETRY):
         yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
-        yield from _write_history(tx, verdicts)
+        yield from _write_history(tx, [v for v in verdicts if not v.unrun])
+        unrun = [v.job for v in verdicts if v.unrun]
+        if unrun:
+            yield "forget_start", {"jobs": as_json(unrun)}
         if move is FAIL:
             deserving = [v for v in verdicts if v.outcome != CANCELLED]
             settings = yield from read_settings(queue)
@@ -358,6 +361,8 @@ def _leave_behind(
 
 
 def _write_history(tx: Transaction, verdicts: list[Verdict]) -> Operation[None]:
+    if not verdicts:
+        return
     ended = [[v.job, v.outcome, v.reason, v.stack] for v in verdicts]
     yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
     for verdict in verdicts:

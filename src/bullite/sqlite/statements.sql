@@ -169,7 +169,7 @@ ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
-deferred_failure = case when traits & 256 <> 0 then deferred_failure
+deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null then deferred_failure
     when stalled_count + 1 > :max_stalled_count then :reason end
 
 -- move: stall_delayed takes delay
@@ -397,6 +397,13 @@ on conflict (job) do update set return_value = excluded.return_value
 insert into bullite_results (job, failed_reason, outcome) values (?, ?, ?)
 on conflict (job) do update set
     return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
+
+-- Taking a job that failed without a run was no start, and its failure no attempt.
+-- name: forget_start
+update bullite_jobs set
+    attempts_made = attempts_made - 1, attempts_started = attempts_started - 1,
+    processed_at = case when attempts_started > 1 then processed_at end
+where id in (select value from json_each(:jobs))
 
 -- name: write_attempts
 insert into bullite_attempts (job, number, started_at, ended_at, worker, outcome, error, stack)
