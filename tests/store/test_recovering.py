@@ -304,6 +304,7 @@ def test_the_lease_of_a_leaving_worker_is_renewed(store: Store) -> None:
     for _ in range(5):
         store.clock.advance(LOCK_DURATION // 2)
         process.renew()
+        assert worker.as_seen().lease_until == store.clock.lease_now() + LOCK_DURATION
         assert store.home.recover() == 0
     assert store.state(job) == "active"
 
