@@ -12,11 +12,8 @@ It need not survive a power cut itself: after one, recovery has cut the log wher
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from pathlib import Path
-
-log = logging.getLogger("bullite.sqlite")
 
 _SET, _CLEAR = b"!", b"\0"
 
@@ -54,7 +51,9 @@ class SyncMark:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             os.pwrite(self._descriptor, _SET, 0)
         except OSError as error:
-            log.error(
+            import logging  # programs that only look into a queue need not wait for it
+
+            logging.getLogger("bullite.sqlite").error(
                 "a sync failed, and %s cannot say so: %s; stop all processes that use the database",
                 self._path,
                 error.strerror,
