@@ -219,6 +219,9 @@ class Pool:
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
         return self._owner.call_later(seconds, call)
 
+    def check_idle(self) -> None:
+        self._owner.check_idle()
+
     def ended(self, job: Job, result: Result | None) -> None:
         """A run ended, on the loop or in a thread."""
         if result is None:

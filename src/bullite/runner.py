@@ -69,6 +69,9 @@ class Master(Protocol):
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
         """Call from the event loop's thread in a while; what cancels it. From any thread."""
 
+    def check_idle(self) -> None:
+        """The runner may have nothing to do any more."""
+
 
 class Runner(Protocol):
     """Runs jobs, a number of them at a time."""
@@ -679,6 +682,9 @@ class ThreadRunner(Rule):
                 following = self._begin_next()
             self._master.ended(job, result)
             self._ending.discard(job)
+            if following is None:
+                # What the run came to may have been recorded while it still counted here.
+                self._master.check_idle()
             job = following or self._wait()
 
     def _wait(self) -> Job | None:

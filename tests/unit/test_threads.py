@@ -23,10 +23,16 @@ class Master:
     def __init__(self) -> None:
         self.ended_jobs: list[int] = []
         self.results: list[Result | None] = []
+        self.busy: Callable[[], int] = lambda: 0
+        self.looked: list[int] = []
+        """How many jobs the runner had whenever it said that it may have none."""
 
     def ended(self, job: Job, result: Result | None) -> None:
         self.results.append(result)
         self.ended_jobs.append(job.pk)
+
+    def check_idle(self) -> None:
+        self.looked.append(self.busy())
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} was not expected")
@@ -94,7 +100,19 @@ def test_as_many_run_at_a_time_as_there_may_be(
 
     assert sorted(master.ended_jobs) == [1, 2, 3, 4, 5, 6, 7]
     assert sorted(master.results) == [Returned(number) for number in range(1, 8)]
-    assert runner.busy() == 0
+    until(lambda: not runner.busy())
+
+
+def test_a_runner_says_that_it_is_idle_after_it_has_told_of_the_last_run(
+    runner: ThreadRunner, master: Master, crowd: Crowd
+) -> None:
+    master.busy = runner.busy
+    runner.take([job(1)])
+    crowd.let_go(1)
+    until(lambda: bool(master.looked))
+
+    assert master.looked == [0]
+    assert master.ended_jobs == [1]
 
 
 def test_threads_that_have_nothing_to_do_are_used_again(
