@@ -1321,6 +1321,51 @@ MUTANTS = (
         ["postgres/test_event_order.py::test_whoever_connects_moves_the_numbers_of_events_ahead"],
     ),
     Mutant(
+        "a transaction that the server undoes in its first message is run again",
+        "postgres/driver.py",
+        "                    raise self._meaning(error) from error\n        self._foreseen.extend",
+        "                    raise store_error(error, str(self.location)) from error\n"
+        "        self._foreseen.extend",
+        [
+            "postgres/test_collisions.py"
+            "::test_a_deadlock_at_the_very_beginning_of_a_transaction_is_got_over"
+        ],
+    ),
+    Mutant(
+        "a silent process is kept while it has a worker",
+        PG,
+        "not exists (select 1 from bullite.bullite_workers as w where w.nonce = p.nonce)",
+        "true",
+        ["postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_worker"],
+    ),
+    Mutant(
+        "a silent process is kept while it has a named lock",
+        PG,
+        "not exists (select 1 from bullite.bullite_locks as l where l.nonce = p.nonce)",
+        "true",
+        ["postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_named_lock"],
+    ),
+    Mutant(
+        "a commit of a process that was forgotten is not taken for undone",
+        "postgres/driver.py",
+        "if was_known or at - self._begun_at < CERTAIN:",
+        "if True:",
+        [
+            "postgres/test_processes.py"
+            "::test_what_became_of_an_old_commit_of_a_forgotten_process_is_not_known"
+        ],
+    ),
+    Mutant(
+        "a renewal does not wait for its engine",
+        PG,
+        "renews = 1 order by id for no key update skip locked",
+        "renews = 1 order by id for no key update",
+        [
+            "postgres/test_leases.py"
+            "::test_a_renewal_passes_over_a_row_that_its_engine_has_and_renews_the_others"
+        ],
+    ),
+    Mutant(
         "on PostgreSQL a new listener looks for what it missed",
         "postgres/ear.py",
         "            self._tell(set(new.values()))",

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
-from bullite import Queue, loop
+from bullite import Job, Queue, Worker, loop
 from bullite.errors import StoreBusy
 from bullite.locations import parse_location
 from bullite.operations.by_hand import MoveByHand
@@ -88,6 +88,37 @@ async def test_an_undone_transaction_is_run_again(
             await job.remove()
     assert [row["id"] for row in database.rows("jobs")] == [job.pk]
     assert len(database.rows("events", "kind = 'add'")) == 1
+
+
+async def test_a_deadlock_at_the_very_beginning_of_a_transaction_is_got_over(
+    location: str, behind_proxy: str, database: PostgresDatabase
+) -> None:
+    """In its first message, with which a claim looks at the queue and at its worker."""
+    errors: list[Exception] = []
+
+    async def work(job: Job) -> str:
+        return "done"
+
+    async with (
+        Queue("work", behind_proxy) as elsewhere,
+        Queue("work", location) as queue,
+        Worker(queue, work) as worker,
+    ):
+        worker.on("error", errors.append)
+        await worker.wait_until_ready()
+        await until(lambda: database.rows("workers", "hungry = 1"))
+        with closing(psycopg.connect(database.location_of_libpq())) as somebody:
+            somebody.execute("set deadlock_timeout = '1min'")
+            somebody.execute("select from bullite_workers for update")
+            job = await elsewhere.add("a")
+            await until(lambda: waiting_for_locks(database))
+            # The claim has the queue, and waits for the worker.
+            await asyncio.to_thread(
+                somebody.execute, "select from bullite_queues where name = 'work' for update"
+            )
+            somebody.rollback()
+        assert await job.result(timeout="10s") == "done"
+    assert errors == []
 
 
 def test_after_a_rollback_all_statements_are_still_prepared(location: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any, Self
 
 import psycopg
@@ -12,7 +13,6 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.postgres import ear
 from tests.api.helpers import state_of, until
-from tests.crash.processes import wait_until
 from tests.postgres.proxy import Proxy
 from tests.postgres_database import PostgresDatabase
 
@@ -157,27 +157,41 @@ async def test_a_worker_of_which_nothing_is_heard_loses_its_jobs(
     assert len(database.rows("events", "kind = 'complete'")) == 1
 
 
-async def test_a_renewal_that_the_server_undoes_is_made_again_on_the_same_connection(
-    location: str, database: PostgresDatabase, caplog: pytest.LogCaptureFixture
+async def test_a_renewal_passes_over_a_row_that_its_engine_has_and_renews_the_others(
+    location: str, database: PostgresDatabase
 ) -> None:
-    """The engine of the same process may change the same rows in another order."""
-    async with (
-        Queue("one", location) as one,
-        Queue("other", location) as other,
-        Worker(one, do_nothing, lock_duration=600) as worker,
-        Worker(other, do_nothing, lock_duration=600) as another,
-    ):
-        for started in (worker, another):
-            await started.wait_until_ready()
-        for order in ("", "desc"):  # in one of them it has the first when it waits for the second
-            await asyncio.to_thread(collide_with_the_ear, database, order)
-        leases = database.query("select id, lease_until from bullite_workers order by id")
+    async with two_workers(location):
+        with locked_worker(database) as locked:
+            before = leases(database)
+            await until(lambda: all_renewed(database, before, but=locked))
+            assert database.query(WAITS_FOR_A_LOCK) == []
+        await until(lambda: all_renewed(database, before))
 
-        def renewed() -> bool:
-            now = database.query("select id, lease_until from bullite_workers order by id")
-            return all(later > before for (_, later), (_, before) in zip(now, leases, strict=True))
 
-        await asyncio.to_thread(wait_until, renewed)
+async def test_a_row_that_was_passed_over_is_renewed_soon(
+    location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when leases are renewed next: that may be too late for this one."""
+    monkeypatch.setattr(ear, "HEARTBEAT", 3_600)
+    async with two_workers(location, lock_duration="3h", lock_renew_time="1h") as queue:
+        await until(lambda: len(database.rows("workers", "seen_at > 0")) == 2)
+        with locked_worker(database):
+            before = leases(database)
+            queue.store.open().driver.registered()
+            await until(lambda: any(now > before[w] for w, now in leases(database).items()))
+        await until(lambda: all_renewed(database, before))
+
+
+async def test_a_lost_connection_is_not_told_of_while_a_renewal_waits_for_its_engine(
+    location: str,
+    database: PostgresDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(ear, "ANSWER_WITHIN", 0.5)
+    async with two_workers(location):
+        with locked_worker(database):
+            await asyncio.sleep(1.5)
     assert [line for line in caplog.messages if "was lost" in line] == []
 
 
@@ -185,20 +199,39 @@ async def do_nothing(job: Job) -> None:
     pass
 
 
-def collide_with_the_ear(database: PostgresDatabase, order: str) -> None:
-    """Wait for what it has locked, while it waits for what we have: the server undoes it."""
-    wait_until(lambda: len(database.query("select 1 from bullite_workers")) == 2)
-    with psycopg.connect(database.location_of_libpq(), autocommit=True) as connection:
-        connection.execute("set deadlock_timeout = '60s'")
-        with connection.transaction():
-            first, second = connection.execute(
-                f"select id from bullite_workers order by id {order}"
-            )
-            lock = "select 1 from bullite_workers where id = %s for update"
-            connection.execute(lock, second)
-            wait_until(lambda: bool(database.query(WAITS_FOR_A_ROW)))
-            connection.execute(lock, first)
+@asynccontextmanager
+async def two_workers(location: str, **options: Any) -> AsyncIterator[Queue]:
+    """Two workers of one process, with short leases unless told otherwise."""
+    options = {"lock_duration": 600, **options}
+    async with (
+        Queue("one", location) as one,
+        Queue("other", location) as other,
+        Worker(one, do_nothing, **options) as worker,
+        Worker(other, do_nothing, **options) as another,
+    ):
+        await worker.wait_until_ready()
+        await another.wait_until_ready()
+        yield one
 
 
-WAITS_FOR_A_ROW = """select 1 from pg_stat_activity
-    where wait_event_type = 'Lock' and query like 'update %%lease_until = greatest%%'"""
+@contextmanager
+def locked_worker(database: PostgresDatabase) -> Iterator[int]:
+    """The second of two workers, whose row is locked meanwhile."""
+    with psycopg.connect(database.location_of_libpq()) as connection:
+        [worker] = connection.execute(
+            "select id from bullite_workers order by id desc limit 1 for update"
+        ).fetchall()
+        yield worker[0]
+
+
+def leases(database: PostgresDatabase) -> dict[int, int]:
+    return dict(database.query("select id, lease_until from bullite_workers"))
+
+
+def all_renewed(database: PostgresDatabase, before: dict[int, int], but: int = 0) -> bool:
+    now = leases(database)
+    return all(now[worker] > lease for worker, lease in before.items() if worker != but)
+
+
+WAITS_FOR_A_LOCK = """select query from pg_stat_activity
+    where wait_event_type = 'Lock' and query like '%%lease_until = greatest%%'"""

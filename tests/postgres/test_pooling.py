@@ -206,7 +206,7 @@ async def test_nothing_but_the_ear_goes_around_the_pooler(database, pooled, sent
     await use_everything(listening(database, pooled))
 
     around = {text.split()[0].lower() for name, text, _ in sent if name == "direct"}
-    assert around <= {"listen", "update"}
+    assert around <= {"listen", "with"}, "it listens, and renews leases"
 
 
 async def test_with_a_way_around_the_pooler_workers_are_woken(database, pooled):

@@ -28,6 +28,7 @@ NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
 _JSON = (
     *("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks"),
     "queues",
+    "nonces",
 )
 _TEXTS = frozenset(
     {

@@ -12,6 +12,7 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from ..clock import Clock
+from ..codec import encode_plain
 from ..engine.contract import (
     Conflict,
     Heard,
@@ -39,8 +40,14 @@ SILENT = 60_000
 """Ms after which what a process has counted is folded together with what others have."""
 
 SURELY_GONE = 10 * 60_000
-FORGOTTEN = 7 * 24 * 3600 * 1000
+"""Ms after which a process of which nothing is heard is gone, and forgotten if it left nothing."""
+
 MOST_FOLDED = 1_000
+MOST_FORGOTTEN = 1_000
+
+CERTAIN = SURELY_GONE - 60_000
+"""Ms from the beginning of a transaction in which nobody can have forgotten that it was committed.
+"""
 
 SKIPPED_EVENTS = 100_000
 """A commit that was not synced may be lost with a server, and the ids of its events handed out
@@ -70,7 +77,7 @@ class PostgresDriver:
         self.nonce = random_bits(64) - (1 << 63) or 1
         self._statements = statements(location.schema)
         self._line = Line(location, location.access, self._welcome)
-        self._number = 0
+        self._number = self._begun_at = 0
         self._inside: Connection | None = None
         self._message: Message
         self._foreseen: list[tuple[Step, Result]] = []
@@ -147,10 +154,11 @@ class PostgresDriver:
                 is_broken = self._line.is_broken_by(error)
                 self.rollback()
                 if not is_broken:
-                    raise store_error(error, str(self.location)) from None
+                    raise self._meaning(error) from error
         self._foreseen.extend(zip(reversed(foreseen), reversed(answers), strict=False))
+        self._begun_at = answers[-1 - len(foreseen)].rows[0][0]
         if self._server_clock is not None:
-            self._server_clock.set(answers[-1 - len(foreseen)].rows[0][0])
+            self._server_clock.set(self._begun_at)
         self._number += 1
 
     def execute(self, statement: str, params: Params) -> Result:
@@ -263,11 +271,18 @@ class PostgresDriver:
         """Whether the transaction whose answer was lost is in the database.
 
         If it is not, it is given up, so that it cannot be later: what was sent may still arrive.
+        A process that slept meanwhile may have been forgotten, and with it what it committed.
         """
         params = {"nonce": self.nonce, "number": self._number, "now": self.clock.now()}
         for _ in range(3):
             try:
-                return not self._run(self._line.connect_patiently(), "give_up", params).rows
+                given_up = self._run(self._line.connect_patiently(), "give_up", params).rows
+                if not given_up:
+                    return True
+                [(was_known, at)] = given_up
+                if was_known or at - self._begun_at < CERTAIN:
+                    return False
+                break
             except psycopg.Error as error:
                 self._line.drop(error)
             except StoreError:
@@ -372,7 +387,8 @@ class PostgresDriver:
         if not workers:
             return []
         long_ago = self.clock.now() - SURELY_GONE
-        seen_at = {row[0]: row[1] for row in self._run_alone("processes", {}).rows}
+        asked = encode_plain(sorted({worker.nonce for worker in workers})).decode()
+        seen_at = {row[0]: row[1] for row in self._run_alone("processes", {"nonces": asked}).rows}
         return [
             worker
             for worker in workers
@@ -387,4 +403,6 @@ class PostgresDriver:
     def tidy(self, known: Iterable[int]) -> None:
         now = self.clock.now()
         self._run_alone("fold_counts", {"silent_since": now - SILENT, "most": MOST_FOLDED})
-        self._run_alone("forget_processes", {"silent_since": now - FORGOTTEN})
+        self._run_alone(
+            "forget_processes", {"silent_since": now - SURELY_GONE, "most": MOST_FORGOTTEN}
+        )

@@ -33,6 +33,9 @@ HEARTBEAT = 5.0
 ANSWER_WITHIN = 4.0
 """Seconds after which a server that does not answer here counts as out of reach."""
 
+SOONEST, LATEST = 0.02, 0.5
+"""Seconds after which leases are tried again that could not be renewed: their rows were locked."""
+
 ALERT = "\x01"
 """Said to the processes that run jobs of a queue when one of them is cancelled: no job's name."""
 
@@ -143,15 +146,19 @@ class Ear:
             if self._can_listen:
                 self._listen_to_new(connection, listening)
             if self._renewal_is_due(renew_at):
-                try:
-                    renewed = connection.execute(*self._renewal()).fetchall()
-                except psycopg.errors.DeadlockDetected:
-                    renew_at = 0.0
-                    continue  # our own engine changes the same rows, and has them now: once more
-                shortest = min((ms / 1000 for (ms,) in renewed), default=3.0)
-                renew_at = time.monotonic() + min(HEARTBEAT, shortest / 3)
+                renew_at = time.monotonic() + self._renew(connection)
             self._take_in(connection)
             self._rest_until(renew_at)
+
+    def _renew(self, connection: Connection) -> float:
+        """Renew what nobody has locked; in how many seconds to do so again."""
+        leases = connection.execute(*self._renewal()).fetchall()
+        shortest = min((ms / 1000 for ms, _ in leases), default=3.0)
+        again = min(HEARTBEAT, shortest / 3)
+        if not all(is_renewed for _, is_renewed in leases):
+            # The engine of this process changes the row just now, and is about to commit.
+            return min(max(SOONEST, shortest / 20), LATEST, again)
+        return again
 
     def _renewal_is_due(self, renew_at: float) -> bool:
         if self._has_new_lease:

@@ -379,20 +379,31 @@ on conflict (nonce) do update set
         else ('bullite undoes a transaction: it was given up; the last is ' || p.committed)::bigint end,
     seen_at = excluded.seen_at
 
--- Gives a transaction up for lost, for good, unless it was committed: then there is no row.
+-- Gives a transaction up for lost, for good, unless it was committed: then there is no row. Else it tells
+-- whether its process was known, as it is unless it never committed anything or was forgotten, and the time.
 -- name: give_up
 insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
 on conflict (nonce) do update set committed = excluded.committed
-where p.committed < excluded.committed returning 1
+where p.committed < excluded.committed
+returning p.xmax::text <> '0', (extract(epoch from clock_timestamp()) * 1000)::bigint
 
 -- name: processes
 select nonce, seen_at from bullite.bullite_processes
+where nonce = any (array(select value::bigint from json_array_elements_text(:nonces::json)))
 
 -- name: leave
 delete from bullite.bullite_processes where nonce = :nonce
 
+-- Processes that have been silent for so long that none of them can still want to know what became of a
+-- commit. One that has workers or named locks is kept: whoever is not here counts as gone, whatever its leases.
 -- name: forget_processes
-delete from bullite.bullite_processes where seen_at < :silent_since
+delete from bullite.bullite_processes where nonce = any (array(
+    select nonce from bullite.bullite_processes as p
+    where seen_at < :silent_since
+        and not exists (select 1 from bullite.bullite_workers as w where w.nonce = p.nonce)
+        and not exists (select 1 from bullite.bullite_locks as l where l.nonce = p.nonce)
+    order by nonce limit :most for update skip locked
+))
 
 -- adding ------------------------------------------------------------------------------------------
 
@@ -638,9 +649,19 @@ update bullite.bullite_workers set concurrency = :concurrency where id = :worker
 -- name: set_hunger
 update bullite.bullite_workers set hungry = :hungry where id = :worker
 
+-- A row that is locked is passed over: its engine, which may hold it for a while, renews it then, or this
+-- does soon. So tells for each worker how long its lease is, and whether it was renewed.
 -- name: renew_workers
-update bullite.bullite_workers set lease_until = greatest(lease_until, :lease_now + lock_duration), seen_at = :now
-where nonce = :nonce and registered > 0 and renews = 1 returning lock_duration
+with free as materialized (
+    select id from bullite.bullite_workers
+    where nonce = :nonce and registered > 0 and renews = 1 order by id for no key update skip locked
+), renewed as (
+    update bullite.bullite_workers
+    set lease_until = greatest(lease_until, :lease_now + lock_duration), seen_at = :now
+    where id = any (array(select id from free)) returning id
+)
+select lock_duration, exists (select 1 from renewed as r where r.id = w.id)
+from bullite.bullite_workers as w where nonce = :nonce and registered > 0 and renews = 1
 
 -- name: workers_of_process
 select id from bullite.bullite_workers where nonce = :nonce and registered > 0
@@ -651,6 +672,9 @@ update bullite.bullite_workers set registered = :registered, hungry = 0 where id
 -- name: delete_idle_worker
 delete from bullite.bullite_workers as w
 where id = :worker and lease_until < :expired_before
+    and (
+        select id from bullite.bullite_workers where id between :worker and :worker for update skip locked
+    ) is not null
     and (renews = 1 or registered <> 1 or :dead::bigint = 1)
     and not exists (
         select 1 from bullite.bullite_jobs where queue = w.queue and state = 'active' and worker = w.id
@@ -674,11 +698,12 @@ select pg_notify(:channel, :name) where exists (
     select 1 from bullite.bullite_workers where queue = :queue and hungry = 1 and nonce <> :nonce
 )
 
--- The worker's row is locked by the look: if it renews its lease meanwhile, it is not lost.
+-- The worker's row is locked by the look. If somebody else has it, it is not lost, or is taken care of: it
+-- renews its lease, or claims, or its jobs are taken back elsewhere.
 -- name: held_by_worker
 with lost as materialized (
     select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
-    for update
+    for update skip locked
 )
 select id, token, priority, ahead, custom_id, traits,
     exists (select 1 from bullite.bullite_workers where id = :worker and registered = 2)
@@ -1645,8 +1670,11 @@ where queue = :queue and minute >= :first and minute <= :last order by minute
 -- name: forget_minutes
 delete from bullite.bullite_minutes where queue = :queue and minute < :before
 
+-- Not worth to wait for: a row that is locked is written the next time.
 -- name: write_stats
-update bullite.bullite_workers set stats = :stats, seen_at = :now where id = :worker
+update bullite.bullite_workers set stats = :stats, seen_at = :now where id = any (array(
+    select id from bullite.bullite_workers where id between :worker and :worker for no key update skip locked
+))
 
 -- name: all_workers
 select w.id, q.name, w.name, names, nonce, pid, host, number, w.concurrency, started_at, seen_at, boot,
