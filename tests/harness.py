@@ -133,6 +133,15 @@ class Event(NamedTuple):
     detail: Any
 
 
+class ThoroughEngine(Engine):
+    """Takes turns until nothing is left of what is due by the clock."""
+
+    def turn(self) -> None:
+        super().turn()
+        while self._backlog and not self._stopping:
+            super().turn()
+
+
 class Recorder:
     """A driver that remembers what was asked of it, and fails where it is told to."""
 
@@ -262,7 +271,7 @@ class Process:
         self.nonce = driver.nonce
         self.driver = Recorder(driver)
         self.driver.open()
-        self.engine = Engine(self.driver)
+        self.engine = ThoroughEngine(self.driver)
         self.engine.reading = self.reads = Reads(self.driver)
         assert isinstance(self.engine._chores, Chores)
         self.engine._chores = Resting(self.driver)

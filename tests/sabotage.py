@@ -1356,6 +1356,20 @@ MUTANTS = (
         ],
     ),
     Mutant(
+        "housekeeping shares no transaction with claims",
+        "engine/writer.py",
+        "self._attempt([piece.ask], serves=False)",
+        "self._attempt([piece.ask])",
+        ["test_housekeeping.py"],
+    ),
+    Mutant(
+        "one process does a chore for a queue at a time",
+        "operations/scheduling.py",
+        'if not (yield from may_keep_house(request.queue, "catch up")):',
+        "if False:",
+        ["postgres/test_sweeping.py"],
+    ),
+    Mutant(
         "a renewal does not wait for its engine",
         PG,
         "renews = 1 order by id for no key update skip locked",

@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from bullite.engine.contract import Result
+from bullite.engine.plan import Request
 from bullite.operations import governing
+from bullite.operations.claiming import Promote, promote
+from bullite.operations.expiring import Expire, expire
 from bullite.operations.governing import Publish, TrimEvents
+from bullite.operations.reviving import ReviveDue, revive_due
+from bullite.operations.scheduling import CatchUp, catch_up
 from bullite.operations.sweeping import Sweep, sweep
 from bullite.postgres import driver as driver_module
 from tests.harness import Store, new_job, open_store
@@ -43,6 +49,37 @@ def test_one_process_sweeps_a_queue_at_a_time_and_others_do_not_wait(store):
 
     assert other.ask(Sweep(store.queue)) == 0, "nothing is left to do"
     assert len(store.events()) == 1, "it tells of two"
+
+
+CHORES = [
+    (promote, Promote(1)),
+    (expire, Expire(1)),
+    (revive_due, ReviveDue(1)),
+    (catch_up, CatchUp(1, "every hour")),
+]
+
+
+@pytest.mark.parametrize(("operation", "chore"), CHORES, ids=lambda part: type(part).__name__)
+def test_one_process_keeps_house_for_a_queue_at_a_time_and_others_do_not_wait(
+    store, operation, chore
+):
+    other = store.process()
+    with store.home.transaction() as transaction:
+        transaction.run(operation(transaction.tx, [chore]))
+        with other.transaction() as beside:
+            passing_over = operation(beside.tx, [chore])
+            assert next(passing_over)[0] == "try_housekeeping"
+            with pytest.raises(StopIteration) as ended:
+                passing_over.send(Result([(False,)], 1))
+            assert ended.value.value == [0]
+            assert not other.driver.execute(
+                "try_housekeeping", {"queue": 1, "chore": name_of(chore)}
+            ).rows[0][0]
+
+
+def name_of(chore: Request) -> str:
+    names = {Promote: "promote", Expire: "expire", ReviveDue: "revive", CatchUp: "catch up"}
+    return names[type(chore)]
 
 
 def test_an_event_that_is_published_while_another_process_sweeps_does_not_wait(store):

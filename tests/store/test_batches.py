@@ -14,7 +14,7 @@ from bullite.errors import StoreFull, StoreUnavailable
 from bullite.operations.adding import AddJobs
 from bullite.operations.by_hand import MoveByHand
 from bullite.operations.editing import Progress
-from bullite.operations.opening import OpenQueue
+from bullite.operations.governing import Publish
 from bullite.operations.settling import Settle
 from bullite.outcome import Verdict
 from bullite.states import BACK_OFF, COMPLETE, DELETE, GIVE_BACK, REMOVE, RESTORE, REVIVE, State
@@ -154,7 +154,7 @@ def test_a_whole_batch_is_one_transaction(store: Store) -> None:
     store.ask_together(
         AddJobs(store.queue, [new_job()]),
         complete(store, held),
-        OpenQueue("new", None),
+        Publish(store.queue, "mine", {}),
         MoveByHand(REVIVE, [job]),
         AddJobs(store.queue, [new_job()]),
     )
@@ -164,7 +164,8 @@ def test_a_whole_batch_is_one_transaction(store: Store) -> None:
 
 def test_nobody_is_answered_before_the_commit(store: Store) -> None:
     store.home.driver.fail_at["commit"] = StoreFull("no room")
-    answers = store.ask_together(AddJobs(store.queue, [new_job()]), OpenQueue("new", None))
+    publish = Publish(store.queue, "mine", {})
+    answers = store.ask_together(AddJobs(store.queue, [new_job()]), publish)
     assert [type(answer) for answer in answers] == [StoreFull, StoreFull]
     assert store.counts() == {}
 
@@ -259,7 +260,8 @@ def test_when_the_disk_is_full_the_whole_batch_fails_once(store: Store) -> None:
     begun = store.home.driver.begun
     begun.clear()
     store.home.driver.fail_at["insert_jobs"] = StoreFull("no room")
-    answers = store.ask_together(AddJobs(store.queue, [new_job()]), OpenQueue("new", None))
+    publish = Publish(store.queue, "mine", {})
+    answers = store.ask_together(AddJobs(store.queue, [new_job()]), publish)
     assert [type(answer) for answer in answers] == [StoreFull, StoreFull]
     assert begun == [True], "it is not tried again"
 

@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -54,7 +55,7 @@ from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
-from .plan import group
+from .plan import group, split
 from .reading import ReadingThread
 from .threads import Spawn, start_thread
 from .watching import Watched, Watchers
@@ -74,6 +75,9 @@ POLL_INTERVAL = 1_000
 
 MOST_TRIES = 30
 """How often a transaction is run again that the database undoes."""
+
+MOST_PUT_OFF = 5
+"""How often one piece of housekeeping is; what is due by the clock comes again by itself."""
 
 MOST_CONFLICTS = 5
 """How often one request is, that looked first and yet found something else than it saw."""
@@ -156,6 +160,7 @@ class Engine:
         self._spawn = spawn
         self._inbox = Inbox()
         self._chores = Chores(driver)
+        self._backlog: deque[_Piece] = deque()
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
         self.reading = ReadingThread(driver.reader, spawn, self._end)
@@ -383,6 +388,8 @@ class Engine:
 
     def _timeout(self) -> float | None:
         """Seconds until there is something to do; None if nothing will be."""
+        if self._backlog:
+            return 0
         lease_now = self.clock.lease_now()
         times = []
         if self._has_chores():
@@ -455,15 +462,14 @@ class Engine:
     # --- a turn ----------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """One batch: everything there is to do now, in one transaction."""
+        """One batch: everything there is to do now; then a piece of what is due by the clock."""
         if self._leaving:
             self._free_from_loops()
         asks = self._obey(self._inbox.take(patiently=self._has_time()))
         self._tell_results(self._watchers.check_noted)
         asks += self._registrations()
         if self._has_chores() and self._chores.are_due(self.clock.lease_now()):
-            asks += self._due_chores()
-            asks += self._record_if_due()
+            self._put_in_front(self._due_chores() + self._record_if_due())
         asks += self.keeping.due(self.clock.lease_now())
         if self._leaving:
             asks += self._see_off()
@@ -476,6 +482,7 @@ class Engine:
             # Apart from the transaction: its answers are true, whatever becomes of this.
             self._tell_results(self._watchers.check_noted)
             self._feeding.look_again()
+        self._keep_house()
         self._deliver(self._inbox.make_room())
         if self._broken is None:
             self._housekeep()
@@ -705,12 +712,55 @@ class Engine:
             self._feeding.check_registered(answer)
             self._deliver(self._feeding.taken_away())
         elif self._chores.again(chore, answer):
-            self._inbox.put([Ask(chore, partial(self._done, chore))])
+            self._backlog.append(_Piece(Ask(chore, partial(self._done, chore))))
+
+    # --- housekeeping ----------------------------------------------------------------------------
+
+    def _put_in_front(self, asks: Sequence[Ask]) -> None:
+        """What is due comes before what is left of earlier housekeeping, unless it is that."""
+        waiting = [piece.ask.request for piece in self._backlog]
+        new = [_Piece(ask) for ask in asks if ask.request not in waiting]
+        self._backlog.extendleft(reversed(new))
+
+    def _keep_house(self) -> None:
+        """Carry out one piece of what is due by the clock, in a transaction of its own.
+
+        Results and claims are not undone with it, and wait for one piece at most.
+        """
+        if not self._backlog or self._broken is not None:
+            return
+        piece = self._backlog.popleft()
+        try:
+            self._attempt([piece.ask], serves=False)
+        except Undone as error:
+            piece.tries += 1
+            if piece.tries < MOST_PUT_OFF:
+                log.debug("housekeeping is put off: %s", error)
+                self._backlog.append(piece)
+            else:
+                self._deliver([(piece.ask, StoreBusy(f"undone {piece.tries} times ({error})"))])
+        except ENDING as error:
+            self._fail([piece.ask], error)
+        except StoreError as error:
+            self._deliver([(piece.ask, error)])
+        except Exception as error:
+            log.debug("housekeeping is run again, with care: %s", error)
+            self._attempt_alone(piece.ask)
+
+    # --- transactions ----------------------------------------------------------------------------
 
     def _transact(self, asks: list[Ask]) -> None:
-        """Run a batch. One bad request must not fail its neighbours."""
+        """Run a batch, in as few transactions as may be, and see that claims are in one of them."""
+        parts = split([ask.request for ask in asks], self.driver.has_other_writers)
+        for indexes, is_apart in parts:
+            self._transact_together([asks[index] for index in indexes], serves=not is_apart)
+        if parts[-1].is_apart and self._feeding.wants_to_claim():
+            self._transact_together([])
+
+    def _transact_together(self, asks: list[Ask], serves: bool = True) -> None:
+        """Run a transaction. One bad request must not fail its neighbours."""
         try:
-            self._persist(asks)
+            self._persist(asks, serves=serves)
         except StoreError as error:
             self._fail(asks, error)
         except Exception as error:
@@ -719,8 +769,8 @@ class Engine:
                 self._fail(asks, error)
             for ask in asks:
                 self._attempt_alone(ask)
-            if asks and self._feeding.wants_to_claim():
-                self._transact([])
+            if asks and serves and self._feeding.wants_to_claim():
+                self._transact_together([])
 
     def _attempt_alone(self, ask: Ask) -> None:
         try:
@@ -743,13 +793,13 @@ class Engine:
             self._stopping = True
         self._deliver([(ask, error) for ask in asks] + told)
 
-    def _persist(self, asks: list[Ask], careful: bool = False) -> None:
+    def _persist(self, asks: list[Ask], careful: bool = False, serves: bool = True) -> None:
         """Run a transaction, and again while only the moment was wrong for it."""
         if self._broken is not None:
             raise self._broken
         for tries in count(1):
             try:
-                self._attempt(asks, careful)
+                self._attempt(asks, careful, serves)
                 return
             except Undone as error:
                 if tries >= MOST_TRIES:
@@ -764,7 +814,7 @@ class Engine:
                     raise StatementRefused(str(error)) from error
             time.sleep(random.uniform(0, min(LONGEST_REST, 0.001 * 2**tries)))
 
-    def _attempt(self, asks: list[Ask], careful: bool = False) -> None:
+    def _attempt(self, asks: list[Ask], careful: bool = False, serves: bool = True) -> None:
         """One transaction: all of `asks`, the claims of the hungry, the books; then the answers."""
         requests = [ask.request for ask in asks]
         groups = group(requests)
@@ -781,7 +831,7 @@ class Engine:
                 operation = OPERATIONS[type(members[0])](tx, members)
                 for index, answer in zip(indexes, self._drive(operation), strict=True):
                     answers[index] = answer
-            served = self._feeding.serve(tx, self._drive) if not careful else ()
+            served = self._feeding.serve(tx, self._drive) if serves and not careful else ()
             self._drive(tx.close_books())
             self._feeding.announce(tx, served)
             for queue, nonce in tx.stopping:
@@ -868,6 +918,16 @@ class Engine:
         else:
             self._seldom.warning(f"{message}: %s", error)
             self._deliver(self._feeding.troubled(what, error))
+
+
+class _Piece:
+    """A piece of housekeeping, and how often it was undone."""
+
+    __slots__ = ("ask", "tries")
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.tries = 0
 
 
 class _Order:

@@ -10,11 +10,12 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..engine.contract import Step
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..record import JobRow
 from ..states import CLAIM, PROMOTE, State
 from ..traits import SCHEDULED
 from .expiring import MOST_EXPIRED, expire_due
+from .governing import may_keep_house
 from .keying import next_allowed
 from .limiting import LONGEST_REST, NO_LIMITS, Limiter, Limits, count_taken, room
 from .moving import ANY_NAME, UNSORTED, as_json, back_in_line, swap_all
@@ -313,10 +314,14 @@ class Promote(Request):
     """Move the due jobs of one queue to its line, when no worker's claim does."""
 
     queue: int
+    apart = ALONE
 
 
 def promote(tx: Transaction, requests: Sequence[Promote]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        answers.append((yield from promote_due(tx, request.queue)))
+        done = 0
+        if (yield from may_keep_house(request.queue, "promote")):
+            done = yield from promote_due(tx, request.queue)
+        answers.append(done)
     return answers

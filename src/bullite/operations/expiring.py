@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..endings import EXPIRED
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..states import EXPIRE
 from .ending import Unrun, end_unrun
+from .governing import may_keep_house
 from .transaction import Operation, Transaction
 
 MOST_EXPIRED = 1_000
@@ -20,12 +21,16 @@ class Expire(Request):
     """Fail the jobs of one queue that nobody began in time. Answers how many."""
 
     queue: int
+    apart = ALONE
 
 
 def expire(tx: Transaction, requests: Sequence[Expire]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        answers.append((yield from expire_due(tx, request.queue)))
+        done = 0
+        if (yield from may_keep_house(request.queue, "expire")):
+            done = yield from expire_due(tx, request.queue)
+        answers.append(done)
     return answers
 
 

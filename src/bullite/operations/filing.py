@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
 
@@ -19,6 +19,7 @@ class Change(Request):
     name: str
     make: Callable[[str | None], str | None]
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 Answer = tuple[str | None, str | None] | Exception

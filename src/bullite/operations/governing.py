@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..codec import encode_plain
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from ..eventlog import CLEANED, CUSTOM, PAUSED, RESUMED
 from .moving import ANY_NAME
 from .transaction import Operation, Transaction
@@ -75,6 +75,7 @@ class Configure(Request):
     queue: int
     changes: Mapping[str, Any]
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[Settings]]:
@@ -121,6 +122,7 @@ class SetPaused(Request):
     queue: int
     paused: bool
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list[bool]]:
@@ -185,6 +187,7 @@ class TrimEvents(Request):
     recount: bool = True
     """Whether to count the log before. Once is enough for those who ask again for the rest."""
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[list[int]]:
@@ -199,7 +202,12 @@ def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[li
 
 def may_sweep(queue: int) -> Operation[bool]:
     """Whether no other process sweeps a queue or trims its log; none will until this commits."""
-    taken = yield "try_sweep", {"queue": queue}
+    return (yield from may_keep_house(queue, "sweep"))
+
+
+def may_keep_house(queue: int, chore: str) -> Operation[bool]:
+    """Whether no other process does this for a queue; none will until this commits."""
+    taken = yield "try_housekeeping", {"queue": queue, "chore": chore}
     return bool(taken.rows[0][0])
 
 
@@ -215,6 +223,7 @@ class Reset(Request):
 
     queue: int
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:

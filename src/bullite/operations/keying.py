@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..codec import decode
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from ..traits import LIMITED
 from .limiting import Limiter, tell_workers
 from .moving import as_json
@@ -251,6 +251,7 @@ class SetKeyLimit(Request):
     key: str
     limiter: Limiter | None
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def set_key_limit(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from .moving import ANY_NAME
 from .transaction import Operation, Transaction
 
@@ -116,6 +116,7 @@ class SetConcurrency(Request):
     queue: int
     concurrency: int | None
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def set_concurrency(
@@ -134,6 +135,7 @@ class SetRate(Request):
     queue: int
     limiter: Limiter | None
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Limiter | None]]:
@@ -154,6 +156,7 @@ class UseUpWindow(Request):
     queue: int
     duration: int | None
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def use_up_window(tx: Transaction, requests: Sequence[UseUpWindow]) -> Operation[list[bool]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE, ALONE_BESIDE_OTHERS, Request
 from .moving import as_json, take_numbers
 from .transaction import Operation, Transaction
 
@@ -28,6 +28,7 @@ class TakeLock(Request):
     boot: str
     instead_of: int | None = None
     """The token of a holder that is known to be gone."""
+    apart = ALONE_BESIDE_OTHERS
 
 
 def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[Lease | None]]:
@@ -55,6 +56,7 @@ class RenewLocks(Request):
 
     locks: Sequence[tuple[str, int, int]]
     """Of each its name, token and ttl."""
+    apart = ALONE_BESIDE_OTHERS
 
 
 def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[list[dict[int, int]]]:
@@ -74,6 +76,7 @@ class ExtendLock(Request):
     name: str
     token: int
     ttl: int
+    apart = ALONE_BESIDE_OTHERS
 
 
 def extend_locks(tx: Transaction, requests: Sequence[ExtendLock]) -> Operation[list[Lease | None]]:
@@ -91,6 +94,7 @@ class ReleaseLock(Request):
     name: str
     token: int
     durable = False
+    apart = ALONE_BESIDE_OTHERS
 
 
 def release_locks(tx: Transaction, requests: Sequence[ReleaseLock]) -> Operation[list[bool]]:
@@ -110,6 +114,7 @@ class SweepLocks(Request):
 
     boot: str
     durable = False
+    apart = ALONE
 
 
 def sweep_locks(tx: Transaction, requests: Sequence[SweepLocks]) -> Operation[list[int]]:

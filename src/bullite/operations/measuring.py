@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codec import decode
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..sketch import Sketch
 from .moving import as_json
 from .transaction import Operation, Transaction
@@ -51,6 +51,7 @@ class Record(Request):
     """By worker, as JSON."""
     durable = False
     awaited = False
+    apart = ALONE
 
 
 def record(tx: Transaction, requests: Sequence[Record]) -> Operation[list[None]]:

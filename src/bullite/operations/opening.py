@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
 DEFAULT_PRIORITY_ORDER = "low"
@@ -16,6 +16,7 @@ class OpenQueue(Request):
 
     name: str
     priority_order: str | None
+    apart = ALONE_BESIDE_OTHERS
 
 
 class OpenedQueue(NamedTuple):

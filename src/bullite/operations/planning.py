@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..codec import decode
-from ..engine.plan import Request
+from ..engine.plan import ALONE_BESIDE_OTHERS, Request
 from ..errors import (
     BulliteError,
     InvalidOption,
@@ -48,6 +48,7 @@ class AddPlanned(Request):
     version: int = 1
     """Of the settings that the jobs' options were resolved under."""
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 class Planned(NamedTuple):
@@ -189,6 +190,7 @@ class RemoveScheduler(Request):
     queue: int
     key: str
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Operation[list[bool]]:
@@ -210,6 +212,7 @@ class ForgetSchedulers(Request):
 
     queue: int
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def forget_schedulers(
@@ -231,6 +234,7 @@ class EnableScheduler(Request):
     key: str
     enabled: bool
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def enable_scheduler(
@@ -275,6 +279,7 @@ class RunScheduler(Request):
     queue: int
     key: str
     barrier = True
+    apart = ALONE_BESIDE_OTHERS
 
 
 def run_scheduler(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..states import REVIVE
 from .by_hand import MoveByHand, move_by_hand
-from .governing import Settings
+from .governing import Settings, may_keep_house
 from .moving import as_json
 from .transaction import Operation, Transaction
 
@@ -19,11 +19,15 @@ class ReviveDue(Request):
     """Try the failed jobs of one queue again whose time has come. Answers how many."""
 
     queue: int
+    apart = ALONE
 
 
 def revive_due(tx: Transaction, requests: Sequence[ReviveDue]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
+        if not (yield from may_keep_house(request.queue, "revive")):
+            answers.append(0)
+            continue
         found = yield "failed_due", {"queue": request.queue, "now": tx.now, "most": MOST_REVIVED}
         jobs = [row[0] for row in found.rows]
         if jobs:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..codec import decode
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..errors import InvalidOption, SchedulerSlotsTaken
 from ..eventlog import DUPLICATED
 from ..recurrence import (
@@ -26,7 +26,7 @@ from ..seldom import Seldom
 from ..states import REMOVE, State
 from ..traits import SCHEDULED, traits_of
 from .adding import NO_EXTRAS, Extras, NewJob, add_now
-from .governing import read_settings
+from .governing import may_keep_house, read_settings
 from .moving import Place, as_json, count_out, delete_jobs, where_they_are
 from .transaction import Event, Operation, Transaction
 
@@ -332,6 +332,7 @@ class CatchUp(Request):
 
     queue: int
     key: str
+    apart = ALONE
 
 
 def late(now: int) -> dict[str, int]:
@@ -342,9 +343,12 @@ def late(now: int) -> dict[str, int]:
 def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
+        done = False
+        if not (yield from may_keep_house(request.queue, "catch up")):
+            answers.append(0)
+            continue
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
-        done = False
         if scheduler is not None and scheduler.enabled and scheduler.next_at is not None:
             try:
                 done = yield from _catch_up(tx, scheduler)

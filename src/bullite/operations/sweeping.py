@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..engine.plan import Request
+from ..engine.plan import ALONE, Request
 from ..retention import Keep
 from ..states import State
 from ..traits import UPSTREAM
@@ -26,6 +26,7 @@ class Sweep(Request):
     """
 
     queue: int
+    apart = ALONE
 
 
 def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
@@ -34,9 +35,11 @@ def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
         swept = 0
         if (yield from may_sweep(request.queue)):
             settings = yield from read_settings(request.queue)
-            # Not both: the row of the queue, where trimmed events are counted, is soon free.
+            # One of them: the row of the queue, where trimmed events are counted, is soon free, and
+            # whoever changes it has locked nothing else before.
             swept = yield from _sweep_log(request.queue, settings)
             swept = swept or (yield from _sweep_jobs(tx, request.queue, settings))
+            swept = swept or (yield from _sweep_limits(tx, request.queue))
         answers.append(swept)
     return answers
 
@@ -63,9 +66,13 @@ def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
         swept += len(trash.rows)
     over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MOST_SWEPT}
     swept += over.changed
-    if (yield from read_limits(queue)).by_key:
-        swept += yield from forget_idle_keys(tx, queue, MOST_SWEPT)
     return swept
+
+
+def _sweep_limits(tx: Transaction, queue: int) -> Operation[int]:
+    if not (yield from read_limits(queue)).by_key:
+        return 0
+    return (yield from forget_idle_keys(tx, queue, MOST_SWEPT))
 
 
 class Purge(Request):

@@ -10,7 +10,7 @@ from ..backoff import delay_after
 from ..codec import decode
 from ..endings import STALLED
 from ..engine.contract import Worker
-from ..engine.plan import Request
+from ..engine.plan import ALONE, ALONE_BESIDE_OTHERS, Request
 from ..outcome import STALLED_TOO_OFTEN
 from ..states import GIVE_BACK, RELEASE, STALL, STALL_DELAYED, State
 from ..traits import CANCELLED, SCHEDULED
@@ -51,6 +51,7 @@ class Register(Request):
     limiter: Limiter | None = None
     longest_rest: int = LONGEST_REST
     """Ms after which it looks again, while a limit lets nothing begin."""
+    apart = ALONE_BESIDE_OTHERS
 
 
 def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
@@ -101,6 +102,7 @@ class Deregister(Request):
     worker: int
     leaving: bool = False
     durable = False
+    apart = ALONE_BESIDE_OTHERS
 
 
 def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[bool]]:
@@ -125,6 +127,7 @@ class Resize(Request):
     worker: int
     concurrency: int
     durable = False
+    apart = ALONE_BESIDE_OTHERS
 
 
 def resize(tx: Transaction, requests: Sequence[Resize]) -> Operation[list[None]]:
@@ -139,6 +142,7 @@ class Renew(Request):
 
     durable = False
     awaited = False
+    apart = ALONE
 
 
 def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:
@@ -157,6 +161,7 @@ class Recover(Request):
 
     worker: Worker
     dead: bool
+    apart = ALONE
 
 
 def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[int]]:

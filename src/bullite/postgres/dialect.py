@@ -36,7 +36,15 @@ _TEXTS = frozenset(
         *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
         *("opts", "kind", "state", "key", "recurrence", "missed", "value", "payload"),
         *("home", "first_lane", "last_lane", "tag", "durations", "waits", "stats", "stream", "how"),
-        *("stdout_head", "stdout_tail", "stderr_head", "stderr_tail", "on_failure", "seen"),
+        *(
+            "chore",
+            "stdout_head",
+            "stdout_tail",
+            "stderr_head",
+            "stderr_tail",
+            "on_failure",
+            "seen",
+        ),
     }
 )
 """The parameters that are texts; all others are integers."""

@@ -737,13 +737,13 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 insert into bullite.bullite_events (queue, kind, jobs, size, at)
 select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
 
--- One process sweeps a queue, or trims its log, at a time. Others pass over it.
--- name: try_sweep
-select pg_try_advisory_xact_lock(hashtextextended('bullite.bullite_events ' || :queue::bigint, 0))
+-- One process does a piece of housekeeping for a queue at a time. Others pass over it.
+-- name: try_housekeeping
+select pg_try_advisory_xact_lock(hashtextextended('bullite.bullite_queues ' || :chore || :queue::bigint, 0))
 
--- The same for those who were asked to trim: they wait.
+-- The same for those who were asked to trim the log of a queue, which its sweep does, too: they wait.
 -- name: lock_sweep
-select pg_advisory_xact_lock(hashtextextended('bullite.bullite_events ' || :queue::bigint, 0))
+select pg_advisory_xact_lock(hashtextextended('bullite.bullite_queues sweep' || :queue::bigint, 0))
 
 -- How many events the log holds is told by the counts: of the log, nothing is read but the piece that goes.
 -- name: trim_events

@@ -607,8 +607,8 @@ where id in (select value from json_each(:jobs)) and opts is not null
 insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
 
 -- There is one writer.
--- name: try_sweep
-select true, :queue
+-- name: try_housekeeping
+select true, :queue, :chore
 
 -- name: lock_sweep
 select :queue
