@@ -90,6 +90,23 @@ def test_results_and_claims_share_no_transaction_with_what_is_due_by_the_clock(s
     assert all("renew_workers" not in claim for claim in claims)
 
 
+def test_what_housekeeping_makes_ready_is_claimed_in_another_transaction(store):
+    worker = store.worker()
+    worker.wants(1)
+    store.home.engine.poke()
+    store.home.turn()
+    job = store.process().add(delay=1_000)  # here nobody waits for its time
+    store.clock.advance(LATE)
+
+    with transactions_of(store.home) as transactions:
+        store.home.turn()
+        store.home.turn()
+
+    assert [held.id for held in worker.received] == [job]
+    [promotion] = of("promote:delayed", transactions)
+    assert promotion.isdisjoint({"gates", "claim:waiting"})
+
+
 def test_a_result_is_recorded_although_what_is_due_by_the_clock_fails(store):
     worker = store.worker()
     store.add()
