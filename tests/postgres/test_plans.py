@@ -166,6 +166,8 @@ SORTS = {
     "oldest:active": "at most as many as run",
     "workers_of_queue": "at most as many as there are workers",
     "fold_counts": "at most as many as there are queues",
+    "plan_all_retries": "when somebody settles anew whether failed jobs are tried again",
+    "lock_jobs": "at most as many as one request names",
     "renew_workers": "at most as many as one process has",
     "trim_events": "at most one piece of the log",
     "events_after": "one page of the log",

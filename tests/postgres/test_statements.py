@@ -29,6 +29,10 @@ ONLY_POSTGRES = {
     "skip_events": "a commit that was not synced may be lost with the server",
     "notify": "wake-ups go through the server",
     "alert": "the same",
+    "lock_queues": "rows are locked in one order",
+    "lock_jobs": "the same",
+    "count_jobs": "the same",
+    "take_turn_now": "the same",
     "end_of_settled": "writers work side by side",
 }
 

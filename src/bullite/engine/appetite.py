@@ -93,6 +93,8 @@ class Appetite:
     told_again_at: int = 0
     """The lease time from which on it is told again that the database fails."""
     told_pause: int = FIRST_PAUSE
+    is_in_turn: bool = True
+    """Whether it was not kept from looking the last time, by others who had the queue."""
     starved: bool = False
     runs: Callable[[], int] = lambda: 0
     """How many of its jobs run in this process, or have ended and are not recorded yet; may be

@@ -112,6 +112,17 @@ class Undone(Exception):
     """
 
 
+class OutOfOrder(Undone):
+    """The transaction needs rows that another has, and may not wait for them any more.
+
+    It is to be run again, and to lock them first.
+    """
+
+    def __init__(self, queues: Iterable[int] = (), jobs: Iterable[int] = ()) -> None:
+        super().__init__("rows were needed that another has")
+        self.queues, self.jobs = frozenset(queues), frozenset(jobs)
+
+
 class Reader(Protocol):
     """A connection for reading, used by one thread at a time."""
 

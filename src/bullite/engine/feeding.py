@@ -109,6 +109,10 @@ class Feeding:
             appetite.stirred and appetite.is_hungry for appetite in self._appetites
         )
 
+    def are_held_off(self) -> bool:
+        """Whether a claim could not look for jobs, and may in a transaction of its own."""
+        return any(not appetite.is_in_turn for appetite in self._appetites)
+
     def stir(self, queue: int, names: Mapping[str, int] = _ANYTHING) -> None:
         """Something in this queue became ready, or will be: a claim finds out about both."""
         for appetite in self._appetites:
@@ -246,14 +250,18 @@ class Feeding:
             for appetite in self._appetites:
                 appetite.told_hungry = False
                 appetite.stirred = True
-        # Queue after queue: claims under limits wait for each other.
-        for appetite in sorted(self._appetites, key=attrgetter("queue")):
+        # Queue after queue: claims under limits wait for each other. Only the first may wait, so
+        # those come first that could not the last time.
+        for appetite in sorted(self._appetites, key=attrgetter("is_in_turn", "queue")):
             names = tx.ready.get(appetite.queue)
             if names and appetite.takes(names):
                 appetite.stirred = True
             if appetite.stirred and appetite.is_hungry:
                 self._last_token += 1
                 [claimed] = drive(claim(tx, [appetite.claim(self._last_token, MOST_CLAIMED)]))
+                appetite.is_in_turn = not claimed.held_off
+                if claimed.held_off:
+                    continue
                 served.append((appetite, claimed))
                 appetite.limited, appetite.share = claimed.limited, claimed.share
                 hungry = claimed.drained and appetite.want > len(claimed.rows)

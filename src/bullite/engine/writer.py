@@ -49,12 +49,13 @@ from ..record import JobRow
 from ..seldom import Seldom
 from .appetite import Appetite
 from .chores import Chore, Chores
-from .contract import Conflict, Driver, Params, Result, StatementRefused, Step, Undone
+from .contract import Conflict, Driver, OutOfOrder, Params, Result, StatementRefused, Step, Undone
 from .feeding import LOOKING, WRITING, Feeding, Served
 from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
+from .ordering import Ahead, LockOrder
 from .plan import group, split
 from .reading import ReadingThread
 from .threads import Spawn, start_thread
@@ -87,6 +88,8 @@ LONGEST_REST = 0.2
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
+
+NOTHING_AHEAD = Ahead()
 
 _CREATED_AT = JobRow._fields.index("created_at")
 
@@ -161,6 +164,7 @@ class Engine:
         self._inbox = Inbox()
         self._chores = Chores(driver)
         self._backlog: deque[_Piece] = deque()
+        self._order: LockOrder | None = None
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
         self.reading = ReadingThread(driver.reader, spawn, self._end)
@@ -754,7 +758,9 @@ class Engine:
         parts = split([ask.request for ask in asks], self.driver.has_other_writers)
         for indexes, is_apart in parts:
             self._transact_together([asks[index] for index in indexes], serves=not is_apart)
-        if parts[-1].is_apart and self._feeding.wants_to_claim():
+        if not parts[-1].is_apart and not (asks and self._feeding.are_held_off()):
+            return
+        if self._feeding.wants_to_claim():
             self._transact_together([])
 
     def _transact_together(self, asks: list[Ask], serves: bool = True) -> None:
@@ -797,10 +803,16 @@ class Engine:
         """Run a transaction, and again while only the moment was wrong for it."""
         if self._broken is not None:
             raise self._broken
+        ahead = Ahead()
         for tries in count(1):
             try:
-                self._attempt(asks, careful, serves)
+                self._attempt(asks, careful, serves, ahead)
                 return
+            except OutOfOrder as error:
+                if tries >= MOST_TRIES:
+                    raise StoreBusy(f"undone {tries} times in a row ({error})") from error
+                ahead.learn(error)
+                continue  # it waits for what it needs
             except Undone as error:
                 if tries >= MOST_TRIES:
                     raise StoreBusy(
@@ -814,17 +826,26 @@ class Engine:
                     raise StatementRefused(str(error)) from error
             time.sleep(random.uniform(0, min(LONGEST_REST, 0.001 * 2**tries)))
 
-    def _attempt(self, asks: list[Ask], careful: bool = False, serves: bool = True) -> None:
+    def _attempt(
+        self,
+        asks: list[Ask],
+        careful: bool = False,
+        serves: bool = True,
+        ahead: Ahead = NOTHING_AHEAD,
+    ) -> None:
         """One transaction: all of `asks`, the claims of the hungry, the books; then the answers."""
         requests = [ask.request for ask in asks]
         groups = group(requests)
         answers: list[Any] = [None] * len(asks)
         started = time.perf_counter()
-        self.driver.begin(any(r.durable for r in requests), self._foreseen(requests, groups))
+        ahead = self._ahead(requests, groups, ahead)
+        foreseen = () if ahead else self._foreseen(requests, groups)
+        self.driver.begin(any(r.durable for r in requests), foreseen)
         waited = time.perf_counter() - started
         if waited > SLOW_LOCK:
             self._slow.warning("waited %d ms for the write lock", waited * 1e3)
         try:
+            self._order = LockOrder(self._timed, ahead) if self.driver.has_other_writers else None
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
                 members = [requests[index] for index in indexes]
@@ -871,6 +892,23 @@ class Engine:
                     jobs = len(claimed.rows)
                     self.gauges.waited(appetite.queue, claimed.claimed_at, waited, jobs)
 
+    def _ahead(self, requests: list[Any], groups: list[list[int]], known: Ahead) -> Ahead:
+        """What is to be locked first: all jobs, if they would be locked by several statements."""
+        if not self.driver.has_other_writers or not requests:
+            return known
+        jobs: set[int] = set()
+        if len(groups) > 1:
+            keys = [request.keys() for request in requests]
+            if sum(any(keys[index] for index in group) for group in groups) > 1:
+                jobs = {job for some in keys for job in some}
+        elif type(requests[0]) is settling.Settle:
+            jobs = settling.locked_in_turns(requests)
+        if not jobs:
+            return known
+        ahead = Ahead(jobs | known.jobs)
+        ahead.queues = known.queues
+        return ahead
+
     def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
         """What the first operation will ask, where that is worth knowing."""
         if not requests:
@@ -882,12 +920,20 @@ class Engine:
         try:
             step = next(operation)
             while True:
-                step = operation.send(self._execute(*step))
+                try:
+                    answer = self._execute(*step)
+                except OutOfOrder as error:
+                    step = operation.throw(error)
+                else:
+                    step = operation.send(answer)
         except StopIteration as stop:
             result: T = stop.value
             return result
 
     def _execute(self, statement: str, params: Params) -> Result:
+        return (self._order.execute if self._order else self._timed)(statement, params)
+
+    def _timed(self, statement: str, params: Params) -> Result:
         began = time.perf_counter()
         result = self.driver.execute(statement, params)
         took = time.perf_counter() - began

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ..engine.contract import Step
+from ..engine.contract import OutOfOrder, Step
 from ..engine.plan import ALONE, Request
 from ..record import JobRow
 from ..states import CLAIM, PROMOTE, State
@@ -79,6 +79,9 @@ class Claimed(NamedTuple):
     """There may be more that this worker could take, if it were not for a limit."""
     share: int = 0
     """How many jobs waited for each worker of the queue."""
+    held_off: bool = False
+    """It could not even look: another has the row of the queue, and this transaction must not wait
+    for it, as it has locked other rows before."""
     failed_reasons: Mapping[int, str] = {}
     """Of those of the jobs that failed before, the errors of their last failed attempts."""
 
@@ -115,13 +118,16 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
-    gates = yield from _gates(request)
-    limited = gates.limits.hold(request.limiter, tx.now)
     slots = allowed = request.want
-    if limited:
-        slots = allowed = min(request.want, request.begin)
-    if limited and not gates.paused:
-        gates, allowed = yield from _take_turn(tx, request, gates, slots)
+    try:
+        gates = yield from _gates(request)
+        limited = gates.limits.hold(request.limiter, tx.now)
+        if limited:
+            slots = allowed = min(request.want, request.begin)
+        if limited and not gates.paused:
+            gates, allowed = yield from _take_turn(tx, request, gates, slots)
+    except OutOfOrder:
+        return Claimed((), 0, request.token, tx.now, False, None, held_off=True)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
@@ -165,7 +171,7 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         limited,
         found.held_back,
         gates.share,
-        failed_reasons,
+        failed_reasons=failed_reasons,
     )
 
 

@@ -119,6 +119,17 @@ def _know_of_a_cancellation(move: Move, verdicts: Sequence[Verdict]) -> bool:
     return move in (FAIL, BACK_OFF, RETRY) and any(v.outcome == CANCELLED for v in verdicts)
 
 
+def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
+    """The jobs, if not one statement locks all that their ends concern."""
+    verdicts = [verdict for request in requests for verdict in request.verdicts]
+    kinds = set(map(_MOVE, verdicts)), set(map(_TRAITS, verdicts))
+    queues = {request.queue for request in requests}
+    is_one = len(kinds[0]) == len(kinds[1]) == len(queues) == 1
+    if is_one and not verdicts[0].traits & UPSTREAM:
+        return set()
+    return set(map(_JOB, verdicts))
+
+
 def _group_by_queue_and_move(
     requests: Sequence[Settle],
 ) -> dict[tuple[int, Move], list[Verdict]]:

@@ -76,10 +76,17 @@ class Statements(dict[str, Prepared]):
         self._schema = schema
 
     def __missing__(self, name: str) -> Prepared:
-        statement = SOURCE[name]
+        statement = SOURCE[name] if name in SOURCE else _now(name)
         make = _many if statement.flag == "many" else _single
         self[name] = make(statement, self._schema)
         return self[name]
+
+
+def _now(name: str) -> Statement:
+    """A statement that ends with a lock, by its name with `_now`: it passes over locked rows."""
+    statement = SOURCE[name.removesuffix("_now")]
+    assert name.endswith("_now")
+    return statement._replace(name=name, text=f"{statement.text} skip locked")
 
 
 @cache

@@ -168,7 +168,8 @@ class PostgresDriver:
             answer = self._answered_already(statement, params) or self._run_inside(
                 statement, params
             )
-            return self._at_our_time(answer) if statement == "take_turn" else answer
+            is_turn = statement in ("take_turn", "take_turn_now")
+            return self._at_our_time(answer) if is_turn else answer
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
@@ -177,7 +178,7 @@ class PostgresDriver:
     def _at_our_time(self, answer: Result) -> Result:
         """The time that the server told, unless another clock is used."""
         if self._server_clock is None:
-            return Result([(self.clock.now(),)], 1)
+            return Result([(self.clock.now(),) for _ in answer.rows], len(answer.rows))
         if answer.rows:
             self._server_clock.set(answer.rows[0][0])
         return answer

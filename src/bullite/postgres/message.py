@@ -35,7 +35,7 @@ def presumed(name: str, params: Params) -> Result | None:
         return Result((), params["expected"])
     if name == "change_counts" and not params["drains"]:
         return Result([(None, False, False)], 1)
-    return Result((), 1) if name == "set_hunger" else None
+    return Result((), 1) if name in ("set_hunger", "lock_jobs") else None
 
 
 class Message(Protocol):

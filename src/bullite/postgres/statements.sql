@@ -277,6 +277,27 @@ from bullite.bullite_queues where id = :queue for key share
 -- name: lock_queue
 select id from bullite.bullite_queues where id = :queue for update
 
+-- What a transaction needs that came to need it too late, and is run again: in the order of all locks.
+-- name: lock_queues
+select id from bullite.bullite_queues
+where id = any (array(select value::bigint from json_array_elements_text(:queues::json)))
+order by id for no key update
+
+-- The same for jobs, and for those that wait for them.
+-- name: lock_jobs
+select id from bullite.bullite_jobs where id = any (array(
+    select value::bigint from json_array_elements_text(:jobs::json)
+    union
+    select downstream from bullite.bullite_links
+    where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+        and state || '' = 'pending'
+))
+order by id for update
+
+-- name: count_jobs
+select count(*) from bullite.bullite_jobs
+where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+
 -- name: settings
 select name, priority_order, paused, version, default_job_options, dead_letter, keep_completed_age,
     keep_completed_count, keep_failed_age, keep_failed_count, trash_age, max_events,
@@ -298,7 +319,9 @@ update bullite.bullite_queues set
 where id = :queue
 
 -- name: turn_ranks
-update bullite.bullite_jobs set rank = -rank where queue = :queue and rank <> 0
+update bullite.bullite_jobs set rank = -rank where id = any (array(
+    select id from bullite.bullite_jobs where queue = :queue and rank <> 0 order by id for update
+))
 
 -- name: set_paused
 update bullite.bullite_queues set paused = :paused where id = :queue and paused <> :paused
@@ -1015,7 +1038,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 -- name: defer_failures
 update bullite.bullite_jobs as j set deferred_failure = coalesce(deferred_failure, asked.reason)
 from (
-    select key::bigint as job, value as reason from json_each_text(:reasons::json)
+    select key::bigint as job, value as reason from json_each_text(:reasons::json) order by 1
 ) as asked where j.id between asked.job and asked.job
 
 -- name: opts_of
@@ -1216,6 +1239,13 @@ delete from bullite.bullite_deduplication where queue = :queue
 -- name: take_turn
 with turn as materialized (
     select id from bullite.bullite_queues where id = :queue for no key update
+)
+select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
+
+-- The same, if nobody else has it.
+-- name: take_turn_now
+with turn as materialized (
+    select id from bullite.bullite_queues where id = :queue for no key update skip locked
 )
 select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
 
@@ -1809,7 +1839,11 @@ update bullite.bullite_jobs as j set due_at = case when exists (
         select 1 from bullite.bullite_results
         where job = j.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
     ) then finished_at + :after end
-where queue = :queue and state = 'failed' and original_queue is not distinct from :origin::bigint
+where id = any (array(
+    select id from bullite.bullite_jobs
+    where queue = :queue and state = 'failed' and original_queue is not distinct from :origin::bigint
+    order by id for update
+))
 
 -- name: origins_of_failed
 select distinct original_queue from bullite.bullite_jobs where queue = :queue and state = 'failed'

@@ -1,0 +1,92 @@
+"""The order in which transactions lock rows, where writers work side by side.
+
+Queues come first, then jobs, each by their numbers. A transaction that has locked a job and then
+needs a queue, or more jobs, does not wait for them. If another has them, it is undone and run
+again, and locks them at its beginning. So no two transactions wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..codec import decode, encode_plain
+from .contract import OutOfOrder, Params, Result
+
+Execute = Callable[[str, Params], Result]
+
+QUEUES = frozenset(("gates", "terms", "take_turn"))
+"""Statements that lock the row of a queue; a turn is a stronger lock than the others."""
+
+
+class Ahead:
+    """What a transaction locks at its beginning, because it could not when it came to need it."""
+
+    __slots__ = ("jobs", "queues")
+
+    def __init__(self, jobs: Iterable[int] = ()) -> None:
+        self.queues: set[int] = set()
+        self.jobs: set[int] = set(jobs)
+
+    def learn(self, error: OutOfOrder) -> None:
+        self.queues |= error.queues
+        self.jobs |= error.jobs
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.jobs)
+
+
+class LockOrder:
+    """Runs the statements of one transaction, and has none wait out of order."""
+
+    __slots__ = ("_execute", "_holds", "_jobs", "_shares", "_turns")
+
+    def __init__(self, execute: Execute, ahead: Ahead) -> None:
+        self._execute = execute
+        self._shares, self._turns, self._jobs = set[int](), set[int](), set[int]()
+        self._holds = False
+        if ahead.queues:
+            execute("lock_queues", {"queues": _as_json(ahead.queues)})
+            self._turns = set(ahead.queues)
+        if ahead.jobs:
+            execute("lock_jobs", {"jobs": _as_json(ahead.jobs)})
+            self._jobs, self._holds = set(ahead.jobs), True
+
+    def execute(self, statement: str, params: Params) -> Result:
+        if statement in QUEUES:
+            return self._lock_queue(statement, params)
+        if statement == "where_they_are":
+            return self._lock_jobs(statement, params)
+        if ":" in statement or statement == "insert_keys":
+            self._holds = True  # a move, or rows of keys
+        return self._execute(statement, params)
+
+    def _lock_queue(self, statement: str, params: Params) -> Result:
+        assert isinstance(params, dict)
+        queue: int = params["queue"]
+        locked = self._turns if statement == "take_turn" else self._turns | self._shares
+        if not self._holds or queue in locked:
+            result = self._execute(statement, params)
+        else:
+            result = self._execute(f"{statement}_now", params)
+            if not result.rows:
+                raise OutOfOrder(queues={queue})
+        (self._turns if statement == "take_turn" else self._shares).add(queue)
+        return result
+
+    def _lock_jobs(self, statement: str, params: Params) -> Result:
+        assert isinstance(params, dict)
+        jobs = {int(job) for job in decode(params["jobs"])}
+        if not self._holds or jobs <= self._jobs:
+            result = self._execute(statement, params)
+        else:
+            result = self._execute(f"{statement}_now", params)
+            missing = jobs.difference(row[0] for row in result.rows)
+            if missing and self._execute("count_jobs", {"jobs": _as_json(missing)}).rows[0][0]:
+                raise OutOfOrder(jobs=jobs)
+        self._jobs |= jobs
+        self._holds = True
+        return result
+
+
+def _as_json(numbers: Iterable[int]) -> str:
+    return encode_plain(sorted(numbers)).decode()

@@ -1,0 +1,191 @@
+"""No two transactions wait for each other: rows are locked in one order, or not waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from bullite.operations.adding import AddJobs
+from bullite.operations.by_hand import MoveByHand
+from bullite.operations.governing import Configure
+from bullite.operations.settling import Settle
+from bullite.outcome import Verdict
+from bullite.states import COMPLETE, PROMOTE, REMOVE
+from tests.crash.processes import wait_until
+from tests.harness import Held, Process, Store, new_job, node, open_store
+from tests.postgres_database import PostgresDatabase
+
+
+@pytest.fixture
+def store(database: PostgresDatabase) -> Iterator[Store]:
+    with open_store(database) as store:
+        yield store
+        assert store.problems() == []
+
+
+def beside(work: Callable[[], Any]) -> Future[Any]:
+    """What a process does on a thread of its own."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def waits(database: PostgresDatabase) -> bool:
+    return bool(
+        database.query("select 1 from pg_stat_activity where wait_event_type = 'Lock' limit 1")
+    )
+
+
+@contextmanager
+def somebody(database: PostgresDatabase) -> Iterator[psycopg.Connection[Any]]:
+    """Another transaction, which is the one that the server lets go on in a deadlock."""
+    with psycopg.connect(database.location_of_libpq()) as connection:
+        connection.execute("set deadlock_timeout = '1min'")
+        yield connection
+
+
+def lock(connection: psycopg.Connection[Any], table: str, id: int) -> None:
+    connection.execute(f"select 1 from bullite_{table} where id = {id} for update")
+
+
+@pytest.fixture
+def deadlocks() -> Iterator[list[str]]:
+    """What processes were told of deadlocks; nothing must be."""
+    told: list[str] = []
+    yield told
+    assert told == []
+
+
+def noting(process: Process, told: list[str]) -> None:
+    """Note the deadlocks that the server tells a process of."""
+    driver = process.driver._driver
+    meaning = driver._meaning
+
+    def noted(error: psycopg.Error) -> Exception:
+        if isinstance(error, psycopg.errors.DeadlockDetected):
+            told.append(str(error))
+        result: Exception = meaning(error)
+        return result
+
+    driver._meaning = noted
+
+
+def completed(store: Store, *held: Held) -> Settle:
+    return Settle(
+        store.queue, [Verdict(h.id, h.token, COMPLETE, traits=h.row.traits) for h in held]
+    )
+
+
+def test_a_claim_does_not_wait_for_its_queue_while_it_has_jobs(store, database, deadlocks):
+    """It waits for it in a transaction of its own; the results are recorded before."""
+    noting(store.home, deadlocks)
+    worker = store.worker()
+    first, second = store.add(), store.add()
+    held = worker.claim_one()
+    worker.wants(1)
+    with somebody(database) as connection:
+        lock(connection, "queues", store.queue)
+        answer = beside(lambda: store.ask(completed(store, held)))
+        wait_until(lambda: waits(database))
+        lock(connection, "jobs", first)  # whoever changes the queue goes on to its jobs
+        connection.rollback()
+    assert answer.result(20).lost == ()
+    store.home.engine.turn()
+    assert store.state(second) == "active"
+
+
+def test_an_add_does_not_wait_for_its_queue_while_there_are_jobs_locked(store, database, deadlocks):
+    noting(store.home, deadlocks)
+    worker = store.worker()
+    job = store.add()
+    held = worker.claim_one()
+    with somebody(database) as connection:
+        lock(connection, "queues", store.queue)
+        add = AddJobs(store.queue, [new_job()])
+        answers = beside(lambda: store.ask_together(completed(store, held), add))
+        wait_until(lambda: waits(database))
+        lock(connection, "jobs", job)
+        connection.rollback()
+    settled, added = answers.result(20)
+    assert (settled.lost, len(added.ids)) == ((), 1)
+
+
+def test_requests_for_several_jobs_lock_them_in_order(store, database, deadlocks):
+    noting(store.home, deadlocks)
+    worker = store.worker()
+    delayed = store.add(delay=60_000)
+    store.add()
+    held = worker.claim_one()
+    with somebody(database) as connection:
+        lock(connection, "jobs", delayed)
+        answers = beside(
+            lambda: store.ask_together(completed(store, held), MoveByHand(PROMOTE, [delayed]))
+        )
+        wait_until(lambda: waits(database))
+        lock(connection, "jobs", held.id)
+        connection.rollback()
+    assert answers.result(20)[1] == [delayed]
+
+
+def test_the_end_of_a_child_locks_its_parent_in_order(store, database, deadlocks):
+    noting(store.home, deadlocks)
+    parent, child = family(store)
+    worker = store.worker()
+    held = worker.claim_one()
+    low, high = sorted((parent, child))
+    assert held.id == child
+    with somebody(database) as connection:
+        lock(connection, "jobs", low)
+        answer = beside(lambda: store.ask(completed(store, held)))
+        wait_until(lambda: waits(database))
+        lock(connection, "jobs", high)
+        connection.rollback()
+    assert answer.result(20).lost == ()
+    assert store.state(parent) == "waiting"
+
+
+def test_a_job_moved_by_hand_locks_who_waits_for_it_without_waiting(store, database, deadlocks):
+    """If another has that one, the transaction begins again, and locks both in order."""
+    noting(store.home, deadlocks)
+    parent, child = family(store)
+    store.home.worker()
+    with somebody(database) as connection:
+        lock(connection, "jobs", parent)
+        answer = beside(lambda: store.move(REMOVE, child))
+        wait_until(lambda: waits(database))
+        if parent < child:
+            lock(connection, "jobs", child)
+        connection.rollback()
+    assert answer.result(20) == [child]
+    assert store.state(parent) == "waiting"
+
+
+def test_settings_that_change_all_jobs_lock_them_in_order(store, database, deadlocks):
+    noting(store.home, deadlocks)
+    jobs = store.add_all(*[new_job(priority=priority) for priority in (3, 2, 1)])
+    with somebody(database) as connection:
+        lock(connection, "jobs", jobs[0])
+        answer = beside(lambda: store.ask(Configure(store.queue, {"priority_order": "high"})))
+        wait_until(lambda: waits(database))
+        lock(connection, "jobs", jobs[2])
+        connection.rollback()
+    assert answer.result(20).priority_order == "high"
+
+
+def family(store: Store) -> tuple[int, int]:
+    """A parent and its only child."""
+    parent, child = store.grow(node(), node(parent=0))
+    return parent, child
