@@ -28,7 +28,7 @@ from .clock import ServerClock
 from .connecting import SESSION, Connection, first_line, store_error
 from .dialect import REFUSAL, Prepared, statements, storable
 from .ear import ALERT, Ear
-from .line import Line
+from .line import UNDONE, Line
 from .location import ServerLocation
 from .message import Message, message, presumed
 from .opening import prepare
@@ -54,7 +54,6 @@ SKIPPED_EVENTS = 100_000
 again. Whoever connects skips more than such commits can have taken: no reader, who may have read
 them, misses others of the same ids."""
 
-_UNDONE = (errors.SerializationFailure, errors.DeadlockDetected)
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
 
 
@@ -306,7 +305,7 @@ class PostgresDriver:
     def _meaning(self, error: psycopg.Error) -> Exception:
         """What an error inside a transaction means for the engine."""
         reason = first_line(error)
-        if isinstance(error, _UNDONE):
+        if isinstance(error, UNDONE):
             return Undone(reason)
         if self._line.is_broken_by(error):
             self._inside = None

@@ -16,6 +16,9 @@ from .location import Access, ServerLocation
 
 log = logging.getLogger("bullite.postgres")
 
+UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+"""Nothing was wrong with what the server undid so: it is to be run again."""
+
 PATIENCE = 30.0
 """Seconds for which work waits until the server is back."""
 
@@ -105,7 +108,7 @@ class Line:
             log.warning("%s: the connection was lost (%s)", self.location, first_line(error))
 
     def read(self, run: Callable[[Connection], Any]) -> Any:
-        """What `run` reads, tried once more on a new connection.
+        """What `run` reads, tried once more on a new connection, or if the server undid it.
 
         Raises a StoreError, or psycopg's DataError if a value was at fault.
         """
@@ -114,6 +117,9 @@ class Line:
                 return run(self.connect_if_it_may_help())
             except psycopg.DataError:
                 raise
+            except UNDONE as error:
+                if last:
+                    raise store_error(error, str(self.location)) from None
             except psycopg.Error as error:
                 if not self.is_broken_by(error):
                     raise store_error(error, str(self.location)) from None
