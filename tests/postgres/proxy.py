@@ -274,7 +274,7 @@ class Proxy:
 
 def kind_of(query: str) -> str:
     """Which of our connections says such a thing: only one thread of each kind does."""
-    if query.startswith(("listen", "update")):
+    if query.startswith(("listen", "with free as")):
         return "listener"
     return "reader" if query.startswith(("select", "with")) else "writer"
 
