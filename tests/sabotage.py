@@ -1384,6 +1384,13 @@ MUTANTS = (
         ["postgres/test_lock_order.py"],
     ),
     Mutant(
+        "deduplication keys are locked in one order",
+        "engine/ordering.py",
+        "return self._group_of_keys not in (None, self._group)",
+        "return False",
+        ["postgres/test_lock_order.py"],
+    ),
+    Mutant(
         "jobs that several statements lock are locked in order",
         "engine/writer.py",
         "jobs = {job for some in keys for job in some}",

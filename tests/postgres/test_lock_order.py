@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,15 +12,22 @@ from typing import Any
 import psycopg
 import pytest
 
-from bullite.operations.adding import AddJobs
+from bullite.deduplication import Rule
+from bullite.operations.adding import AddJobs, NewJob
 from bullite.operations.by_hand import MoveByHand
+from bullite.operations.claiming import Promote
 from bullite.operations.governing import Configure
+from bullite.operations.growing import Grow
 from bullite.operations.settling import Settle
+from bullite.operations.surveying import Node
+from bullite.operations.sweeping import Sweep
 from bullite.outcome import Verdict
-from bullite.states import COMPLETE, PROMOTE, REMOVE
+from bullite.states import COMPLETE, FAIL, PROMOTE, REMOVE, REVIVE, Move
 from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, new_job, node, open_store
 from tests.postgres_database import PostgresDatabase
+
+ROUNDS = 200
 
 
 @pytest.fixture
@@ -183,6 +191,56 @@ def test_settings_that_change_all_jobs_lock_them_in_order(store, database, deadl
         lock(connection, "jobs", jobs[2])
         connection.rollback()
     assert answer.result(20).priority_order == "high"
+
+
+def test_processes_that_do_everything_at_once_never_wait_for_each_other(store, deadlocks):
+    """Adds under keys, families, results, moves by hand, settings and housekeeping, all mixed."""
+    processes = [store.process() for _ in range(4)]
+    for process in processes:
+        noting(process, deadlocks)
+    at_work = [
+        beside(lambda process=process, seed=seed: mixed_work(store, process, seed))
+        for seed, process in enumerate(processes)
+    ]
+    for work in at_work:
+        work.result(60)
+
+
+def mixed_work(store: Store, process: Process, seed: int) -> None:
+    dice = random.Random(seed)
+    worker = process.worker()
+    for _ in range(ROUNDS):
+        recent: int = process.driver.execute("take_numbers", {"count": 1}).rows[0][0]
+        some = sorted({dice.randint(max(1, recent - 40), recent) for _ in range(3)}, reverse=True)
+        held = worker.claim(dice.randint(1, 4))
+        ended: list[Any] = [
+            Settle(store.queue, [verdict_of(h, move)])
+            for h in held
+            for move in dice.sample([COMPLETE, FAIL], 1)
+        ]
+        others: list[Any] = [
+            AddJobs(store.queue, [keyed_job(dice) for _ in range(3)], process.version(store.queue)),
+            MoveByHand(dice.choice([PROMOTE, REMOVE, REVIVE]), some),
+            Grow([here(store, node()), here(store, node(parent=0)), here(store, node(parent=0))],
+                 {store.queue: process.version(store.queue)}),
+            dice.choice([Promote(store.queue), Sweep(store.queue), Configure(
+                store.queue, {"priority_order": dice.choice(["low", "high"])})]),
+        ]  # fmt: skip
+        requests = ended + dice.sample(others, 3)
+        dice.shuffle(requests)
+        process.ask_together(*requests)
+
+
+def verdict_of(held: Held, move: Move) -> Verdict:
+    return Verdict(held.id, held.token, move, traits=held.row.traits, reason="it broke")
+
+
+def keyed_job(dice: random.Random) -> NewJob:
+    return new_job(deduplication=Rule(dice.choice("abc")), delay=dice.choice([0, 0, 60_000]))
+
+
+def here(store: Store, one: Node) -> Node:
+    return one._replace(queue=store.queue)
 
 
 def family(store: Store) -> tuple[int, int]:

@@ -167,6 +167,7 @@ SORTS = {
     "workers_of_queue": "at most as many as there are workers",
     "fold_counts": "at most as many as there are queues",
     "plan_all_retries": "when somebody settles anew whether failed jobs are tried again",
+    "lock_keys": "at most as many as end together",
     "lock_jobs": "at most as many as one request names",
     "renew_workers": "at most as many as one process has",
     "trim_events": "at most one piece of the log",

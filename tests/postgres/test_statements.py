@@ -31,6 +31,7 @@ ONLY_POSTGRES = {
     "alert": "the same",
     "lock_queues": "rows are locked in one order",
     "lock_jobs": "the same",
+    "lock_keys": "the same",
     "count_jobs": "the same",
     "take_turn_now": "the same",
     "end_of_settled": "writers work side by side",

@@ -118,9 +118,20 @@ class OutOfOrder(Undone):
     It is to be run again, and to lock them first.
     """
 
-    def __init__(self, queues: Iterable[int] = (), jobs: Iterable[int] = ()) -> None:
+    def __init__(
+        self, queues: Iterable[int] = (), jobs: Iterable[int] = (), keyed: Iterable[int] = ()
+    ) -> None:
         super().__init__("rows were needed that another has")
         self.queues, self.jobs = frozenset(queues), frozenset(jobs)
+        self.keyed = frozenset(keyed)
+        """The jobs whose deduplication keys are needed."""
+
+
+class NotTogether(Undone):
+    """Two groups of requests lock rows of which nobody knows the order before: deduplication keys.
+
+    Each is to be carried out in a transaction of its own.
+    """
 
 
 class Reader(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..codec import decode, encode_plain
-from .contract import OutOfOrder, Params, Result
+from .contract import NotTogether, OutOfOrder, Params, Result
 
 Execute = Callable[[str, Params], Result]
 
@@ -18,18 +18,24 @@ QUEUES = frozenset(("gates", "terms", "take_turn"))
 """Statements that lock the row of a queue; a turn is a stronger lock than the others."""
 
 
+KEYS = frozenset(("insert_keys", "free_keys", "delete_keys"))
+"""Statements that lock deduplication keys; those of one group of requests do so in one order."""
+
+
 class Ahead:
     """What a transaction locks at its beginning, because it could not when it came to need it."""
 
-    __slots__ = ("jobs", "queues")
+    __slots__ = ("jobs", "keyed", "queues")
 
     def __init__(self, jobs: Iterable[int] = ()) -> None:
         self.queues: set[int] = set()
         self.jobs: set[int] = set(jobs)
+        self.keyed: set[int] = set()
 
     def learn(self, error: OutOfOrder) -> None:
         self.queues |= error.queues
-        self.jobs |= error.jobs
+        self.jobs |= error.jobs | error.keyed
+        self.keyed |= error.keyed
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.jobs)
@@ -38,27 +44,60 @@ class Ahead:
 class LockOrder:
     """Runs the statements of one transaction, and has none wait out of order."""
 
-    __slots__ = ("_execute", "_holds", "_jobs", "_shares", "_turns")
+    __slots__ = (
+        *("_claims", "_execute", "_group", "_group_of_keys", "_holds", "_jobs", "_keyed", "_known"),
+        *("_shares", "_turns"),
+    )
 
     def __init__(self, execute: Execute, ahead: Ahead) -> None:
         self._execute = execute
         self._shares, self._turns, self._jobs = set[int](), set[int](), set[int]()
         self._holds = False
+        self._group = 0
+        self._claims = False
+        self._keyed, self._known = set[int](), frozenset(ahead.keyed)
+        self._group_of_keys: int | None = None
         if ahead.queues:
             execute("lock_queues", {"queues": _as_json(ahead.queues)})
             self._turns = set(ahead.queues)
         if ahead.jobs:
             execute("lock_jobs", {"jobs": _as_json(ahead.jobs)})
             self._jobs, self._holds = set(ahead.jobs), True
+        if ahead.keyed:
+            execute("lock_keys", {"jobs": _as_json(ahead.keyed)})
+
+    def begin_group(self, claims: bool = False) -> None:
+        """From here on another group of requests is carried out, or claims are made."""
+        self._group += 1
+        self._claims = claims  # what they move, they have locked without waiting
 
     def execute(self, statement: str, params: Params) -> Result:
         if statement in QUEUES:
             return self._lock_queue(statement, params)
-        if statement == "where_they_are":
+        if statement in KEYS:
+            self._lock_keys(statement, params)
+        is_move, is_look = ":" in statement, statement == "where_they_are"
+        if (is_move or is_look) and not self._claims and self._has_keys_of_others():
+            raise NotTogether("jobs are locked after the keys of other requests")
+        if is_look:
             return self._lock_jobs(statement, params)
-        if ":" in statement or statement == "insert_keys":
-            self._holds = True  # a move, or rows of keys
+        self._holds = self._holds or is_move
         return self._execute(statement, params)
+
+    def _has_keys_of_others(self) -> bool:
+        return self._group_of_keys not in (None, self._group)
+
+    def _lock_keys(self, statement: str, params: Params) -> None:
+        """See that the keys of ended jobs are not freed one after the other."""
+        if self._has_keys_of_others():
+            raise NotTogether("two groups of requests lock deduplication keys")
+        self._group_of_keys, self._holds = self._group, True
+        if statement == "free_keys":
+            assert isinstance(params, dict)
+            jobs = {int(job) for job in decode(params["jobs"])}
+            if self._keyed and not jobs <= self._known:
+                raise OutOfOrder(keyed=self._keyed | jobs)
+            self._keyed |= jobs
 
     def _lock_queue(self, statement: str, params: Params) -> Result:
         assert isinstance(params, dict)

@@ -49,7 +49,17 @@ from ..record import JobRow
 from ..seldom import Seldom
 from .appetite import Appetite
 from .chores import Chore, Chores
-from .contract import Conflict, Driver, OutOfOrder, Params, Result, StatementRefused, Step, Undone
+from .contract import (
+    Conflict,
+    Driver,
+    NotTogether,
+    OutOfOrder,
+    Params,
+    Result,
+    StatementRefused,
+    Step,
+    Undone,
+)
 from .feeding import LOOKING, WRITING, Feeding, Served
 from .gauges import Gauges
 from .inbox import Inbox
@@ -767,6 +777,10 @@ class Engine:
         """Run a transaction. One bad request must not fail its neighbours."""
         try:
             self._persist(asks, serves=serves)
+        except NotTogether as error:
+            log.debug("requests are carried out one group after the other: %s", error)
+            for indexes in group([ask.request for ask in asks]):
+                self._transact_together([asks[index] for index in indexes], serves=False)
         except StoreError as error:
             self._fail(asks, error)
         except Exception as error:
@@ -808,6 +822,8 @@ class Engine:
             try:
                 self._attempt(asks, careful, serves, ahead)
                 return
+            except NotTogether:
+                raise
             except OutOfOrder as error:
                 if tries >= MOST_TRIES:
                     raise StoreBusy(f"undone {tries} times in a row ({error})") from error
@@ -848,10 +864,14 @@ class Engine:
             self._order = LockOrder(self._timed, ahead) if self.driver.has_other_writers else None
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
+                if self._order is not None:
+                    self._order.begin_group()
                 members = [requests[index] for index in indexes]
                 operation = OPERATIONS[type(members[0])](tx, members)
                 for index, answer in zip(indexes, self._drive(operation), strict=True):
                     answers[index] = answer
+            if self._order is not None:
+                self._order.begin_group(claims=True)
             served = self._feeding.serve(tx, self._drive) if serves and not careful else ()
             self._drive(tx.close_books())
             self._feeding.announce(tx, served)
@@ -906,7 +926,7 @@ class Engine:
         if not jobs:
             return known
         ahead = Ahead(jobs | known.jobs)
-        ahead.queues = known.queues
+        ahead.queues, ahead.keyed = known.queues, known.keyed
         return ahead
 
     def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:

@@ -1211,6 +1211,12 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
     ))
 returning queue, until, next
 
+-- Locked in the same order, for those who will free the keys of several jobs one after the other.
+-- name: lock_keys
+select key from bullite.bullite_deduplication
+where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
+order by queue + 0, key for update
+
 -- name: lock_delayed
 select id from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
