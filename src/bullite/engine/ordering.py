@@ -45,13 +45,13 @@ class LockOrder:
     """Runs the statements of one transaction, and has none wait out of order."""
 
     __slots__ = (
-        *("_claims", "_execute", "_group", "_group_of_keys", "_holds", "_jobs", "_keyed", "_known"),
+        *("_claims", "_execute", "_group", "_group_of_keys", "_holds", "_keyed", "_known"),
         *("_shares", "_turns"),
     )
 
     def __init__(self, execute: Execute, ahead: Ahead) -> None:
         self._execute = execute
-        self._shares, self._turns, self._jobs = set[int](), set[int](), set[int]()
+        self._shares, self._turns = set[int](), set[int]()
         self._holds = False
         self._group = 0
         self._claims = False
@@ -62,7 +62,7 @@ class LockOrder:
             self._turns = set(ahead.queues)
         if ahead.jobs:
             execute("lock_jobs", {"jobs": _as_json(ahead.jobs)})
-            self._jobs, self._holds = set(ahead.jobs), True
+            self._holds = True
         if ahead.keyed:
             execute("lock_keys", {"jobs": _as_json(ahead.keyed)})
 
@@ -115,14 +115,13 @@ class LockOrder:
     def _lock_jobs(self, statement: str, params: Params) -> Result:
         assert isinstance(params, dict)
         jobs = {int(job) for job in decode(params["jobs"])}
-        if not self._holds or jobs <= self._jobs:
+        if not self._holds:
             result = self._execute(statement, params)
         else:
             result = self._execute(f"{statement}_now", params)
             missing = jobs.difference(row[0] for row in result.rows)
             if missing and self._execute("count_jobs", {"jobs": _as_json(missing)}).rows[0][0]:
                 raise OutOfOrder(jobs=jobs)
-        self._jobs |= jobs
         self._holds = True
         return result
 

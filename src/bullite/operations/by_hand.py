@@ -102,6 +102,10 @@ def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Ope
         if there:
             yield from _move_from(tx, request, source, there)
             moved += there
+    keyed = [place for place in moved if place.traits & DEDUPLICATED]
+    if keyed:
+        # Together, wherever they were: keys are locked in one order.
+        yield from moved_by_hand(tx, request.move, keyed)
     return moved
 
 
@@ -363,9 +367,6 @@ def _move_from(
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
         _enter_in_books(tx, queue, request, source, here)
-    keyed = [place for place in places if place.traits & DEDUPLICATED]
-    if keyed:
-        yield from moved_by_hand(tx, move, keyed)
 
 
 def _enter_in_books(
