@@ -27,7 +27,7 @@ from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, new_job, node, open_store
 from tests.postgres_database import PostgresDatabase
 
-ROUNDS = 200
+ROUNDS = 60
 
 
 @pytest.fixture

@@ -916,13 +916,14 @@ class Engine:
         """What is to be locked first: all jobs, if they would be locked by several statements."""
         if not self.driver.has_other_writers or not requests:
             return known
-        jobs: set[int] = set()
+        members = [[requests[index] for index in indexes] for indexes in groups]
         if len(groups) > 1:
-            keys = [request.keys() for request in requests]
-            if sum(any(keys[index] for index in group) for group in groups) > 1:
-                jobs = {job for some in keys for job in some}
-        elif type(requests[0]) is settling.Settle:
-            jobs = settling.locked_in_turns(requests)
+            members = [some for some in members if any(request.keys() for request in some)]
+        jobs: set[int] = set()
+        if len(members) > 1:
+            jobs = set().union(*[request.keys() for request in requests])
+        elif members and type(members[0][0]) is settling.Settle:
+            jobs = settling.locked_in_turns(members[0])
         if not jobs:
             return known
         ahead = Ahead(jobs | known.jobs)
