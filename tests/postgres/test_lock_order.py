@@ -148,6 +148,22 @@ def test_requests_for_several_jobs_lock_them_in_order(store, database, deadlocks
     assert answers.result(20)[1] == [delayed]
 
 
+def test_keys_are_not_locked_before_the_jobs_of_other_requests(store, database, deadlocks):
+    noting(store.home, deadlocks)
+    store.add(deduplication=Rule("a"))
+    worker = store.worker()
+    held = worker.claim_one()
+    add = AddJobs(store.queue, [new_job(deduplication=Rule("a"))])
+    with somebody(database) as connection:
+        lock(connection, "jobs", held.id)
+        answers = beside(lambda: store.ask_together(add, completed(store, held)))
+        wait_until(lambda: waits(database))
+        connection.execute("select 1 from bullite_deduplication where key = 'a' for update")
+        connection.rollback()
+    added, settled = answers.result(20)
+    assert (added.existing, settled.lost) == ({held.id}, ())
+
+
 def test_the_end_of_a_child_locks_its_parent_in_order(store, database, deadlocks):
     noting(store.home, deadlocks)
     parent, child = family(store)
