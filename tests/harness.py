@@ -388,7 +388,7 @@ class Process:
 
     def recover(self) -> int:
         """Take back the jobs of dead workers and lapsed leases, once; how many."""
-        return self.do_chores(Recover)
+        return sum(self.ask(chore).jobs for chore in self.chores(Recover))
 
     def promote_due(self) -> int:
         return self.do_chores(Promote)

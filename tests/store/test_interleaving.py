@@ -244,7 +244,7 @@ def test_a_recovery_decided_before_its_worker_renewed_leaves_its_jobs_alone(stor
     store.clock.advance(LOCK_DURATION + 1)
     stale = Recover(worker.as_seen(), dead=False)
     worker.process.renew()
-    assert store.ask(stale) == 0
+    assert store.ask(stale).jobs == 0
     assert store.state(job) == "active"
 
 

@@ -211,12 +211,12 @@ def attempt(scene: Scene, move: Move) -> bool:
     if move is CLAIM:
         return [held.id for held in worker.claim(10)] == [job]
     if move is STALL:
-        return bool(store.ask(Recover(worker.as_seen(), dead=True)) == 1)
+        return bool(store.ask(Recover(worker.as_seen(), dead=True)).jobs == 1)
     if move is STALL_DELAYED:
         opts = '{"backoff":{"type":"fixed","delay":500}}'
         store.database.write(f"update bullite_payloads set opts = '{opts}' where job = {job}")
         lost = worker.as_seen()._replace(stalled_backoff=1)
-        return bool(store.ask(Recover(lost, dead=True)) == 1)
+        return bool(store.ask(Recover(lost, dead=True)).jobs == 1)
     if move is EXPIRE:
         late = "expires_at = 1, attempts_started = 0"
         store.database.write(f"update bullite_jobs set {late} where id = {job}")

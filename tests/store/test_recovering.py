@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from bullite.engine.appetite import Habits
@@ -35,6 +37,22 @@ def test_a_dead_process_is_cleared_off_the_register(store: Store) -> None:
     store.home.recover()
     assert store.workers() == []
     assert store.home.chores(Recover) == []
+
+
+def test_a_lost_worker_is_logged_by_the_process_that_recovers_its_jobs(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bullite.scheduler")
+    doomed, others = store.process(), [store.process() for _ in range(2)]
+    store.add()
+    worker = doomed.worker()
+    worker.claim_one()
+    store.kill(doomed)
+    seen = [(process, process.chores(Recover)) for process in others]
+    for process, [chore] in seen:
+        process.engine._done(chore, process.ask(chore))
+    lost = f"worker {worker.id} was lost; 1 of its jobs were taken back"
+    assert [record.getMessage() for record in caplog.records] == [lost]
 
 
 def test_a_living_process_keeps_its_jobs(store: Store) -> None:
@@ -109,7 +127,7 @@ def test_two_processes_that_recover_the_same_worker_take_its_jobs_back_once(stor
     doomed.worker().claim_one()
     store.kill(doomed)
     [mine], [theirs] = store.home.chores(Recover), other.chores(Recover)
-    assert (store.ask(mine), other.ask(theirs)) == (1, 0)
+    assert (store.ask(mine).jobs, other.ask(theirs).jobs) == (1, 0)
     assert store.row(job).stalled_count == 1
 
 
@@ -353,7 +371,7 @@ def test_a_recovery_decided_before_its_worker_was_told_to_stop_gives_its_jobs_ba
     worker.leave_running()
     worker.run_nothing()
     store.kill(doomed)
-    assert store.ask(Recover(as_it_was, dead=True)) == 1
+    assert store.ask(Recover(as_it_was, dead=True)).jobs == 1
     assert (store.state(job), store.row(job).stalled_count) == ("waiting", 0)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import StoreError
 from ..operations.claiming import Promote
@@ -19,7 +20,7 @@ from ..operations.moving import Place, as_json
 from ..operations.reviving import MOST_REVIVED, ReviveDue
 from ..operations.scheduling import CatchUp, late
 from ..operations.sweeping import Sweep
-from ..operations.tending import MOST_RECOVERED, Recover, Renew
+from ..operations.tending import MOST_RECOVERED, Recover, Recovered, Renew
 from ..orphans import Look, Mark, end, may_run_commands
 from ..states import State
 from .contract import Driver, Worker
@@ -128,13 +129,23 @@ class Chores:
             yield from self._revivals()
             yield from self._sweeps()
 
-    def again(self, chore: Chore, answer: int) -> bool:
-        """Whether a chore that did as much as one transaction may has more to do."""
+    def again(self, chore: Chore, answer: Any) -> bool:
+        """Whether a chore that did as much as one transaction may has more to do.
+
+        Log a recovery: in the process that made it, for all see that a worker is lost.
+        """
         if isinstance(chore, Recover):
-            return answer >= MOST_RECOVERED
+            recovered: Recovered = answer
+            if recovered.jobs or recovered.has_ended_worker:
+                log.info(
+                    "worker %d was lost; %d of its jobs were taken back",
+                    chore.worker.id,
+                    recovered.jobs,
+                )
+            return recovered.jobs >= MOST_RECOVERED
         if isinstance(chore, ReviveDue):
             return answer >= MOST_REVIVED
-        return isinstance(chore, Sweep | Promote | Expire) and answer > 0
+        return isinstance(chore, Sweep | Promote | Expire) and bool(answer > 0)
 
     def _recoveries(self, lease_now: int) -> Iterator[Recover]:
         rows = self.driver.execute("workers", {}).rows
@@ -154,11 +165,8 @@ class Chores:
         if busy:
             self._recover_at = lease_now + UNTIL_KILLED
         for worker in lost:
-            if worker.nonce in busy:
-                continue
-            if worker.id in dead:
-                log.info("worker %d died; taking its jobs back", worker.id)
-            yield Recover(worker, dead=worker.id in dead)
+            if worker.nonce not in busy:
+                yield Recover(worker, dead=worker.id in dead)
 
     def _end_commands(self, others: Sequence[Worker], lost: Sequence[Worker]) -> set[int]:
         """Kill what lost processes left running; the nonces of those that may still have something.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backoff import delay_after
 from ..codec import decode
@@ -153,7 +153,7 @@ def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]
 
 
 class Recover(Request):
-    """Take back the jobs of a worker that died, or whose lease ran out. Answers how many.
+    """Take back the jobs of a worker that died, or whose lease ran out. Answers a Recovered.
 
     A job that it had only fetched ahead goes back to its old place, unharmed. So does one that ran
     when its worker had been told to stop: a shutdown costs nothing.
@@ -164,14 +164,23 @@ class Recover(Request):
     apart = ALONE
 
 
-def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[int]]:
-    answers: list[int] = []
+class Recovered(NamedTuple):
+    """What a recovery did; nothing, if another process was quicker."""
+
+    jobs: int
+    """How many jobs were taken back."""
+    has_ended_worker: bool
+    """Whether the worker was removed; one process removes it."""
+
+
+def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[Recovered]]:
+    answers: list[Recovered] = []
     for request in requests:
         answers.append((yield from _recover_one(tx, request)))
     return answers
 
 
-def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
+def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
     worker = request.worker
     expired_before = FOR_EVER if request.dead else tx.lease_now
     held = yield (
@@ -198,11 +207,11 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[int]:
     cancelled = [row[0] for row in held.rows if row[5] & CANCELLED]
     if cancelled:
         yield from end_the_cancelled(tx, cancelled)
-    yield (
+    deleted = yield (
         "delete_idle_worker",
         {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},
     )
-    return len(held.rows)
+    return Recovered(len(held.rows), deleted.changed > 0)
 
 
 def _release(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:
