@@ -22,8 +22,9 @@ from .verdict import Findings, Line, apart_from_pauses, judge
 KILL_EVERY, STOP_EVERY = 4.0, 20.0
 """Seconds on average between two kills, and between two stops, of a store's processes."""
 
-DRAINED_WITHIN = 25.0
-"""Seconds after the end of the load in which all jobs must have ended."""
+DRAINED_WITHIN = 45.0
+"""Seconds after the end of the load in which all jobs must have ended. A process may be killed at
+the end of it, and on a server its leases decide, which are of 30 s."""
 
 HEARD_EVERY, FOOTPRINT_EVERY = 1.0, 5.0
 

@@ -143,9 +143,10 @@ class Chores:
                     recovered.jobs,
                 )
             return recovered.jobs >= MOST_RECOVERED
+        done: int = answer
         if isinstance(chore, ReviveDue):
-            return answer >= MOST_REVIVED
-        return isinstance(chore, Sweep | Promote | Expire) and bool(answer > 0)
+            return done >= MOST_REVIVED
+        return isinstance(chore, Sweep | Promote | Expire) and done > 0
 
     def _recoveries(self, lease_now: int) -> Iterator[Recover]:
         rows = self.driver.execute("workers", {}).rows
