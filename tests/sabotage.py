@@ -2074,8 +2074,8 @@ where bullite_jobs.traits = :traits
     Mutant(
         "jobs are taken back when the commands are dead",
         "engine/chores.py",
-        "            if worker.nonce in busy:\n                continue\n",
-        "",
+        "            if worker.nonce not in busy:\n",
+        "            if worker.nonce:\n",
         ["crash/test_commands.py::test_jobs_are_taken_back_when_the_commands_are_dead"],
     ),
     Mutant(
