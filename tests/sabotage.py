@@ -2123,6 +2123,27 @@ where bullite_jobs.traits = :traits
         ["shell/test_output.py"],
     ),
     Mutant(
+        "a secret that two searches would cut is looked for by the second",
+        "shell/output.py",
+        "if found.start() >= following:",
+        "if False:",
+        ["shell/test_output.py"],
+    ),
+    Mutant(
+        "what is left of a secret longer than a search is not kept",
+        "shell/output.py",
+        "if found.end() < end or end == len(text):",
+        "if True:",
+        ["shell/test_output.py"],
+    ),
+    Mutant(
+        "a stored pattern is measured before it is used",
+        "shell/work.py",
+        "return Redactor(usable_patterns(patterns))",
+        "return Redactor(patterns)",
+        ["shell/test_jobs.py"],
+    ),
+    Mutant(
         "a worker that wanted nothing when nothing was left looks again when it does",
         "engine/feeding.py",
         "appetite.stirred = not appetite.told_hungry",

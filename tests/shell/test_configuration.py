@@ -18,6 +18,7 @@ from bullite.shell.configuration import (
     effective,
     read_value,
     retry_delay,
+    usable_patterns,
 )
 
 DEFAULTS = {key: setting.default for key, setting in SETTINGS.items()}
@@ -231,3 +232,13 @@ def test_no_wait_is_longer_than_a_year(kind: str, base: float, made: int) -> Non
 def test_the_longest_fixed_wait_is_a_year_too() -> None:
     config = {"retry_delay_type": "fixed", "fixed_retry_delay": 1_000_000_000}
     assert delays(**config) == [LONGEST_DELAY * 1000] * 3
+
+
+def test_a_pattern_that_explodes_is_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match=r"redact_output must be .*\(a\+\)\+\$.*more than 2 s"):
+        read_value("redact_output", "fine\n(a+)+$")
+
+
+def test_usable_patterns_refuses_a_stored_pattern_that_explodes() -> None:
+    with pytest.raises(ValueError, match="more than 2 s"):
+        usable_patterns(["fine", "(a+)+$"])

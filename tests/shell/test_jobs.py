@@ -269,6 +269,16 @@ async def test_what_is_to_be_redacted_is_not_kept(queue: Queue, database: Databa
     assert done.stderr.whole() == b"[redacted]\n"
 
 
+async def test_a_command_does_not_run_if_a_stored_pattern_would_stop_the_process(
+    queue: Queue, database: Database, tmp_path: Path
+) -> None:
+    await configure(queue, redact_output=["(a+)+$"])
+    async with working(queue):
+        job = await ended(queue, await add(queue, f"touch {tmp_path}/ran"))
+    assert "redact_output must be regular expressions" in str(job.failed_reason)
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_no_more_output_is_kept_than_configured(queue: Queue) -> None:
     await configure(queue, max_output_size=10)
     _, [done] = await run(queue, "printf 123456789abcdefgh; printf short >&2")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bullite.operations.commanding import Piece
 from bullite.shell import output
 from bullite.shell.capture import Capture, Captured
-from bullite.shell.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes
+from bullite.shell.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes, without
 
 NOTHING = Redactor()
 SECRETS = Redactor([r"password=\S+", "hunter2"])
@@ -281,3 +288,103 @@ def test_no_half_of_a_secret_is_kept_where_the_end_of_a_very_long_line_is_left_o
 
 def test_more_is_held_back_than_a_secret_is_long() -> None:
     assert output.LONGEST_SECRET < LONGEST_LINE
+
+
+# --- patterns that take long ---------------------------------------------------------------------
+
+
+def test_redaction_lets_other_threads_run() -> None:
+    """Processor time that passes between two turns of another thread is bounded."""
+    address = Redactor([r"[\w.+-]+@[\w.-]+"])
+    cleaning = threading.Thread(target=address.clean, args=(b"a" * 50_000,), daemon=True)
+    longest, before = 0.0, time.process_time()
+    cleaning.start()
+    while cleaning.is_alive():
+        cleaning.join(0.001)
+        now = time.process_time()
+        longest, before = max(longest, now - before), now
+    assert longest < 2.5
+
+
+class Looked:
+    """A pattern that notes which parts of a text it was asked about."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = re.compile(pattern)
+        self.parts: list[tuple[int, int]] = []
+
+    def finditer(self, text: str, begin: int, end: int) -> Iterator[re.Match[str]]:
+        self.parts.append((begin, end))
+        return self.pattern.finditer(text, begin, end)
+
+
+def test_redaction_searches_no_more_than_a_line_at_once() -> None:
+    looked = Looked("x")
+    assert without(looked, "a" * 20 * LONGEST_LINE) == "a" * 20 * LONGEST_LINE
+    assert max(end - begin for begin, end in looked.parts) <= LONGEST_LINE
+    assert len(looked.parts) <= 50
+
+
+def test_redaction_gives_up_on_a_text_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "SECONDS", 0.0)
+    monkeypatch.setattr(output, "SECONDS_PER_CHARACTER", 0.0)
+    clean = Redactor(["hunter2"]).clean(b"hunter2 " + b"a" * 10 * LONGEST_LINE + b"hunter2")
+    assert clean.startswith(b"[redacted] aaa")
+    assert clean.endswith(b"aaa[redacted: the patterns took too long]")
+    assert len(clean) < 2 * LONGEST_LINE
+
+
+@pytest.mark.parametrize("at", [-9, -5, -1, 0, 1])
+@pytest.mark.parametrize("border", [LONGEST_LINE, LONGEST_LINE // 2, 3 * LONGEST_LINE])
+@pytest.mark.parametrize("letter", [b"x", b"xyz\n", b"x " * 90 + b"\n"])
+def test_a_secret_on_the_border_of_two_searches_is_redacted(
+    at: int, border: int, letter: bytes
+) -> None:
+    text = bytearray((letter * 8 * LONGEST_LINE)[: 8 * LONGEST_LINE])
+    text[border + at : border + at + 7] = b"hunter2"
+    assert b"[redacted]" in SECRETS.clean(bytes(text))
+    assert b"hunter2" not in SECRETS.clean(bytes(text))
+
+
+@pytest.mark.parametrize("before", [0, 100, 5_000, 8_000, 9_000])
+def test_a_secret_of_a_whole_line_is_redacted_whole(before: int) -> None:
+    line = b"password=" + b"p" * (LONGEST_LINE - 9)
+    said = b"y" * before + b"\n" + line + b"\nnext " + line + b"\nlast"
+    clean = Redactor([r"password=\S+"]).clean(said)
+    assert clean == b"y" * before + b"\n[redacted]\nnext [redacted]\nlast"
+
+
+def test_a_key_of_several_lines_is_redacted_whole() -> None:
+    key = b"BEGIN KEY\n" + (b"k" * 64 + b"\n") * 50 + b"END KEY"
+    noise = (b"noise " * 12 + b"\n") * 100
+    clean = Redactor([r"(?s)BEGIN KEY.*?END KEY"]).clean((noise + key) * 20 + b"z")
+    assert clean == (noise + b"[redacted]") * 20 + b"z"
+
+
+@pytest.mark.parametrize("rest", [b"\nnext\n", b"", b" more\nnext\n"])
+def test_a_secret_longer_than_a_search_is_redacted_to_the_end_of_its_line(rest: bytes) -> None:
+    said = b"a password=" + b"p" * 5 * LONGEST_LINE + rest
+    clean = Redactor([r"password=\S+"]).clean(said)
+    assert clean == b"a [redacted]" + rest[rest.find(b"\n") if rest else 0 :]
+
+
+def test_a_secret_of_many_lines_longer_than_a_search_is_redacted_to_the_end() -> None:
+    said = b"a BEGIN " + b"secret\n" * 5_000
+    assert Redactor(["(?s)BEGIN.*"]).clean(said) == b"a [redacted]"
+
+
+@given(
+    st.sampled_from(["b+", "^a", "a$", "(?m)^ab", "(?m)b$", r"(?<=a)b", "b?", r"\bab\b", "a b"]),
+    st.lists(st.sampled_from(["a", "b", "ab ", "a b", "\n", "a" * 50, "b" * 30]), max_size=60),
+)
+def test_redaction_in_parts_takes_out_what_one_search_does(pattern: str, words: list[str]) -> None:
+    text = "".join(words)
+    once = re.compile(pattern)
+    assert _is_within(without(once, text, 16).replace("[redacted]", ""), once.sub("", text))
+    assert without(once, text) == once.sub(lambda m: "[redacted]" if m[0] else "", text)
+
+
+def _is_within(part: str, whole: str) -> bool:
+    """Whether the characters of one text are those of the other, in order, with some left out."""
+    letters = iter(whole)
+    return all(letter in letters for letter in part)

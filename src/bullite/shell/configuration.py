@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..catalogue import kept
 from ..errors import InvalidOption
 from ..options import check_duration
 from ..store import Store
+from .patterns import problem_of
 
 KIND = "config"
 """Under which the values are kept."""
@@ -120,13 +121,15 @@ def _text(text: str) -> str:
 
 def _patterns(text: str) -> list[str]:
     """Regular expressions, one a line."""
-    patterns = [line for line in text.splitlines() if line]
+    return usable_patterns([line for line in text.splitlines() if line])
+
+
+def usable_patterns(patterns: Sequence[str]) -> list[str]:
+    """The same patterns; ValueError if one is none, or can take too long for a line."""
     for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"regular expressions, one a line ({pattern!r}: {error})") from None
-    return patterns
+        if (problem := problem_of(pattern)) is not None:
+            raise ValueError(f"regular expressions, one a line ({pattern!r}: {problem})")
+    return list(patterns)
 
 
 SETTINGS: Mapping[str, Setting] = {

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..operations.commanding import Piece
 from .capture import Captured
+from .patterns import LONGEST_SEARCH
 
 REDACTED = "[redacted]"
-LONGEST_LINE = 8_192
+TOO_SLOW = "[redacted: the patterns took too long]"
+LONGEST_LINE = LONGEST_SEARCH
 """Bytes of a line that are held back until it ends, so that a secret is not cut in two."""
 
 LONGEST_SECRET = 1_024
 """Bytes held back of a line that is longer."""
+
+
+SECONDS, SECONDS_PER_CHARACTER = 5.0, 2e-6
+"""Processor time that one pattern may take for a text; what is left of the text is not kept."""
+
+
+class Pattern(Protocol):
+    """As much of a regular expression as is used here."""
+
+    def finditer(self, text: str, begin: int, end: int, /) -> Iterator[re.Match[str]]:
+        """Every match between two places."""
 
 
 class Redactor:
@@ -34,12 +48,54 @@ class Redactor:
         # As text, because patterns are; what is no UTF-8 comes out as it went in.
         text = data.decode("utf-8", "surrogateescape")
         for pattern in self._patterns:
-            text = pattern.sub(_redacted, text)
+            text = without(pattern, text)
         return text.encode("utf-8", "surrogateescape")
 
 
-def _redacted(found: re.Match[str]) -> str:
-    return REDACTED if found[0] else ""
+def without(pattern: Pattern, text: str, window: int = LONGEST_LINE) -> str:
+    """A text without what a pattern matches.
+
+    A search holds the interpreter, for a time that may grow with the square of its length. So it
+    looks at `window` characters at a time, and other threads run between two searches. A match of
+    up to half of that is found wherever it is, one within a line wherever the line fits.
+    """
+    limit = time.thread_time() + SECONDS + SECONDS_PER_CHARACTER * len(text)
+    clean: list[str] = []
+    at = kept = 0
+    while at < len(text):
+        end = min(at + window, len(text))
+        following = _next_search(text, at, end, window)
+        for found in pattern.finditer(text, at, end):
+            if found.start() >= following:
+                break  # the next search sees more of it
+            if found[0]:
+                clean += text[kept : found.start()], REDACTED
+                kept = _end_of_match(text, found, end)
+        at = max(following, kept)
+        if at < len(text) and time.thread_time() > limit:
+            clean += text[kept:at], TOO_SLOW
+            return "".join(clean)
+    clean.append(text[kept:])
+    return "".join(clean)
+
+
+def _next_search(text: str, at: int, end: int, window: int) -> int:
+    """Where the search after that of `at` to `end` begins: at the line that `end` cuts in two, and
+    half of what was searched before it at the latest."""
+    if end == len(text):
+        return end
+    latest = at + window - window // 2
+    line = text.rfind("\n", at, end) + 1
+    return min(line, latest) if line > at else latest
+
+
+def _end_of_match(text: str, found: re.Match[str], end: int) -> int:
+    """Where a match ends. If the search ended there, it may be longer: it ends with its line then,
+    and not at all if it has several."""
+    if found.end() < end or end == len(text):
+        return found.end()
+    line = -1 if "\n" in found[0] else text.find("\n", end)
+    return len(text) if line < 0 else line
 
 
 class Stored(NamedTuple):

@@ -7,18 +7,18 @@ import inspect
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..blocking import carry_out, running_loop
 from ..clock import moment_of
-from ..errors import JobTimedOut, UnrecoverableError, WaitingError
+from ..errors import InvalidOption, JobTimedOut, UnrecoverableError, WaitingError
 from ..job import Job
 from ..operations.commanding import EndRun, WriteOutput
 from ..orphans import cookie_for
 from ..queue import Queue
 from ..store import Store
-from .configuration import configuration, retry_delay
+from .configuration import configuration, retry_delay, usable_patterns
 from .functions import FunctionNotAllowed, FunctionNotFound, resolve
 from .kinds import COMMAND, FUNCTION, NOTICE, WEBHOOK, describe
 from .notifying import Failure, mail_server, notify
@@ -77,7 +77,7 @@ class Crew:
         """Run a command; what it says is kept beside the job."""
         data = _checked(job.data)
         config = self._recent_config()
-        redactor = Redactor(config["redact_output"])
+        redactor = _redactor(config["redact_output"])
         most_kept = 0 if data.get("no_output") else config["max_output_size"]
         command = command_of(data, most_kept, config["kill_grace"])
         live = _Live(self._store, job, Pieces(most_kept // 2, redactor)) if most_kept else None
@@ -202,6 +202,14 @@ def _checked(data: Any) -> Mapping[str, Any]:
         if (isinstance(line, str) and line) or (isinstance(argv, list) and argv):
             return data
     raise UnrecoverableError("Command could not be started: the job's data names none")
+
+
+def _redactor(patterns: Sequence[str]) -> Redactor:
+    """Another program, or an older version of this one, may have stored patterns unmeasured."""
+    try:
+        return Redactor(usable_patterns(patterns))
+    except ValueError as error:
+        raise InvalidOption(f"redact_output must be {error}") from None
 
 
 def command_of(data: Mapping[str, Any], most_kept: int, grace: float) -> Command:
