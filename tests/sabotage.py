@@ -2123,6 +2123,20 @@ where bullite_jobs.traits = :traits
         ["shell/test_output.py"],
     ),
     Mutant(
+        "a value that is nested too deeply is refused",
+        "codec.py",
+        "_refuse_too_deep(encoded)\n        return",
+        "pass\n        return",
+        ["unit/test_json.py"],
+    ),
+    Mutant(
+        "brackets in texts are no levels",
+        "codec.py",
+        'if b\'"\' in marks or b"\\\\" in marks:',
+        "if False:",
+        ["unit/test_json.py"],
+    ),
+    Mutant(
         "a secret that two searches would cut is looked for by the second",
         "shell/output.py",
         "if found.start() >= following:",

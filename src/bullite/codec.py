@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,10 @@ from .errors import UnserializableData
 
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
+DEEPEST = 500
+"""Levels of lists and objects in each other; every reader of JSON that is used can take twice as
+many, so that a value that was stored can be shown, beside others and in a list of them."""
+
 encode_plain = msgspec.json.Encoder().encode
 """For values the package itself made: known to be plain and finite."""
 
@@ -23,13 +28,44 @@ def encode(value: Any, what: str, name: str = "") -> str:
             # The encoder turns NaN and infinity into null without a word; a text without "null"
             # cannot hide one, so only these few are looked at twice.
             _refuse_non_finite(value)
+        if len(encoded) > 2 * DEEPEST:  # a shorter text cannot open and close so many
+            _refuse_too_deep(encoded)
         return encoded.decode()
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        why: Exception = error
+        if isinstance(error, RecursionError):
+            why = ValueError(f"it is nested more than {DEEPEST} levels deep, or contains itself")
         raise UnserializableData(
-            f"{what}{name} cannot be stored as JSON: {error}; pass plain dicts, lists, strings, "
+            f"{what}{name} cannot be stored as JSON: {why}; pass plain dicts, lists, strings, "
             "numbers, booleans and None"
         ) from error
 
 
 def _refuse_non_finite(value: Any) -> None:
     json.dumps(msgspec.to_builtins(value), allow_nan=False)
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ALL_BUT_MARKS = bytes(set(range(256)) - set(b'[]{}"\\'))
+
+
+def _refuse_too_deep(encoded: bytes) -> None:
+    if encoded.count(b"[") + encoded.count(b"{") <= DEEPEST:
+        return
+    brackets = _brackets_of(encoded)
+    # Each round takes out what is innermost: one level.
+    for _ in range(DEEPEST):
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return
+    raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+
+
+def _brackets_of(encoded: bytes) -> bytes:
+    """The brackets of a JSON text, all square, without those in strings."""
+    marks = encoded.translate(_SQUARE, _ALL_BUT_MARKS).replace(b'""', b"")
+    if b'"' in marks or b"\\" in marks:  # far slower, but few have brackets in strings
+        return _STRING.sub(b"", encoded).translate(_SQUARE, _ALL_BUT_BRACKETS)
+    return marks

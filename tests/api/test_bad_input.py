@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobFailed, JobNotFound, Queue, QueueEvents, Scheduler, Store, Worker
+from bullite.codec import DEEPEST
 from bullite.errors import (
     BulliteError,
     InvalidOption,
@@ -152,18 +153,43 @@ async def test_what_is_accepted_can_be_read_again_however_deep(queue: Queue) -> 
         return job.data
 
     async with Worker(queue, work):
-        for levels in (200, 500, 900, 990, 1_000, 1_500, 3_000):
+        for levels in (200, DEEPEST, DEEPEST + 1, 900, 990, 1_000, 1_500, 3_000):
             with case(levels):
                 try:
                     job = await queue.add("a", deep(levels), remove_on_complete=True)
                 except UnserializableData:
-                    assert levels > 500
+                    assert levels > DEEPEST
                 else:
                     result, depth = await job.result(timeout="10s"), 0
                     while isinstance(result, list):
                         result, depth = result[0], depth + 1
                     assert depth == levels
                 assert await (await queue.add("b", 1)).result(timeout="10s") == 1
+
+
+async def test_no_value_of_a_job_may_be_nested_so_deep_that_others_cannot_be_listed(
+    queue: Queue,
+) -> None:
+    asked = await queue.add("a", 1)
+    too_deep = {"a": deep(DEEPEST)}
+    with case("data"), pytest.raises(UnserializableData, match="nested more than 500 levels"):
+        await queue.add("a", too_deep)
+    with case("new data"), pytest.raises(UnserializableData, match="nested more than 500 levels"):
+        await asked.update_data(too_deep)
+    with case("progress"), pytest.raises(UnserializableData, match="nested more than 500 levels"):
+        await queue.update_job_progress(asked.id, too_deep)
+    with case("on_failure"), pytest.raises(UnserializableData, match="nested more than"):
+        await queue.add("a", on_failure={"queue": "b", "name": "b", "data": too_deep})
+    with case("event"), pytest.raises(UnserializableData, match="nested more than 500 levels"):
+        await queue.send_event(asked.id, "e", too_deep)
+
+    async def work(job: Job) -> Any:
+        return too_deep
+
+    async with Worker(queue, work):
+        with case("result"), pytest.raises(JobFailed, match="nested more than 500 levels"):
+            await asked.result(timeout="10s")
+    assert [job.id for job in await queue.get_jobs()] == [asked.id]
 
 
 async def test_data_is_taken_as_it_is_now(queue: Queue) -> None:
