@@ -31,7 +31,8 @@ class UnserializableData(BulliteError, ValueError):
 
 
 class PayloadTooLarge(BulliteError, ValueError):
-    """A job's data takes more bytes than its `size_limit`, 1 MiB unless it says otherwise."""
+    """A job's data takes more bytes than its `size_limit`, 1 MiB unless it says otherwise; or
+    progress, a step's result or an event's payload more than 1 MiB."""
 
 
 class MissingDependency(BulliteError, ImportError):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from . import loop
-from .codec import decode, encode, encode_plain
+from .codec import decode, encode_plain
 from .emitter import OwnEmitter, plain
 from .engine.appetite import FIRST_PAUSE, LONGEST_PAUSE
 from .errors import (
@@ -31,7 +31,7 @@ from .eventlog import Event, unfold
 from .names import job_number
 from .operations.governing import Publish
 from .operations.opening import OpenQueue
-from .options import check_bool, check_int, check_name
+from .options import check_bool, check_int, check_name, encode_limited
 from .queuebase import QueueBase
 from .store import Store
 
@@ -320,7 +320,7 @@ class QueueEventsProducer(QueueBase):
         given = {} if payload is None else payload
         if not isinstance(given, dict):
             raise InvalidOptionType(f"payload must be a dict, not {payload!r}")
-        told = decode(encode(given, "the payload of event ", event))
+        told = decode(encode_limited(given, "the payload of event ", event))
         if max_events is not None:
             check_int("max_events", max_events, 1, 2**31 - 1)
         await self._be_ready()

@@ -44,6 +44,7 @@ from .options import (
     check_moment,
     check_priority,
     check_size,
+    encode_limited,
 )
 from .outcome import (
     LONGEST_REASON,
@@ -211,8 +212,8 @@ class Job(Record, Family, Stepping):
     # --- what it says ----------------------------------------------------------------------------
 
     def update_progress(self, progress: Any) -> Pending[None]:
-        """Say how far this run is: any JSON value, stored as given."""
-        text = encode(progress, "the progress")
+        """Say how far this run is: any JSON value of at most 1 MiB, stored as given."""
+        text = encode_limited(progress, "the progress")
         self._fate = self._fate._replace(progress=text)
         request = Progress(self._queue.key, self.pk, self._own_token(), text)
         self.ahead = False  # it is told with this that it has begun

@@ -288,6 +288,17 @@ def check_size(name: str, text: str, limit: int) -> None:
         )
 
 
+def encode_limited(value: Any, what: str, name: str = "") -> str:
+    """A value as JSON text that takes no more bytes than a job's data may."""
+    text = encode(value, what, name)
+    if len(text) * 4 > LARGEST_DATA and (size := len(text.encode())) > LARGEST_DATA:
+        raise PayloadTooLarge(
+            f"{what}{name} takes {size} bytes as JSON, more than {LARGEST_DATA}; "
+            "store it elsewhere and give where"
+        )
+    return text
+
+
 def check_priority(value: Any) -> int | Priority:
     if isinstance(value, Priority):
         return value
@@ -360,7 +371,7 @@ def check_on_failure(value: Any) -> dict[str, Any] | None:
     data = value.get("data", {})
     if not isinstance(data, Mapping):
         raise InvalidOptionType(f"the data of on_failure must be a mapping, not {data!r}")
-    encode(data, "the data of on_failure")
+    encode_limited(data, "the data of on_failure")
     notice = {
         "queue": check_name("the queue of on_failure", value["queue"]),
         "name": check_name("the name of on_failure", value["name"]),

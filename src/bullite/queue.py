@@ -61,6 +61,7 @@ from .options import (
     check_name,
     check_options,
     check_size,
+    encode_limited,
     over,
 )
 from .outcome import storable
@@ -867,7 +868,7 @@ class Queue(Keys, Schedules, Limited):
 
     async def update_job_progress(self, job_id: str, progress: Any) -> None:
         """Say how far a job is, from outside its run."""
-        text = encode(progress, "the progress")
+        text = encode_limited(progress, "the progress")
         job = await self._existing(job_id)
         if not await loop.ask(self.store, Progress(self.key, job.pk, None, text)):
             raise JobNotFound(f"job {job_id} does not exist in {self.name!r}")

@@ -14,10 +14,10 @@ from itertools import count
 from typing import Any, Protocol, TypeVar, overload
 
 from .clock import moment_of
-from .codec import decode, encode
-from .errors import EventTimedOut, IllegalMove, InvalidOptionType, JobSuspended, PayloadTooLarge
+from .codec import decode
+from .errors import EventTimedOut, IllegalMove, InvalidOptionType, JobSuspended
 from .operations.stepping import EVENT, SLEEP, STEP, Over, Pause, PutOff, RecordStep, SendEvent
-from .options import LARGEST_DATA, Duration, check_duration, check_name
+from .options import Duration, check_duration, check_name, encode_limited
 from .outcome import Verdict
 from .pending import Pending, Plan, is_in_loop
 from .states import DELAY
@@ -131,7 +131,7 @@ class Stepping:
         IllegalMove if the job is finished.
         """
         check_name("the name of an event", name)
-        text = _storable(payload, "the payload of the event ", name)
+        text = encode_limited(payload, "the payload of the event ", repr(name))
         return Pending(self._store, SendEvent(self.pk, name, text), bool)
 
     def get_steps(self: Running) -> Pending[list[Step]]:
@@ -218,7 +218,7 @@ class Run:
             self._underway.pop(name, None)
 
     def _record(self, name: str, value: Any) -> Plan[str]:
-        job, text = self._job, _storable(value, "the result of the step ", name)
+        job, text = self._job, encode_limited(value, "the result of the step ", repr(name))
         request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
         yield Pending(job._store, request, _nothing)
         job.ahead = False  # it was told with this that it has begun
@@ -304,16 +304,6 @@ def _as_step(name: str) -> Iterator[None]:
         yield
     finally:
         _inside.reset(token)
-
-
-def _storable(value: Any, what: str, name: str) -> str:
-    text = encode(value, what, repr(name))
-    if len(text) * 4 > LARGEST_DATA and len(text.encode()) > LARGEST_DATA:
-        raise PayloadTooLarge(
-            f"{what}{name!r} takes {len(text.encode())} bytes as JSON, more than {LARGEST_DATA}; "
-            "store it elsewhere and give where"
-        )
-    return text
 
 
 def _nothing(answer: Any) -> None:

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, JobNotFound, Queue, QueueEvents, Scheduler, Store, Worker
+from bullite import (
+    Job,
+    JobFailed,
+    JobNotFound,
+    Queue,
+    QueueEvents,
+    QueueEventsProducer,
+    Scheduler,
+    Store,
+    Worker,
+)
 from bullite.codec import DEEPEST
 from bullite.errors import (
     BulliteError,
@@ -719,3 +729,38 @@ async def test_a_job_that_is_held_while_its_queue_closes_is_not_lost(location: s
         assert taken is not None
         assert taken.id == job.id
         await taken.move_to_completed()
+
+
+async def test_nothing_that_a_job_reports_may_be_larger_than_its_data(queue: Queue) -> None:
+    job = await queue.add("a", 1)
+    large = "x" * MIB
+    with case("progress from outside"), pytest.raises(PayloadTooLarge, match="the progress takes"):
+        await queue.update_job_progress(job.id, large)
+    with case("event"), pytest.raises(PayloadTooLarge, match=str(MIB)):
+        await queue.send_event(job.id, "e", large)
+    with case("on_failure"), pytest.raises(PayloadTooLarge, match="the data of on_failure takes"):
+        await queue.add("a", 1, on_failure={"queue": "b", "name": "b", "data": {"a": large}})
+    with case("stored on_failure"), pytest.raises(PayloadTooLarge, match="of on_failure takes"):
+        await queue.configure(on_failure={"queue": "b", "name": "b", "data": {"a": large}})
+    async with QueueEventsProducer(queue.name, queue.store) as producer:
+        with case("published"), pytest.raises(PayloadTooLarge, match="payload of event e takes"):
+            await producer.publish_event("e", {"a": large})
+
+    async def work(job: Job) -> None:
+        await job.update_progress("x" * (MIB - 2))
+        with pytest.raises(PayloadTooLarge, match="the progress takes"):
+            await job.update_progress(large)
+
+    async with Worker(queue, work):
+        await job.result(timeout="10s")
+    assert await again(queue, job) is not None
+    assert len((await again(queue, job)).progress) == MIB - 2
+
+
+async def test_long_lines_of_a_log_and_reasons_are_cut(queue: Queue) -> None:
+    job = await queue.add("a", 1)
+    await queue.add_job_log(job.id, "x" * 10 * MIB)
+    logs = await queue.get_job_logs(job.id)
+    assert len(logs["logs"][0]["message"]) < 70_000
+    await queue.cancel(job.id, "y" * 10 * MIB)
+    assert len(str((await again(queue, job)).failed_reason)) < 70_000

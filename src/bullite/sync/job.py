@@ -69,7 +69,7 @@ class Job(Blocking[AsyncJob]):
         return carry_out(self._blocking.is_failed())
 
     def update_progress(self, progress: Any) -> None:
-        """Say how far this run is: any JSON value, stored as given."""
+        """Say how far this run is: any JSON value of at most 1 MiB, stored as given."""
         self._blocking.update_progress(progress).result()
 
     def update_data(self, data: Any) -> None:
