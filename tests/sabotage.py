@@ -2137,6 +2137,20 @@ where bullite_jobs.traits = :traits
         ["unit/test_json.py"],
     ),
     Mutant(
+        "no line of a log is forged by what a job raised",
+        "shell/logformat.py",
+        "lines = [on_one_line(self.formatMessage(record))]",
+        "lines = [visible(self.formatMessage(record))]",
+        ["unit/test_escaping.py"],
+    ),
+    Mutant(
+        "no line of a traceback looks like a record",
+        "shell/logformat.py",
+        'return [f"    {visible(line)}"',
+        "return [visible(line)",
+        ["unit/test_escaping.py"],
+    ),
+    Mutant(
         "a secret that two searches would cut is looked for by the second",
         "shell/output.py",
         "if found.start() >= following:",

@@ -148,8 +148,12 @@ def test_on_a_terminal_it_is_said_that_a_lock_is_waited_for(
 
 # --- control bytes ---
 
-EVIL = "echo \x1b]0;owned\x07\x1b[2J\u202edone\x9b31m"
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+HIDDEN = "\u061c\u200b\u200d\u2028\u2029\u2060\u2064\ufe0f\ufeff\U000e0041\U000e01ef"
+EVIL = f"echo \x1b]0;owned\x07\x1b[2J\u202edone\x9b31m{HIDDEN}"
+CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    r"\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_json_holds_control_characters_only_spelled_out(location: str) -> None:
 
 
 def test_control_bytes_are_spelled_out() -> None:
-    assert shown("a\x1b[0m\tb\nc\x85\u202e") == "a\\x1b[0m\tb\nc\\x85\\x202e"
+    assert shown("a\x1b[0m\tb\nc\x85\u202e") == "a\\x1b[0m\tb\nc\\x85\\u202e"
 
 
 def test_one_thing_is_called_otherwise_than_several() -> None:

@@ -62,7 +62,10 @@ def dawdle():
 def grow(megabytes):
     held.append(bytearray(b"x" * megabytes * 2**20))
 
-jobs = {"greet": greet, "ask": ask}
+def blame(job):
+    raise ValueError(job.data)
+
+jobs = {"greet": greet, "ask": ask, "blame": blame}
 nonsense = 5
 """
 
@@ -637,3 +640,18 @@ def test_bad_options_are_refused_in_one_line(tmp_path: Path, options: tuple[str,
         assert (said.code, said.out) == (2, "")
         assert len(said.err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2J\x9b31m", "\n2026-01-01 00:00:00,000 1 job 99 completed"])
+def test_what_a_job_raises_is_one_visible_line_of_the_log(
+    database: Database, location: str, start: Start, evil: str
+) -> None:
+    crew = start("--app", "tasks:jobs")
+    crew.pids()
+    job = run_well("add", "default", "blame", "--data", json.dumps(evil), db=location).out.strip()
+    until_state(database, int(job), "failed")
+    wait_until(lambda: f"job {job} failed" in crew.errors())
+    said = [line for line in crew.errors().splitlines() if not line.startswith("    ")]
+    assert not any("\x1b" in line or "\x9b" in line for line in crew.errors().split("\n"))
+    assert not any(line.endswith(" 1 job 99 completed") and "failed" not in line for line in said)
+    crew.signal(signal.SIGTERM)

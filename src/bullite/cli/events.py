@@ -82,8 +82,10 @@ def _tell_event(session: Session, names: dict[int, str], event: dict[str, Any]) 
         session.talk.data(told)
         return
     rest = {k: v for k, v in told.items() if k not in ("id", "queue", "event", "at", "job_id")}
-    details = " ".join(f"{key}={one_line(str(value), 80)}" for key, value in rest.items())
+    details = " ".join(
+        f"{one_line(key, 80)}={one_line(str(value), 80)}" for key, value in rest.items()
+    )
     about = f" {shown(str(told['job_id']))}" if "job_id" in told else ""
     session.talk.line(
-        f"{told['at']} {shown(told['queue'])} {told['event']}{about} {details}".rstrip()
+        f"{told['at']} {shown(told['queue'])} {shown(told['event'])}{about} {details}".rstrip()
     )

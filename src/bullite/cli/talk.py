@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from ..errors import BulliteError, JobFailed
+from ..escaping import visible, visible_json
 
 EXIT_FAILED = 1
 """It could not be done: no such job, no such database, refused."""
@@ -23,8 +23,6 @@ EXIT_JOB_FAILED = 3
 """A job that was waited for failed."""
 EXIT_TIMED_OUT = 124
 EXIT_INTERRUPTED = 130
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _BLANKS = str.maketrans("\t\n", "  ")
 """What would make a row look like several, or a cell."""
@@ -50,8 +48,8 @@ def is_bad_input(error: BulliteError) -> bool:
 
 
 def shown(text: str) -> str:
-    """Text as it can be written to a terminal: control bytes spelled out."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """Text as it can be written to a terminal: what cannot be seen spelled out."""
+    return visible(text)
 
 
 def one_line(text: str, width: int = 60) -> str:
@@ -76,7 +74,7 @@ class Talk:
     def data(self, value: Any) -> None:
         """One JSON document."""
         text = json.dumps(value, ensure_ascii=False, default=str)
-        self.line(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+        self.line(visible_json(text))
 
     def line(self, text: str = "") -> None:
         """A line of the answer."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .. import catalogue
+from ..escaping import on_one_line
 from ..groups import GroupLock, GroupTaken, signal_holder
 from ..hearing import DRAIN_SIGNAL, STOP_SIGNAL
 from ..names import check_name
@@ -214,7 +215,7 @@ class _Narrator:
         elif event in _TOLD:
             slot, reason = details.get("slot", 0) + 1, details.get("reason")
             about = {**details, "slot": slot, "why": f", {reason}" if reason else ""}
-            self._session.talk.note(_TOLD[event].format(**about))
+            self._session.talk.note(on_one_line(_TOLD[event].format(**about)))
 
 
 @worker.command()

@@ -25,6 +25,7 @@ from ..states import COMPLETE
 from ..store import Store
 from ..worker import Worker
 from .kinds import RETRIES
+from .logformat import VisibleFormatter
 from .tree import adopt_orphans
 from .work import Crew
 
@@ -268,9 +269,9 @@ def memory_used(pid: int | None = None) -> int:
 def main() -> None:
     """Run the process; exit codes tell the supervisor what to do next."""
     spec = Spec.from_text(os.environ[SPEC])
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(process)d %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     for quiet in ("bullite.store", "bullite.scheduler"):
         logging.getLogger(quiet).setLevel(logging.WARNING)
     adopt_orphans()
