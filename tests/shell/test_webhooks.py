@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bullite.shell import webhooks
 from bullite.shell.webhooks import (
@@ -749,3 +751,99 @@ def test_the_deadline_holds_against_a_slow_handshake() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         assert "within 0.2 s" in str(failure_of(url, timeout=0.2))
+
+
+# --- answers that no server should give ----------------------------------------------------------
+
+
+def answer_to(raw: bytes) -> WebAnswer:
+    """What is made of a connection on which these bytes come, and then nothing."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.MonkeyPatch.context() as patch:
+        theirs.sendall(raw)
+        theirs.shutdown(socket.SHUT_WR)
+        patch.setattr(webhooks, "_connect", lambda *_: ours)
+        return call(WebRequest("http://example.com/", body=b"{}"))
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "body"),
+    [
+        (CHUNKED + b"-1\r\nabc", b"abc"),
+        (CHUNKED + b"3\r\nabc\r\n-5\r\nabc\r\n0\r\n\r\n", b"abc"),
+        (CHUNKED + b"-ffffffffffffffff\r\nabc", b""),
+        (CHUNKED + b"7fffffffffffffff\r\nabc", b"abc"),
+        (CHUNKED + b"ffffffffffffffffffffff\r\nabc", b"abc"),
+        (CHUNKED + b"zz\r\nabc", b""),
+        (CHUNKED + b"1_0\r\n0123456789abcdef\r\n0\r\n\r\n", b"0123456789abcdef"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nabc", b"abc"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 30 + b"\r\n\r\nabc", b"abc"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 9_000 + b"\r\n\r\nabc", b"abc"),
+    ],
+)
+def test_an_answer_with_sizes_that_cannot_be_is_cut_off_there(raw: bytes, body: bytes) -> None:
+    assert body.startswith(answer_to(raw).body)
+
+
+LINES = st.sampled_from(
+    [
+        *(b"HTTP/1.1 200 OK", b"HTTP/1.1 503 no", b"HTTP/1.1 100 Continue", b"HTTP/1.0 204 "),
+        *(
+            b"HTTP/1.1 -200 OK",
+            b"HTTP/9.9 999 x",
+            b"HTTP/1.1 \xb2\xb2\xb2 x",
+            b"HTTP/",
+            b"HTTP/1.1",
+        ),
+        *(b"Transfer-Encoding: chunked", b"Transfer-Encoding: \xff", b"Content-Length: -1"),
+        *(b"Content-Length: 3", b"Content-Length: \xb2", b"Content-Length: 1e3", b"Location: //"),
+        *(
+            b"Retry-After: -1",
+            b"Retry-After: \xb2",
+            b"Retry-After: Mon, 99 Foo 99999 99:99:99 +9999",
+        ),
+        *(
+            b"Content-Type: \x00",
+            b": x",
+            b" folded",
+            b"x",
+            b"=?utf-8?q?=ff?=: =?x?y?=",
+            b"Set-Cookie:",
+        ),
+        *(b"", b"", b"", b"-1", b"3", b"abc", b"0", b"ffffffffffffffffff", b"+3", b"0x3", b"3;x=y"),
+    ]
+)
+ANSWERS = st.lists(LINES | st.binary(max_size=8), max_size=14).flatmap(
+    lambda lines: st.sampled_from([b"\r\n", b"\n"]).map(lambda end: end.join(lines))
+)
+
+
+@given(
+    st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 503 no\r\n", CHUNKED]),
+    ANSWERS | st.binary(max_size=100),
+)
+@settings(max_examples=400, deadline=None)
+def test_whatever_a_server_says_is_an_answer_or_a_failed_call(begin: bytes, rest: bytes) -> None:
+    with contextlib.suppress(WebhookFailed):
+        answer = answer_to(begin + rest)
+        assert isinstance(answer.status, int)
+        assert len(answer.body) <= webhooks.MOST_BODY
+        assert 0 <= (webhooks._retry_after(answer, 0.0) or 0) <= webhooks.LONGEST_WAIT
+
+
+@given(st.text() | st.text("Mon, 31 Dec99:+-GMT\xb2", max_size=40))
+def test_whatever_a_server_says_of_when_to_retry_is_bounded(text: str) -> None:
+    answer = WebAnswer(503, {"retry-after": text}, b"")
+    assert 0 <= (webhooks._retry_after(answer, 0.0) or 0) <= webhooks.LONGEST_WAIT
+
+
+def test_a_server_that_breaks_our_parser_is_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def burst(*_: Any, **__: Any) -> Any:
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr(webhooks.http.client, "parse_headers", burst)
+    with pytest.raises(WebhookFailed, match=r"example\.com did not answer in proper HTTP"):
+        answer_to(b"HTTP/1.1 200 OK\r\n\r\n")

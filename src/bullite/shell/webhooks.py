@@ -166,7 +166,9 @@ def call(request: WebRequest) -> WebAnswer:
     try:
         with _connect(place, request.allow_private, deadline) as sock:
             return _converse(sock, deadline, request, place, headers)
-    except (OSError, http.client.HTTPException) as error:
+    except WebhookFailed:
+        raise
+    except Exception as error:  # what parses answers trusts them, and raises all kinds
         problem = _problem(error, request.timeout)
         raise WebhookFailed(f"{place.host} {problem}") from error
 
@@ -516,8 +518,8 @@ def _body_of(response: http.client.HTTPResponse) -> bytes:
         raise
     except http.client.IncompleteRead as error:
         body += error.partial
-    except (OSError, http.client.HTTPException):
-        pass  # it is cut off here
+    except (OSError, http.client.HTTPException, ValueError, ArithmeticError):
+        pass  # it is cut off here, or says that a chunk has less than no bytes
     return body[:MOST_BODY]
 
 
