@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from .clock import Clock
 from .engine.contract import Driver, Reader
 from .errors import InvalidOption, InvalidOptionType
-from .urls import choice, without_password
+from .urls import choice, means_server, without_password
 
 DEFAULT_FILE = "bullite.db"
 
@@ -72,12 +72,20 @@ def _file_named_by_url(text: str) -> Location:
         raise InvalidOption(
             f"unknown store option {next(iter(options))!r}; use durability or network"
         )
-    return _file(unquote(url.path)[1:], durability == "full", network == "allow")
+    return _file(unquote(url.path)[1:], durability == "full", network == "allow", from_url=True)
 
 
-def _file(text: str, durable: bool = True, allow_network: bool = False) -> Location:
+def _file(
+    text: str, durable: bool = True, allow_network: bool = False, *, from_url: bool = False
+) -> Location:
     from .sqlite.location import FileLocation
 
+    if not from_url and means_server(text):
+        raise InvalidOption(
+            "a store is given as the path of a file, and looks like the address of a server or "
+            "holds a password: write postgresql://user:password@host/database; a file of such a "
+            "name is sqlite:///name"
+        )
     if not text or "\x00" in text:
         raise InvalidOption(f"a store needs the path of a file, not {text!r}")
     if text == ":memory:":
@@ -135,4 +143,4 @@ def _url_in(file: Path) -> str | None:
     if url.startswith("sqlite:///"):
         path, separator, options = url.removeprefix("sqlite:///").partition("?")
         return f"sqlite:///{file.parent / path}{separator}{options}"
-    return url if "://" in url else str(file.parent / url)
+    return url if "://" in url or means_server(url) else str(file.parent / url)

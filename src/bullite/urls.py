@@ -23,12 +23,20 @@ def without_password(location: str) -> str:
     """
     scheme, found, rest = location.partition("://")
     if not found:
-        return location
+        return "..." if means_server(location) else location
     who, place, _ = split(rest)
     host = place.partition("/")[0]
     if "?" in who or (host and "@" in place) or not _HOSTS.fullmatch(host):
         return f"{scheme}://..."
     return f"{scheme}://{place}"
+
+
+def means_server(path: str) -> bool:
+    """Whether what was given as a path is the address of a server, mistyped, or holds a password.
+
+    A file with such a name can be named by a sqlite:/// URL.
+    """
+    return _SERVER.search(path) is not None
 
 
 def split(rest: str) -> tuple[str, str, str]:
@@ -39,3 +47,15 @@ def split(rest: str) -> tuple[str, str, str]:
 
 
 _HOSTS = re.compile(r"(?:(?:\[[^]]*\]|[^:,[]*)(?::\d*)?(?:,|$))*")
+
+_SERVER = re.compile(
+    r"""
+    ^\W* (?:jdbc:)? (?:postgres\w*|pgsql|psql|pg|mysql|mariadb|rediss?|mongodb) (?:\+\w+)?
+    (?: : | // )
+    | ^\W* (?:host|hostaddr|dbname|database|user|username|service|port|sslmode) \s* =
+    | (?:password|passwd|pwd) \s* =
+    | ^// [^/]* : .* @
+    | (?:^|/) [^/:@\s]+ : [^/@\s]+ @ [^/\s]  # user:password@host
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)

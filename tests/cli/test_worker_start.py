@@ -655,3 +655,16 @@ def test_what_a_job_raises_is_one_visible_line_of_the_log(
     assert not any("\x1b" in line or "\x9b" in line for line in crew.errors().split("\n"))
     assert not any(line.endswith(" 1 job 99 completed") and "failed" not in line for line in said)
     crew.signal(signal.SIGTERM)
+
+
+def test_workers_find_a_database_in_a_folder_called_like_a_server(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = tmp_path / "u:x@h #1"
+    folder.mkdir()
+    location = f"sqlite:///{folder}/jobs.db".replace(" ", "%20").replace("#", "%23")
+    job = run_well("enqueue", "true", db=location).out.strip()
+    crew = start("--db", location)
+    crew.pids()
+    wait_until(lambda: f"job {job} completed" in crew.errors())
+    crew.signal(signal.SIGTERM)

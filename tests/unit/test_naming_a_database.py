@@ -115,6 +115,79 @@ def test_a_refused_url_does_not_give_its_password_away(location: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+MISTYPED = [
+    "postgresql:/u:PW@h",
+    "postgresql:u:PW@h/db",
+    "postgres:/u:PW@h/db",
+    " POSTGRESQL:/u:PW@h",
+    "postgresql//u:PW@h/db",
+    "postgresql:\\\\u:PW@h",
+    "postgresql+psycopg:/u:P/W@h",
+    "jdbc:postgresql:/u:PW@h",
+    "//u:P/W@h/db",
+    "u:PW@h/db",
+    "posgresql:/u:PW@h",
+    "host=h password=PW",
+    "host=h dbname=d user=u",
+    "dbname=d password = PW",
+    "jobs.db?password=PW",
+    "jobs.db sslpassword=PW",
+]
+
+
+@pytest.mark.parametrize("location", MISTYPED)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_mistyped_address_of_a_server_is_refused_and_not_shown(
+    location: str, kind: type[str] | type[Path]
+) -> None:
+    with pytest.raises(InvalidOption, match="looks like the address of a server") as refused:
+        parse_location(kind(location))
+    assert "PW" not in str(refused.value)
+    assert "@" not in str(refused.value).replace("user:password@host", "")
+
+
+@pytest.mark.parametrize("location", ["postgresql:/u:PW@h", "host=h password=PW", "host=h"])
+@pytest.mark.parametrize("source", ["environment", "settings"])
+def test_a_mistyped_default_is_refused_and_not_shown(
+    somewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    location: str,
+    source: str,
+) -> None:
+    if source == "environment":
+        monkeypatch.setenv("BULLITE_URL", location)
+    else:
+        (somewhere / "bullite.toml").write_text(f'url = "{location}"')
+    with (
+        caplog.at_level(logging.INFO, "bullite"),
+        pytest.raises(InvalidOption, match="looks like the address of a server"),
+    ):
+        Store()
+    assert "PW" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *(
+            "postgres.db",
+            "postgres/jobs.db",
+            "postgresql-jobs.db",
+            "my-host=a/jobs.db",
+            "a@b/jobs.db",
+        ),
+        *("/srv/host=a/jobs.db", "10:30/jobs.db", "/srv/10:30/me@home/jobs.db", "a:b.db", "pg.db"),
+    ],
+)
+def test_a_path_that_only_resembles_an_address_is_a_path(location: str) -> None:
+    assert path_of(location) == Path(location).absolute()
+
+
+def test_a_file_called_like_a_server_is_named_by_a_url(somewhere: Path) -> None:
+    assert path_of("sqlite:///host=a") == somewhere / "host=a"
+
+
 # --- when nothing is said ------------------------------------------------------------------------
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from ..blocking import carry_out, each_of
 from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
 from ..locations import default_location, parse_location
+from ..urls import means_server
 from ..view import View
 from .talk import BadInput, Refusal, Talk
 
@@ -74,7 +76,9 @@ class Session:
         if path is None:
             return location
         options = location.partition("?")[2] if "://" in location else ""
-        return f"sqlite:///{path}?{options}" if options else str(path)
+        if not options and not means_server(str(path)):
+            return str(path)
+        return f"sqlite:///{quote(str(path))}" + (f"?{options}" if options else "")
 
     def reader(self) -> Reader:
         """A connection that only reads; refused if there is no database."""
