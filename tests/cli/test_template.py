@@ -35,7 +35,7 @@ def test_templates_are_listed_and_shown(location: str) -> None:
     options = {
         "command": "backup.sh",
         "priority": 10,
-        "env": ["A=1", "B=2"],
+        "env": ["A=***", "B=***"],
         "no_output": True,
     }
     assert run("template", "show", "backup", "--json", db=location).json == {
@@ -46,9 +46,9 @@ def test_templates_are_listed_and_shown(location: str) -> None:
         {"name": "backup", "options": options},
         {"name": "hook", "options": {"url": "https://example.org"}},
     ]
-    assert "--env: B=2" in run("template", "show", "backup", db=location).lines
+    assert "--env: B=***" in run("template", "show", "backup", db=location).lines
     [line, _] = run("template", "list", db=location).lines
-    assert line.split("\t")[2] == "--priority 10 --env A=1 --env B=2 --no-output"
+    assert line.split("\t")[2] == "--priority 10 --env 'A=***' --env 'B=***' --no-output"
     names = [line.split("\t")[:2] for line in run("template", "list", db=location).lines]
     assert names == [["backup", "backup.sh"], ["hook", "POST https://example.org"]]
 

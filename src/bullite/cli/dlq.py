@@ -19,6 +19,7 @@ from .acting import (
 )
 from .jobs import DEAD, as_json, status_of, what_it_does
 from .many import Fits, graveyards, purge_all, retry_all
+from .masking import secrets_option
 from .session import Session
 from .showing import attempt_facts
 from .talk import Refusal, job_argument, one_line, queue_option, verb, yes_option
@@ -43,6 +44,7 @@ def dlq() -> None:
     type=click.IntRange(1, 10_000),
     help="The newest so many.",
 )
+@secrets_option
 @verb
 def list_(session: Session, queue: str | None, limit: int) -> None:
     """List dead jobs, the newest first."""
@@ -86,6 +88,7 @@ def _row(job: Job, on_terminal: bool) -> list[str]:
 @dlq.command()
 @job_argument()
 @queue_option(help="The queue it is in, where its id alone is not enough.")
+@secrets_option
 @verb
 def show(session: Session, job_id: str, queue: str | None) -> None:
     """Show a dead job, with each of its attempts."""

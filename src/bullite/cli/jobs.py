@@ -11,6 +11,7 @@ from ..finding import OUTCOMES
 from ..record import Record
 from ..shell.kinds import describe
 from ..states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
+from .masking import masked_data, masked_text
 from .times import iso
 
 PENDING, PROCESSING, COMPLETED, FAILED, DEAD = (
@@ -72,7 +73,7 @@ def duration_of(job: Record) -> int | None:
 
 def what_it_does(job: Record) -> str:
     """In one line."""
-    return describe(job.name, job.data)
+    return masked_text(describe(job.name, job.data))
 
 
 def as_json(job: Record) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def as_json(job: Record) -> dict[str, Any]:
         "status": status_of(job),
         "outcome": job.outcome,
         "command": what_it_does(job),
-        "data": job.data,
+        "data": masked_data(job.name, job.data),
         "priority": job.priority,
         "attempts_made": job.attempts_made,
         "attempts": job.attempts,

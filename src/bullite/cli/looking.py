@@ -9,6 +9,7 @@ import click
 
 from ..states import State
 from .jobs import as_json, status_of, statuses_worth_a_column
+from .masking import secrets_option
 from .session import Session
 from .talk import job_argument, queue_option, shown, state_option, verb
 
@@ -69,6 +70,7 @@ def _tell_queues(session: Session, queues: Sequence[Mapping[str, Any]]) -> None:
     help="The newest so many.",
 )
 @click.option("--cursor", metavar="CURSOR", help="Go on from where an earlier list ended.")
+@secrets_option
 @verb
 def list(
     session: Session,
@@ -110,6 +112,7 @@ def list(
 @click.command()
 @job_argument()
 @queue_option(help="The queue it is in, where several have its id.")
+@secrets_option
 @verb
 def show(session: Session, job_id: str, queue: str | None) -> None:
     """Show all that is known of a job."""

@@ -374,7 +374,8 @@ def _backoff(value: Any) -> dict[str, Any]:
 
 def _text(option: str, value: Any) -> str:
     if not isinstance(value, str) or not value or "\x00" in value:
-        raise BadInput(f"{option} must be text, not {value!r}")
+        is_secret = option.partition(" ")[0] in ("env", "header") and value not in (None, True)
+        raise BadInput(f"{option} must be text" + ("" if is_secret else f", not {value!r}"))
     return value
 
 
@@ -424,7 +425,8 @@ def _pairs(option: str, value: Any, separator: str) -> dict[str, str]:
     for one in _texts(option, value):
         name, found, rest = one.partition(separator)
         if not found or not name.strip():
-            raise BadInput(f"{option} must be such as NAME{separator}VALUE, not {one!r}")
+            # Without what was given: it may be the value alone.
+            raise BadInput(f"{option} must be such as NAME{separator}VALUE")
         if separator == ":":
             name, rest = name.strip(" "), rest.strip(" ")
         pairs[name] = rest

@@ -18,6 +18,7 @@ from .adding import make_order
 from .borrowing import checked_order, given_options, options_of_enqueue
 from .completing import completes
 from .jobs import as_json
+from .masking import masked, masked_data, masked_text, secrets_option
 from .orders import Order
 from .session import Session, check_only_one
 from .talk import BadInput, Refusal, one_line, queue_option, verb, yes_option
@@ -146,6 +147,7 @@ def _is_same(entry: JobScheduler, order: Order, when: dict[str, Any]) -> bool:
 
 @schedule.command("list")
 @queue_option(help="Those of this queue; of all unless given.")
+@secrets_option
 @verb
 def list_(session: Session, queue: str | None) -> None:
     """List the schedules, the next to run first."""
@@ -174,7 +176,7 @@ def _row(queue: Queue, entry: JobScheduler, on_terminal: bool) -> list[str]:
         when if entry.tz in (None, "UTC") else f"{when} {entry.tz}",
         _why_not(entry) if ends else times.stamp(entry.next_run_at, on_terminal),
         times.stamp(entry.last_run_at, on_terminal),
-        one_line(describe(entry.name, entry.template["data"]), 40),
+        one_line(masked_text(describe(entry.name, entry.template["data"])), 40),
     ]
 
 
@@ -187,7 +189,7 @@ def _as_json(queue: Queue, entry: JobScheduler) -> dict[str, Any]:
     return {
         "name": entry.id,
         "queue": queue.name,
-        "command": describe(entry.name, entry.template["data"]),
+        "command": masked_text(describe(entry.name, entry.template["data"])),
         "cron": entry.pattern,
         "every_ms": entry.every,
         "tz": entry.tz,
@@ -197,7 +199,10 @@ def _as_json(queue: Queue, entry: JobScheduler) -> dict[str, Any]:
         "last_run_at": times.iso(entry.last_run_at),
         "last_run_job_id": entry.last_run_job_id,
         "iterations": entry.iteration_count,
-        "template": dict(entry.template),
+        "template": {
+            **masked(entry.template),
+            "data": masked_data(entry.name, entry.template["data"]),
+        },
     }
 
 

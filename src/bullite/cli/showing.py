@@ -11,6 +11,7 @@ from ..operations.linking import DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED
 from ..operations.surveying import Ref
 from ..queue import Queue
 from .jobs import as_json
+from .masking import masked
 from .session import Session
 from .talk import one_line
 from .times import iso, took
@@ -31,7 +32,7 @@ def everything_of(session: Session, queue: Queue, job: Job) -> dict[str, Any]:
         "children": session.wait(job.get_dependencies_count()),
         "parent": job.parent,
         "logs": session.wait(queue.get_job_logs(job.id, 0, 0))["count"],
-        "options": dict(job.stored_options),
+        "options": masked(dict(job.stored_options)),
     }
 
 

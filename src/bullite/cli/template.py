@@ -14,6 +14,7 @@ from ..options import check_name
 from ..shell.kinds import describe
 from .borrowing import checked_order, given_options, options_of_enqueue
 from .completing import template_names
+from .masking import masked_given, masked_text, secrets_option
 from .orders import TEMPLATES
 from .session import Session
 from .talk import Refusal, one_line, verb, yes_option
@@ -55,6 +56,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
 
 
 @template.command("list")
+@secrets_option
 @verb
 def list_(session: Session) -> None:
     """List the templates."""
@@ -70,6 +72,7 @@ def list_(session: Session) -> None:
 
 @template.command()
 @name_argument
+@secrets_option
 @verb
 def show(session: Session, name: str) -> None:
     """Show the options that are kept under NAME."""
@@ -77,7 +80,7 @@ def show(session: Session, name: str) -> None:
     if session.talk.as_json:
         session.talk.data(_as_json(name, given))
         return
-    for option, value in given.items():
+    for option, value in masked_given(given).items():
         for one in value if isinstance(value, list) and option != "args" else [value]:
             session.talk.line(f"--{option.replace('_', '-')}: {one_line(str(one), 10_000)}")
 
@@ -102,7 +105,7 @@ def _existing(session: Session, name: str) -> dict[str, Any]:
 
 
 def _as_json(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "options": dict(given)}
+    return {"name": name, "options": masked_given(given)}
 
 
 _TOLD_AS_COMMAND = ("command", "type", "url", "method", "module")
@@ -110,11 +113,13 @@ _TOLD_AS_COMMAND = ("command", "type", "url", "method", "module")
 
 def _what(given: Mapping[str, Any]) -> str:
     order = checked_order(given)
-    return describe(order.name, order.data)
+    return masked_text(describe(order.name, order.data))
 
 
 def _others(given: Mapping[str, Any]) -> str:
-    others = {name: value for name, value in given.items() if name not in _TOLD_AS_COMMAND}
+    others = {
+        name: value for name, value in masked_given(given).items() if name not in _TOLD_AS_COMMAND
+    }
     words = [word for name, value in others.items() for word in _as_typed(name, value)]
     return one_line(" ".join(map(quote, words)))
 
