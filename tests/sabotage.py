@@ -2123,6 +2123,29 @@ where bullite_jobs.traits = :traits
         ["shell/test_output.py"],
     ),
     Mutant(
+        "a processor that raises GeneratorExit does not end its consumer",
+        "runner.py",
+        "GeneratorExit) and not _is_current(this_consumer):",
+        "GeneratorExit):",
+        [
+            "api/test_failing_jobs.py::test_a_job_that_fails_in_an_unusual_way_costs_the_worker_nothing"
+        ],
+    ),
+    Mutant(
+        "a consumer whose loop is gone is thrown away",
+        "runner.py",
+        "GeneratorExit) and not _is_current(this_consumer):",
+        "GeneratorExit) and False:",
+        ["unit/test_consumers.py"],
+    ),
+    Mutant(
+        "groups in groups are looked through without recursion, each once",
+        "runner.py",
+        "elif id(one) not in seen:",
+        "elif True:",
+        ["unit/test_consumers.py"],
+    ),
+    Mutant(
         "a value that is nested too deeply is refused",
         "codec.py",
         "_refuse_too_deep(encoded)\n        return",

@@ -31,7 +31,7 @@ def encode(value: Any, what: str, name: str = "") -> str:
         if len(encoded) > 2 * DEEPEST:  # a shorter text cannot open and close so many
             _refuse_too_deep(encoded)
         return encoded.decode()
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+    except Exception as error:  # a value's own class may raise anything when it is looked at
         why: Exception = error
         if isinstance(error, RecursionError):
             why = ValueError(f"it is nested more than {DEEPEST} levels deep, or contains itself")

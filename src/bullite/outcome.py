@@ -129,7 +129,10 @@ def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES
         case Returned(value):
             return decide_returned(job, value, random, rules)
         case Raised(error, wait):
-            return _failed(job, error, wait, random, rules)
+            try:
+                return _failed(job, error, wait, random, rules)
+            except Exception as problem:  # what an error says of itself may be anything
+                return _failed(job, _unfit(error, problem), wait, random, rules)
         case NotRun(reason):
             return _not_run(job, reason, rules)
         case Interrupted():
@@ -193,7 +196,7 @@ def _failed(
         job.token_number,
         move,
         delay or 0,
-        reason=storable(_text_of(error)),
+        reason=storable(text_of(error)),
         stack=None if stack_limit == 0 else storable(_stack_of(error)),
         ahead=job.ahead,
         custom_id=job.custom_id,
@@ -244,18 +247,53 @@ def _keep(job: Attempt, option: str, otherwise: Keep | None) -> Keep | None:
     return keep_of(options[option]) if option in options else otherwise
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error says; its name, if it says nothing or cannot."""
     try:
-        return str(error) or type(error).__name__
-    except Exception:
+        # As plain text: a class of the user's own may pass for it.
+        return str.join("", (str(error),)) or type(error).__name__
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return type(error).__name__
+
+
+def _unfit(error: BaseException, problem: Exception) -> RuntimeError:
+    return RuntimeError(
+        f"{type(error).__name__}: {text_of(error)} (nothing else could be asked of it: "
+        f"{type(problem).__name__})"
+    )
 
 
 def _stack_of(error: BaseException) -> str:
     try:
+        if _is_vast(error):
+            return f"{type(error).__name__}: too many errors are in it to be written"
         return "".join(traceback.format_exception(error))
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return type(error).__name__
+
+
+MOST_ERRORS = 1_000
+"""Errors in one, as causes and in groups, of which a traceback is written."""
+
+
+def _is_vast(error: BaseException) -> bool:
+    """Whether writing a traceback would take long, or recurse too deeply. A group that another
+    holds twice is written twice."""
+    left, count, behind = [error], 0, {id(error)}
+    while left and count <= MOST_ERRORS:
+        one = left.pop()
+        count += 1
+        for cause in (one.__cause__, one.__context__):
+            if cause is not None and id(cause) not in behind:
+                behind.add(id(cause))
+                left.append(cause)
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+    return count > MOST_ERRORS
 
 
 def storable(text: str) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import inspect
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -26,7 +27,7 @@ from .errors import (
     WaitingChildrenError,
 )
 from .job import Job, Wait
-from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned
+from .outcome import STARTED_TOO_OFTEN, Interrupted, NotRun, Raised, Result, Returned, text_of
 from .processors import ANY, Handler
 
 TIME_SLICE = 0.002
@@ -273,9 +274,41 @@ class Rule:
 
 def is_suspension(error: BaseException) -> bool:
     """Whether a run ended because its job sleeps or waits; several tasks of it may say so."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(JobSuspended)[1] is None
-    return isinstance(error, JobSuspended)
+    if not isinstance(error, BaseExceptionGroup):
+        return isinstance(error, JobSuspended)
+    # Not with `split`: groups may be nested deeper than it goes, and hold the same one often.
+    left, seen = [error], {id(error)}
+    while left:
+        for one in left.pop().exceptions:
+            if not isinstance(one, BaseExceptionGroup):
+                if not isinstance(one, JobSuspended):
+                    return False
+            elif id(one) not in seen:
+                seen.add(id(one))
+                left.append(one)
+    return True
+
+
+def tame(error: BaseException) -> BaseException:
+    """What a processor raised, or another error in its place, with which everything can be done
+    that is done with errors: what is asked of one may run code of its class, which raises too."""
+    if issubclass(type(error), (SystemExit, GeneratorExit)):
+        return _instead_of(error)
+    try:
+        is_control(error)
+        str(error)
+        return error
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return _instead_of(error)
+
+
+def _instead_of(error: BaseException) -> RuntimeError:
+    text = text_of(error)
+    kind = type(error).__name__
+    instead = RuntimeError(kind if text == kind else f"{kind}: {text}")
+    return instead.with_traceback(sys.exc_info()[2])
 
 
 def is_control(error: BaseException) -> bool:
@@ -468,18 +501,19 @@ class LoopRunner(Rule):
                         value = await (only or self._call_of(job))(job)
                         result = None
                 except Exception as error:
-                    result = Raised(error)
-                except GeneratorExit:
-                    raise  # the loop is gone already, and this consumer is thrown away
-                except BaseException as error:
-                    was_cancelled = isinstance(error, asyncio.CancelledError)
+                    result = Raised(tame(error))
+                except BaseException as raised:
+                    if issubclass(type(raised), GeneratorExit) and not _is_current(this_consumer):
+                        raise  # the loop is gone already, and this consumer is thrown away
+                    tamed = tame(raised)
+                    was_cancelled = isinstance(tamed, asyncio.CancelledError)
                     survives = was_cancelled and self._survive_cancellation(job)
-                    if not survives and not is_suspension(error):
-                        self._end(job, _meaning_of(error))
+                    if not (survives or is_suspension(tamed) or _fails_its_job_alone(tamed)):
+                        self._end(job, _meaning_of(tamed))
                         if not was_cancelled or _is_cancelled():
                             raise  # this consumer, or the whole loop, is told to end
                         continue
-                    result = Raised(error)
+                    result = Raised(tamed)
                 if self._cancelled:
                     self._survive_cancellation(job)
                 if result is None and job.moving is None:
@@ -528,9 +562,12 @@ class LoopRunner(Rule):
         try:
             wait = self._master.strategy(job, error)
             return Raised(error, await wait if inspect.isawaitable(wait) else wait)
-        except Exception as problem:
-            problem.__context__ = error
-            return Raised(problem, False)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as problem:
+            if issubclass(type(problem), GeneratorExit) and not _is_current(asyncio.current_task()):
+                raise
+            return Raised(_because_of(problem, error), False)
 
     async def _run_with_care(self, job: Job) -> Result:
         refusal = self._refusal(job)
@@ -543,12 +580,12 @@ class LoopRunner(Rule):
 
     async def _run_in_time(self, job: Job, timeout: int) -> Result:
         """Run for so many ms at most; then cancel, and wait until it has ended all the same."""
-        run = asyncio.ensure_future(self._call_of(job)(job))
+        run = asyncio.ensure_future(_result_of(self._call_of(job)(job)))
         in_time = True
         try:
             done, _ = await asyncio.wait({run}, timeout=timeout / 1000)
             if done:
-                return Returned(run.result())
+                return run.result()
             in_time = False
             error = JobTimedOut(f"job {job.id} took longer than its timeout of {timeout} ms")
             job.abort(error)
@@ -564,8 +601,36 @@ class LoopRunner(Rule):
             run.cancel()
             await asyncio.wait({run})
             if in_time and job in self._cancelled and not run.cancelled():
-                return Returned(run.result())
+                return run.result()
             raise
+
+
+async def _result_of(call: Awaitable[Any]) -> Result:
+    """What a run in a task of its own comes to: SystemExit out of a task ends the event loop."""
+    try:
+        return Returned(await call)
+    except SystemExit as error:
+        return Raised(tame(error))
+
+
+def _is_current(task: asyncio.Task[Any] | None) -> bool:
+    try:
+        return task is not None and asyncio.current_task() is task
+    except RuntimeError:  # no event loop runs
+        return False
+
+
+def _fails_its_job_alone(error: BaseException) -> bool:
+    """Whether a run that raised what is no `Exception` failed, and nobody is told to end."""
+    return not isinstance(error, asyncio.CancelledError | KeyboardInterrupt) and not _is_cancelled()
+
+
+def _because_of(problem: BaseException, error: BaseException) -> BaseException:
+    """What a retry strategy raised when it was asked about `error`."""
+    problem = tame(problem)
+    if problem is not error:
+        problem.__context__ = error
+    return problem
 
 
 def _meaning_of(error: BaseException) -> Result:
@@ -718,13 +783,13 @@ class ThreadRunner(Rule):
     def _call(self, job: Job) -> Result:
         try:
             value = contextvars.Context().run(self._call_of(job), job)
-        except BaseException as error:
-            return Raised(error)
-        if value is not None and inspect.isawaitable(value):
+            if value is None or not inspect.isawaitable(value):
+                return Returned(value)
             if inspect.iscoroutine(value):
                 value.close()
-            return Raised(TypeError("the processor returned an awaitable: make it an async def"))
-        return Returned(value)
+        except BaseException as error:
+            return Raised(tame(error))
+        return Raised(TypeError("the processor returned an awaitable: make it an async def"))
 
     def _run_in_time(self, job: Job, timeout: int) -> Result:
         """A thread cannot be stopped: it is told to, reported, and its time counts when it ends."""
@@ -770,9 +835,8 @@ class ThreadRunner(Rule):
             if inspect.isawaitable(wait):
                 wait = asyncio.run(_await(wait))
             return Raised(error, wait)
-        except Exception as problem:
-            problem.__context__ = error
-            return Raised(problem, False)
+        except BaseException as problem:
+            return Raised(_because_of(problem, error), False)
 
 
 async def _await(wait: Awaitable[Wait]) -> Wait:

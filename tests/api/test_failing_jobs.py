@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
+from bullite.backoff import RetryLater
 from tests.databases import Database
 
 from .helpers import again, until
@@ -249,29 +250,6 @@ async def test_a_coroutine_may_time_itself_out(queue: Queue) -> None:
         assert await good.result() == "fine"
 
 
-def test_a_sys_exit_in_a_coroutine_ends_the_program_and_counts_as_a_failed_try(
-    queue: Queue,
-) -> None:
-    async def exits() -> None:
-        async def work(job: Job) -> None:
-            sys.exit(3)
-
-        Worker(queue, work)
-        await (await queue.add("a", job_id="x")).result()
-
-    with pytest.raises(SystemExit):
-        asyncio.run(asyncio.wait_for(exits(), 10))
-
-    async def look() -> None:
-        job = await queue.get_job("x")
-        assert job is not None
-        with pytest.raises(JobFailed, match=r"^3$"):
-            await job.result(timeout="5s")
-
-    asyncio.run(look())
-    gc.collect()  # the loop tells of its end, in the log, before this test ends
-
-
 async def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(
     queue: Queue, database: Database
 ) -> None:
@@ -293,3 +271,168 @@ async def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(
         with pytest.raises(JobFailed, match=r"its result was refused: .*return_value|no_two_alike"):
             await twin.result(timeout="10s")
         assert await other.result(timeout="10s") == "two"
+
+
+# --- errors that are no usual ones ---------------------------------------------------------------
+
+
+class OwnKind(BaseException):
+    """No `Exception`."""
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("in __str__")
+
+
+class Nameless(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
+class Shifty(Exception):
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise OwnKind
+
+
+class Hidden(Exception):
+    @property
+    def __traceback__(self) -> Any:  # type: ignore[override]
+        raise OwnKind
+
+
+class Impatient(RetryLater):
+    retry_after = float("nan")
+
+
+def in_groups(depth: int, width: int = 1) -> BaseException:
+    error: Exception = ValueError("innermost")
+    for _ in range(depth):
+        error = ExceptionGroup("group", [error] * width)
+    return error
+
+
+def in_a_circle() -> BaseException:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    return one
+
+
+def behind_many() -> BaseException:
+    error = ValueError("first")
+    for _ in range(5_000):
+        following = ValueError("next")
+        following.__cause__ = error
+        error = following
+    return error
+
+
+UNUSUAL: dict[str, Callable[[], BaseException]] = {
+    "GeneratorExit": GeneratorExit,
+    "sys.exit": lambda: SystemExit(3),
+    "own kind": OwnKind,
+    "deep group": lambda: in_groups(5_000),
+    "wide group": lambda: in_groups(60, width=2),
+    "group of sys.exit": lambda: BaseExceptionGroup("group", [SystemExit(3)]),
+    "str that exits": Mute,
+    "str that raises": Nameless,
+    "class that raises": Shifty,
+    "traceback that raises": Hidden,
+    "wait that is no number": Impatient,
+    "circle of causes": in_a_circle,
+    "many causes": behind_many,
+    "recursion": lambda: RecursionError("x" * 10_000_000),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+@pytest.mark.parametrize("how", ["coroutine", "coroutine in time", "thread"])
+async def test_a_job_that_fails_in_an_unusual_way_costs_the_worker_nothing(
+    queue: Queue, kind: str, how: str
+) -> None:
+    def fail(job: Job) -> str:
+        if job.name == "bad":
+            raise UNUSUAL[kind]()
+        return "well"
+
+    async def work(job: Job) -> str:
+        await asyncio.sleep(0)
+        return fail(job)
+
+    async with Worker(queue, fail if how == "thread" else work) as worker:
+        options: dict[str, Any] = {"timeout": "1m"} if how == "coroutine in time" else {}
+        bad = await queue.add("bad", attempts=2, **options)
+        with pytest.raises(JobFailed):
+            await bad.result(timeout="8s")
+        for _ in range(3):
+            assert await (await queue.add("good", **options)).result(timeout="8s") == "well"
+        assert worker.running_jobs() == []
+    failed = await again(queue, bad)
+    assert (failed.state, failed.attempts_made, failed.stalled_count) == ("failed", 2, 0)
+    assert failed.failed_reason
+
+
+@pytest.mark.parametrize("how", ["coroutine", "thread"])
+async def test_the_reason_of_a_job_that_exits_says_so(queue: Queue, how: str) -> None:
+    def leave(job: Job) -> None:
+        sys.exit("enough")
+
+    async def leave_in_loop(job: Job) -> None:
+        sys.exit("enough")
+
+    async with Worker(queue, leave if how == "thread" else leave_in_loop):
+        with pytest.raises(JobFailed, match=r"^SystemExit: enough$"):
+            await (await queue.add("a")).result(timeout="8s")
+
+
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, OwnKind])
+@pytest.mark.parametrize("how", ["coroutine", "thread"])
+async def test_a_strategy_that_exits_fails_the_job_alone(
+    queue: Queue, error: type[BaseException], how: str
+) -> None:
+    def decide(attempts_made: int, problem: BaseException) -> int:
+        raise error
+
+    def fail(job: Job) -> None:
+        if job.name == "bad":
+            raise ValueError
+
+    async def work(job: Job) -> None:
+        fail(job)
+
+    strategies = {"exits": decide}
+    async with Worker(queue, fail if how == "thread" else work, retry_strategies=strategies):
+        bad = await queue.add("bad", attempts=2, retry_strategy="exits")
+        with pytest.raises(JobFailed):
+            await bad.result(timeout="8s")
+        await (await queue.add("good")).result(timeout="8s")
+
+
+class Awkward:
+    """A value whose fields cannot be read."""
+
+    def __init__(self) -> None:
+        self.x = 1
+
+    @property
+    def __class__(self) -> Any:
+        raise OwnKind
+
+
+@pytest.mark.parametrize("how", ["coroutine", "thread"])
+async def test_a_result_that_cannot_be_looked_at_fails_the_job_alone(
+    queue: Queue, how: str
+) -> None:
+    def give(job: Job) -> Any:
+        return Awkward() if job.name == "bad" else 1
+
+    async def give_in_loop(job: Job) -> Any:
+        return give(job)
+
+    async with Worker(queue, give if how == "thread" else give_in_loop):
+        with pytest.raises(JobFailed):
+            await (await queue.add("bad")).result(timeout="8s")
+        assert await (await queue.add("good")).result(timeout="8s") == 1

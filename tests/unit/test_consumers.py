@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from bullite import Job
+from bullite.errors import JobSuspended
 from bullite.processors import ANY, Handler
-from bullite.runner import LoopRunner
+from bullite.runner import LoopRunner, is_suspension
 
 from .test_runners import job
 
@@ -47,3 +48,45 @@ def test_a_job_that_comes_while_a_cancelled_consumer_ends_is_run_by_another() ->
     asyncio.run(run())
 
     assert master.ended_jobs == [1, 2]
+
+
+def test_is_suspension_looks_through_a_group_that_is_held_often_once() -> None:
+    suspended: BaseException = JobSuspended("sleeps")
+    for _ in range(60):
+        suspended = BaseExceptionGroup("group", [suspended, suspended])
+    assert is_suspension(suspended)
+    mixed = BaseExceptionGroup("group", [suspended, BaseExceptionGroup("g", [ValueError()])])
+    assert not is_suspension(mixed)
+
+
+def test_is_suspension_looks_into_groups_however_deep() -> None:
+    error: BaseException = ValueError()
+    for _ in range(5_000):
+        error = BaseExceptionGroup("group", [error])
+    assert not is_suspension(error)
+
+
+def test_a_consumer_whose_loop_is_gone_is_thrown_away() -> None:
+    """GeneratorExit is no failure of its job then."""
+    master = Master()
+    loop = asyncio.new_event_loop()
+    started = asyncio.Event()
+
+    async def work(job: Job) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, master)  # type: ignore[arg-type]
+
+    async def begin() -> None:
+        runner.take([job(1)])
+        await started.wait()
+
+    loop.run_until_complete(begin())
+    loop.close()
+    [consumer] = runner._consumers
+    coroutine = consumer.get_coro()
+    assert coroutine is not None
+    coroutine.close()
+    assert (master.ended_jobs, len(runner.running())) == ([], 1)
+    consumer._log_destroy_pending = False  # type: ignore[attr-defined]
