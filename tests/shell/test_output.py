@@ -346,6 +346,11 @@ def test_a_secret_on_the_border_of_two_searches_is_redacted(
     assert b"hunter2" not in SECRETS.clean(bytes(text))
 
 
+def test_what_follows_a_secret_on_the_border_of_two_searches_is_kept() -> None:
+    said = b"x" * (LONGEST_LINE - 12) + b" password=abcdef kept"
+    assert SECRETS.clean(said) == b"x" * (LONGEST_LINE - 12) + b" [redacted] kept"
+
+
 @pytest.mark.parametrize("before", [0, 100, 5_000, 8_000, 9_000])
 def test_a_secret_of_a_whole_line_is_redacted_whole(before: int) -> None:
     line = b"password=" + b"p" * (LONGEST_LINE - 9)
