@@ -33,6 +33,58 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # --- files of other users ---
+    Mutant(
+        "settings that another user can write name no database",
+        "locations.py",
+        "    if doubt is not None:\n",
+        "    if False:\n",
+        ["unit/test_trusted_settings.py"],
+    ),
+    Mutant(
+        "a link of another user leads to no settings",
+        "ownership.py",
+        "if stat.S_ISLNK(link.st_mode) and not _is_trusted(link.st_uid):",
+        "if False:",
+        ["unit/test_trusted_settings.py"],
+    ),
+    Mutant(
+        "only root trusts the user who called sudo",
+        "ownership.py",
+        "if os.geteuid() == ROOT and text.isdecimal()",
+        "if text.isdecimal()",
+        ["unit/test_trusted_settings.py"],
+    ),
+    Mutant(
+        "a group with other members counts as other users",
+        "ownership.py",
+        "return _has_access_list(where) or not _is_private(found.st_gid, found.st_uid)",
+        "return False",
+        ["unit/test_trusted_settings.py"],
+    ),
+    Mutant(
+        "settings with a second name in a shared folder are not obeyed",
+        "ownership.py",
+        "    if file.st_nlink > 1:\n",
+        "    if False:\n",
+        ["unit/test_trusted_settings.py"],
+    ),
+    Mutant(
+        "workers do not work the default database of another user",
+        "cli/worker.py",
+        "    session.check_default()\n    session.store(make=True)\n",
+        "    session.store(make=True)\n",
+        [
+            "cli/test_default_database.py::test_a_default_database_that_every_user_can_write_is_refused"
+        ],
+    ),
+    Mutant(
+        "completion connects to no server that a settings file names",
+        "cli/completing.py",
+        "            if db is None and not _default_may_be_asked():\n                return []\n",
+        "",
+        ["cli/test_completion.py"],
+    ),
     # --- what is on the disk ---
     Mutant(
         "what was asked for is on the disk before it is answered",

@@ -35,6 +35,10 @@ class PayloadTooLarge(BulliteError, ValueError):
     progress, a step's result or an event's payload more than 1 MiB."""
 
 
+class SettingsNotTrusted(BulliteError):
+    """A settings file that another user can write names the database; the message says which."""
+
+
 class MissingDependency(BulliteError, ImportError):
     """A package that this use of Bullite needs is not installed; the message says how to."""
 

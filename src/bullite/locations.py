@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Hashable
+from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .clock import Clock
 from .engine.contract import Driver, Reader
-from .errors import InvalidOption, InvalidOptionType
+from .errors import InvalidOption, InvalidOptionType, SettingsNotTrusted
+from .ownership import doubt_about, read_settings
 from .urls import choice, means_server, without_password
 
 DEFAULT_FILE = "bullite.db"
@@ -96,33 +98,75 @@ def _file(
 _told: set[str] = set()
 
 
+class Origin(Enum):
+    """What named the default database."""
+
+    ENVIRONMENT = "BULLITE_URL"
+    SETTINGS = "a settings file"
+    NOTHING = "nothing: it is the file bullite.db in the current folder"
+
+
+class Default(NamedTuple):
+    """The database that is used if the user names none."""
+
+    location: str
+    origin: Origin
+    source: str
+
+
 def default_location() -> str:
-    """The database meant when none is named; logged once."""
-    location, source = _find_default()
+    """Return the default database; logged once.
+
+    Raise SettingsNotTrusted if a settings file names it that another user can write.
+    """
+    location, origin, source = default_database()
     logging = sys.modules.get("logging")  # who has not imported it does not listen
     if logging is not None and location not in _told:
         _told.add(location)
         log = logging.getLogger("bullite.store")
         log.info("using the database %s (%s)", without_password(location), source)
+        if origin is Origin.NOTHING and (doubt := doubt_about_default()) is not None:
+            log.warning("%s", doubt)
     return location
 
 
-def _find_default() -> tuple[str, str]:
+def default_database() -> Default:
+    """Return the default database and what named it."""
     if url := os.environ.get("BULLITE_URL"):
-        return url, "from BULLITE_URL"
+        return Default(url, Origin.ENVIRONMENT, "from BULLITE_URL")
     here = Path.cwd()
     for folder in (here, *here.parents):
         for name in ("bullite.toml", "pyproject.toml"):
             url = _url_in(folder / name)
             if url is not None:
-                return url, f"from {folder / name}"
-    return DEFAULT_FILE, "the default"
+                return Default(url, Origin.SETTINGS, f"from {folder / name}")
+    return Default(DEFAULT_FILE, Origin.NOTHING, "the default")
+
+
+def doubt_about_default() -> str | None:
+    """Return why ./bullite.db is not trusted unless it is named; None if it is trusted.
+
+    The files that SQLite reads together with the database count, too: pages in a log of another
+    user are as good as pages in the database.
+    """
+    database = Path.cwd() / DEFAULT_FILE
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file = database.with_name(database.name + suffix)
+        if (reason := doubt_about(file)) is not None:
+            return (
+                f"{file} is the default database and may be another user's work: {reason}; if you "
+                f"trust it, name it: --db ./{DEFAULT_FILE}, or BULLITE_URL"
+            )
+    return None
 
 
 def _url_in(file: Path) -> str | None:
-    """The `url` of a settings file; a relative path counts from the folder of the file."""
+    """Return the `url` of a settings file; a relative path counts from the folder of the file.
+
+    A file that names no database decides nothing, and may belong to any user.
+    """
     try:
-        text = file.read_text(encoding="utf-8")
+        text, doubt = read_settings(file)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeError) as error:
@@ -131,16 +175,27 @@ def _url_in(file: Path) -> str | None:
 
     try:
         settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidOption(f"cannot read {file}: {error}") from error
     if file.name == "pyproject.toml":
-        settings = settings.get("tool", {}).get("bullite", {})
+        settings = _table(_table(settings, "tool"), "bullite")
     url = settings.get("url")
     if url is None:
         return None
+    if doubt is not None:
+        raise SettingsNotTrusted(
+            f"{file} names the database and is not trusted: {doubt}; name the database yourself, "
+            "with --db or BULLITE_URL"
+        )
     if not isinstance(url, str) or not url:
         raise InvalidOption(f"url in {file} must be text")
     if url.startswith("sqlite:///"):
         path, separator, options = url.removeprefix("sqlite:///").partition("?")
         return f"sqlite:///{file.parent / path}{separator}{options}"
     return url if "://" in url or means_server(url) else str(file.parent / url)
+
+
+def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a table of a settings file; an empty one if there is none."""
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}

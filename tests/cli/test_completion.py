@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,7 +22,11 @@ from .program import command, environment, run, run_well
 
 
 def answered(
-    line: str, db: str | None = None, shell: str = "bash", piece: str | None = None
+    line: str,
+    db: str | None = None,
+    shell: str = "bash",
+    piece: str | None = None,
+    cwd: Path | None = None,
 ) -> list[str]:
     """What the program answers to a shell at the end of a line, asked as its script does.
 
@@ -33,6 +40,7 @@ def answered(
     done = subprocess.run(
         command(),
         env=environment(db, **asking),
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=30,
@@ -192,3 +200,65 @@ def test_another_shell_is_not_understood() -> None:
     said = run("completion", "cmd")
     assert said.code == 2
     assert "bash" in said.err
+
+
+# --- which database is asked ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A server that accepts connections and says nothing; no variable names a database."""
+    monkeypatch.delenv("BULLITE_URL", raising=False)
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def was_connected_to(server: socket.socket) -> bool:
+    try:
+        connection, _ = server.accept()
+    except BlockingIOError:
+        return False
+    connection.close()
+    return True
+
+
+def url_of(server: socket.socket) -> str:
+    return f"postgresql://ada@127.0.0.1:{server.getsockname()[1]}/jobs"
+
+
+@pytest.mark.parametrize("name", ["bullite.toml", "pyproject.toml"])
+def test_completion_does_not_connect_to_a_server_that_a_settings_file_names(
+    tmp_path: Path, server: socket.socket, name: str
+) -> None:
+    table = "[tool.bullite]\n" if name == "pyproject.toml" else ""
+    (tmp_path / name).write_text(f'{table}url = "{url_of(server)}"\n')
+    assert completed("queuectl show ", cwd=tmp_path) == []
+    assert not was_connected_to(server)
+
+
+def test_completion_connects_to_a_server_that_bullite_url_names(
+    tmp_path: Path, server: socket.socket
+) -> None:
+    assert completed("queuectl show ", url_of(server), cwd=tmp_path) == []
+    assert was_connected_to(server)
+
+
+def test_completion_reads_a_file_that_a_settings_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BULLITE_URL", raising=False)
+    run_well("enqueue", "x", "--id", "mine", db=str(tmp_path / "jobs.db"))
+    (tmp_path / "bullite.toml").write_text('url = "jobs.db"\n')
+    assert completed("queuectl show m", cwd=tmp_path) == ["mine"]
+
+
+def test_completion_reads_no_default_database_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BULLITE_URL", raising=False)
+    database = tmp_path / "bullite.db"
+    run_well("enqueue", "x", "--id", "theirs", db=str(database))
+    os.chown(database, 54_321, 54_321)
+    assert completed("queuectl show t", cwd=tmp_path) == []

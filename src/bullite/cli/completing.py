@@ -9,7 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..finding import Criteria, find
-from .session import Session
+from ..locations import Origin, default_database, doubt_about_default, parse_location
+from .session import Session, file_of
 from .talk import Talk, named_before
 
 NEWEST = 50
@@ -24,6 +25,8 @@ def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Comple
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
         try:
             db = context.params.get("db") or named_before(context)
+            if db is None and not _default_may_be_asked():
+                return []
             with closing(Session(db, Talk(as_json=True))) as session:
                 return [name for name in read(session, context) if name.startswith(typed)]
         except Exception:
@@ -31,6 +34,18 @@ def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Comple
             return []
 
     return complete
+
+
+def _default_may_be_asked() -> bool:
+    """Return whether a key that completes may open the database that no option names.
+
+    A settings file comes with its folder, from whoever made that: it must not have a password sent
+    to its server by a key. Nor is a ./bullite.db opened that is not trusted.
+    """
+    found = default_database()
+    if found.origin is Origin.SETTINGS:
+        return file_of(parse_location(found.location)) is not None
+    return found.origin is not Origin.NOTHING or doubt_about_default() is None
 
 
 @completes

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from ..blocking import carry_out, each_of
 from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
-from ..locations import default_location, parse_location
+from ..locations import Origin, default_database, doubt_about_default, parse_location
 from ..urls import means_server
 from ..view import View
 from .talk import BadInput, Refusal, Talk
@@ -34,7 +34,7 @@ def check_only_one(found: str, queues: Sequence[str], do: str = "say which with 
         raise BadInput(f"{found} several queues ({', '.join(queues)}): {do}")
 
 
-def _file(location: Location) -> Path | None:
+def file_of(location: Location) -> Path | None:
     """The file that a database is, if it is one."""
     path = getattr(location, "path", None)
     return path if isinstance(path, Path) else None
@@ -50,14 +50,32 @@ class Session:
     def __init__(self, db: str | None, talk: Talk) -> None:
         self.talk = talk
         self._db = db
+        self._default: str | None = None
         self._reader: Reader | None = None
         self._store: Store | None = None
         self._queues: dict[str, Queue] = {}
 
     @property
     def location(self) -> str:
-        """The database as the user names it."""
-        return self._db if self._db is not None else default_location()
+        """The database as the user names it; a default that is not trusted is warned of once."""
+        if self._db is not None:
+            return self._db
+        if self._default is None:
+            found = default_database()
+            if found.origin is Origin.NOTHING and (doubt := doubt_about_default()) is not None:
+                self.talk.note(f"warning: {doubt}")
+            self._default = found.location
+        return self._default
+
+    def check_default(self) -> None:
+        """Raise Refusal if the database is ./bullite.db only by default and is not trusted.
+
+        For verbs that work its jobs: to work another user's database is to obey that user.
+        """
+        if self._db is not None or default_database().origin is not Origin.NOTHING:
+            return
+        if (doubt := doubt_about_default()) is not None:
+            raise Refusal(doubt)
 
     def use(self, location: str) -> None:
         """Be about the database of an application; refused if the user named another."""
@@ -72,7 +90,7 @@ class Session:
     @property
     def absolute_location(self) -> str:
         """The same for other processes, wherever they run."""
-        location, path = self.location, _file(self.store().location)
+        location, path = self.location, file_of(self.store().location)
         if path is None:
             return location
         options = location.partition("?")[2] if "://" in location else ""
@@ -110,12 +128,12 @@ class Session:
 
     def exists(self) -> bool:
         """Whether there is a database; of a server that is taken for granted."""
-        path = _file(parse_location(self.location))
+        path = file_of(parse_location(self.location))
         return self._store is not None or path is None or path.exists()
 
     def _existing(self) -> Location:
         location = parse_location(self.location)
-        path = _file(location)
+        path = file_of(location)
         if path is not None and not path.exists():
             raise Refusal(
                 f"there is no database {path}: `queuectl enqueue` makes one, --db names another"

@@ -170,6 +170,7 @@ def _prepare(
     for app in apps:
         if app.location is not None:
             session.use(app.location)
+    session.check_default()
     session.store(make=True)
     lock = lock_of(session, group)
     if (holder := holder_of(session, lock)) is not None:
@@ -358,6 +359,7 @@ def _row(workers: Sequence[Mapping[str, Any]]) -> list[str]:
 @verb
 def scheduler(session: Session) -> None:
     """Do what is due by the clock, without taking jobs, until Ctrl-C or TERM."""
+    session.check_default()
     ends = {signal.SIGTERM, signal.SIGINT}
     # Held back from all threads, those to come included: so none is lost before it is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)

@@ -1,0 +1,147 @@
+"""Which files this user may trust: those that no other user can write.
+
+A file is trusted if it and its folder belong to this user or to root, and no other user can write
+either. In a folder with the sticky bit, such as /tmp, every user can make files and only the owner
+can replace one: there the file alone decides. Write access of a group counts as access of other
+users, unless the group is the private group of the file's owner: many systems give each user such a
+group, and a umask that lets it write.
+
+Root also trusts the user who called sudo (SUDO_UID), as git does: that user decided to run this.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+ROOT = 0
+LARGEST_SETTINGS = 2**20
+"""Bytes of a settings file. More is refused: a file of another user must not fill our memory."""
+
+
+def read_settings(file: Path) -> tuple[str, str | None]:
+    """Return the text of a file, and why it is not trusted; None if it is.
+
+    All is asked of the file that was opened: another could take its place meanwhile.
+    Raise OSError or UnicodeError if it cannot be read.
+    """
+    # Not blocking: a FIFO without a writer would hold us for ever.
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("not a regular file")
+        content = opened.read(LARGEST_SETTINGS + 1)
+        if len(content) > LARGEST_SETTINGS:
+            raise OSError(f"it has more than {LARGEST_SETTINGS} bytes")
+        return content.decode(), _doubt(file, found, descriptor)
+
+
+def doubt_about(file: Path) -> str | None:
+    """Return why a file is not trusted, whatever its folder is; None if it is, or if there is none.
+
+    For a file that must not be opened to be looked at. Whoever can write the folder can put another
+    file in its place, but no other user's file passes this.
+    """
+    try:
+        if not hasattr(os, "geteuid"):
+            return None
+        return _doubt_about_link(file) or _doubt_about_file(file, os.stat(file), file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"its owner cannot be found: {error.strerror}"
+
+
+def _doubt(file: Path, found: os.stat_result, where: int | Path) -> str | None:
+    if not hasattr(os, "geteuid"):
+        return None  # this system has no such owners
+    return (
+        _doubt_about_link(file)
+        or _doubt_about_file(file, found, where)
+        or _doubt_about_folder(file.parent, found)
+        or (_doubt_about_folder(_target(file).parent, found) if file.is_symlink() else None)
+    )
+
+
+def _doubt_about_link(file: Path) -> str | None:
+    link = os.lstat(file)
+    if stat.S_ISLNK(link.st_mode) and not _is_trusted(link.st_uid):
+        return f"it is a symbolic link of {_named(link.st_uid)}"
+    return None
+
+
+def _doubt_about_file(file: Path, found: os.stat_result, where: int | Path) -> str | None:
+    if not _is_trusted(found.st_uid):
+        return f"it belongs to {_named(found.st_uid)}"
+    if _others_can_write(found, where):
+        return f"other users can write it: chmod go-w {file}"
+    return None
+
+
+def _doubt_about_folder(folder: Path, file: os.stat_result) -> str | None:
+    found = os.stat(folder)
+    if not _is_trusted(found.st_uid):
+        return f"its folder {folder} belongs to {_named(found.st_uid)}"
+    if not _others_can_write(found, folder):
+        return None
+    if not found.st_mode & stat.S_ISVTX:
+        return f"other users can replace it: chmod go-w {folder}"
+    if file.st_nlink > 1:
+        return "it has several names (hard links), and another user may have made this one"
+    return None
+
+
+def _target(file: Path) -> Path:
+    return Path(os.path.realpath(file))
+
+
+def _is_trusted(user: int) -> bool:
+    return user in (ROOT, os.geteuid()) or user == _caller_of_sudo()
+
+
+def _caller_of_sudo() -> int | None:
+    text = os.environ.get("SUDO_UID", "")
+    return int(text) if os.geteuid() == ROOT and text.isdecimal() and len(text) <= 10 else None
+
+
+def _others_can_write(found: os.stat_result, where: int | Path) -> bool:
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    if not found.st_mode & stat.S_IWGRP:
+        return False
+    # With an access control list these bits are its mask: any user may be in the list.
+    return _has_access_list(where) or not _is_private(found.st_gid, found.st_uid)
+
+
+def _has_access_list(where: int | Path) -> bool:
+    try:
+        return bool(os.getxattr(where, "system.posix_acl_access"))
+    except (AttributeError, OSError):
+        return False
+
+
+def _is_private(group: int, owner: int) -> bool:
+    """Return whether a group is the one that was made for its owner and has no other member."""
+    import grp
+    import pwd
+
+    try:
+        user, members = pwd.getpwuid(owner), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return (
+        user.pw_gid == group
+        and members.gr_name == user.pw_name
+        and set(members.gr_mem) <= {user.pw_name}
+    )
+
+
+def _named(user: int) -> str:
+    import pwd
+
+    try:
+        return f"user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"user {user}"
