@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,15 @@ _PRESSING = {DRAIN: signal.SIGTERM, STOP: signal.SIGINT}
 """Another signal each: the kernel makes one of two alike that a child did not get round to yet."""
 
 STARTING, RUNNING, DRAINING, WAITING, ENDED = "starting", "running", "draining", "waiting", "ended"
+
+
+def python_running(module: str) -> list[str]:
+    """Return the command line of a Python process that runs one of our modules.
+
+    With -P it imports nothing from the folder that it is started in: a file of another user there
+    may be called like a module of ours.
+    """
+    return [sys.executable, "-P", "-m", module]
 
 
 class ChildNotStarted(BulliteError):

@@ -113,8 +113,9 @@ def _environment(db: str | None) -> Iterator[None]:
 
 
 def command(*arguments: object) -> list[str]:
-    """The command line of the program in a process of its own."""
-    return [sys.executable, "-m", "bullite", *map(str, arguments)]
+    """The command line of the program in a process of its own; like the installed `queuectl`, it
+    imports nothing from the current folder."""
+    return [sys.executable, "-P", "-m", "bullite", *map(str, arguments)]
 
 
 def environment(db: str | None = None, **more: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -242,6 +243,61 @@ def test_functions_are_called_only_out_of_the_modules_that_were_named(
     start("--app", "tasks").pids()
     until_state(database, mine, "completed")
     until_state(database, theirs, "failed")
+
+
+def imports_in(folder: Path, module: str) -> Path:
+    """Put a module into a folder; return a file that is there once it was imported."""
+    imported = folder / f"{module}-was-imported"
+    (folder / f"{module}.py").write_text(
+        f"open({str(imported)!r}, 'w').close()\nraise SystemExit\n"
+    )
+    return imported
+
+
+@pytest.mark.parametrize("module", ["msgspec", "bullite", "asyncio", "sqlite3"])
+def test_workers_import_nothing_from_the_current_folder(
+    tmp_path: Path, location: str, start: Start, module: str
+) -> None:
+    imported = imports_in(tmp_path, module)
+    start().pids()
+    assert not imported.exists()
+
+
+@pytest.mark.parametrize("module", ["msgspec", "bullite"])
+def test_workers_in_the_background_import_nothing_from_the_current_folder(
+    tmp_path: Path, location: str, module: str
+) -> None:
+    imported = imports_in(tmp_path, module)
+    try:
+        said = program("worker", "start", "--daemon", db=location, cwd=tmp_path)
+        assert said.code == 0, said.err
+    finally:
+        stop(location)
+    assert not imported.exists()
+
+
+@pytest.mark.parametrize("module", ["msgspec", "click", "sqlite3"])
+def test_python_m_bullite_imports_nothing_from_the_current_folder(
+    tmp_path: Path, module: str
+) -> None:
+    imported = imports_in(tmp_path, module)
+    run_well("enqueue", "x", db=str(tmp_path / "jobs.db"))
+    subprocess.run(
+        [sys.executable, "-m", "bullite", "list"],
+        env=environment(str(tmp_path / "jobs.db")),
+        cwd=tmp_path,
+        check=True,
+    )
+    assert not imported.exists()
+
+
+def test_the_module_of_an_app_may_be_called_as_one_of_the_standard_library(
+    tmp_path: Path, database: Database, location: str, start: Start
+) -> None:
+    (tmp_path / "wave.py").write_text("def sing():\n    return 'mine'\n")
+    job = int(run_well("enqueue", "--module", "wave.sing", db=location).lines[0])
+    start("--app", "wave").pids()
+    assert result_of(database, job) == "mine"
 
 
 def test_a_function_that_takes_too_long_has_timed_out(

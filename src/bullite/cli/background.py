@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..children import python_running
 from ..groups import GroupLock
 from .seats import group_of, holder_of, is_here, taken
 from .session import Session
@@ -53,7 +54,7 @@ def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     with open(os.open(log, flags, 0o600), "ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "bullite", *_for_the_background(sys.argv[1:])],
+            [*python_running("bullite"), *_for_the_background(sys.argv[1:])],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

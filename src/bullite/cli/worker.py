@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .. import catalogue
+from ..children import python_running
 from ..escaping import on_one_line
 from ..groups import GroupLock, GroupTaken, signal_holder
 from ..hearing import DRAIN_SIGNAL, STOP_SIGNAL
@@ -146,7 +146,7 @@ def start(
         start_in_background(session, lock)
         return
     supervisor = Supervisor(
-        lambda slot: [sys.executable, "-m", "bullite.shell.process"],
+        lambda slot: python_running("bullite.shell.process"),
         count,
         lock=lock,
         seat=GroupSeat(session, group),
