@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "settings with a second name in a shared folder are not obeyed",
         "ownership.py",
-        "    if file.st_nlink > 1:\n",
-        "    if False:\n",
+        "    if found.st_nlink > 1 and ",
+        "    if False and ",
         ["unit/test_trusted_settings.py"],
     ),
     Mutant(
@@ -77,6 +77,27 @@ MUTANTS = (
         [
             "cli/test_default_database.py::test_a_default_database_that_every_user_can_write_is_refused"
         ],
+    ),
+    Mutant(
+        "worker processes import nothing from the current folder",
+        "children.py",
+        'return [sys.executable, "-P", "-m", module]',
+        'return [sys.executable, "-m", module]',
+        ["cli/test_worker_start.py::test_workers_import_nothing_from_the_current_folder"],
+    ),
+    Mutant(
+        "an application has no task that is called like a kind of command",
+        "shell/process.py",
+        "        if name in RESERVED:\n",
+        "        if False:\n",
+        ["shell/test_process.py"],
+    ),
+    Mutant(
+        "beside an application no commands are run",
+        "shell/process.py",
+        "                crew = self._crew if self._spec.runs_commands_of(name) else None\n",
+        "                crew = self._crew\n",
+        ["cli/test_worker_start.py::test_workers_of_an_application_run_no_commands"],
     ),
     Mutant(
         "completion connects to no server that a settings file names",

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from .clock import Clock
 from .engine.contract import Driver, Reader
-from .errors import InvalidOption, InvalidOptionType, SettingsNotTrusted
-from .ownership import doubt_about, read_settings
+from .errors import InvalidOption, InvalidOptionType
+from .ownership import doubt_about, read_settings, settings_not_trusted
 from .urls import choice, means_server, without_password
 
 DEFAULT_FILE = "bullite.db"
@@ -183,10 +183,7 @@ def _url_in(file: Path) -> str | None:
     if url is None:
         return None
     if doubt is not None:
-        raise SettingsNotTrusted(
-            f"{file} names the database and is not trusted: {doubt}; name the database yourself, "
-            "with --db or BULLITE_URL"
-        )
+        raise settings_not_trusted(file, doubt)
     if not isinstance(url, str) or not url:
         raise InvalidOption(f"url in {file} must be text")
     if url.startswith("sqlite:///"):

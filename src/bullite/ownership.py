@@ -15,6 +15,8 @@ import os
 import stat
 from pathlib import Path
 
+from .errors import SettingsNotTrusted
+
 ROOT = 0
 LARGEST_SETTINGS = 2**20
 """Bytes of a settings file. More is refused: a file of another user must not fill our memory."""
@@ -23,19 +25,32 @@ LARGEST_SETTINGS = 2**20
 def read_settings(file: Path) -> tuple[str, str | None]:
     """Return the text of a file, and why it is not trusted; None if it is.
 
-    All is asked of the file that was opened: another could take its place meanwhile.
-    Raise OSError or UnicodeError if it cannot be read.
+    Raise OSError or UnicodeError if it cannot be read, and SettingsNotTrusted if another user gave
+    this name to a file: that is not even opened. It may be a database of ours, and to close a
+    descriptor of that would drop the locks that SQLite holds in this process.
     """
-    # Not blocking: a FIFO without a writer would hold us for ever.
+    found = os.stat(file)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("not a regular file")
+    if (reason := _doubt_about_name(file, found)) is not None:
+        raise settings_not_trusted(file, reason)
+    # Not blocking: if a FIFO took its place, its opening would wait for a writer.
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("not a regular file")
+        if not os.path.samestat(found, os.fstat(descriptor)):
+            raise OSError("it was replaced while it was read")
         content = opened.read(LARGEST_SETTINGS + 1)
         if len(content) > LARGEST_SETTINGS:
             raise OSError(f"it has more than {LARGEST_SETTINGS} bytes")
-        return content.decode(), _doubt(file, found, descriptor)
+        return content.decode(), _doubt(file, os.fstat(descriptor), descriptor)
+
+
+def settings_not_trusted(file: Path, reason: str) -> SettingsNotTrusted:
+    """Return the error for a settings file that names the database, and may not."""
+    return SettingsNotTrusted(
+        f"{file} names the database and is not trusted: {reason}; name the database yourself, "
+        "with --db or BULLITE_URL"
+    )
 
 
 def doubt_about(file: Path) -> str | None:
@@ -54,15 +69,23 @@ def doubt_about(file: Path) -> str | None:
         return f"its owner cannot be found: {error.strerror}"
 
 
-def _doubt(file: Path, found: os.stat_result, where: int | Path) -> str | None:
+def _doubt(file: Path, found: os.stat_result, where: int) -> str | None:
     if not hasattr(os, "geteuid"):
         return None  # this system has no such owners
     return (
-        _doubt_about_link(file)
-        or _doubt_about_file(file, found, where)
-        or _doubt_about_folder(file.parent, found)
-        or (_doubt_about_folder(_target(file).parent, found) if file.is_symlink() else None)
+        _doubt_about_file(file, found, where)
+        or _doubt_about_folder(file.parent)
+        or (_doubt_about_folder(_target(file).parent) if file.is_symlink() else None)
     )
+
+
+def _doubt_about_name(file: Path, found: os.stat_result) -> str | None:
+    """Return why another user may have given this name to the file."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_nlink > 1 and _others_can_write(os.stat(file.parent), file.parent):
+        return "it has several names (hard links), and another user may have made this one"
+    return _doubt_about_link(file)
 
 
 def _doubt_about_link(file: Path) -> str | None:
@@ -80,16 +103,12 @@ def _doubt_about_file(file: Path, found: os.stat_result, where: int | Path) -> s
     return None
 
 
-def _doubt_about_folder(folder: Path, file: os.stat_result) -> str | None:
+def _doubt_about_folder(folder: Path) -> str | None:
     found = os.stat(folder)
     if not _is_trusted(found.st_uid):
         return f"its folder {folder} belongs to {_named(found.st_uid)}"
-    if not _others_can_write(found, folder):
-        return None
-    if not found.st_mode & stat.S_ISVTX:
+    if _others_can_write(found, folder) and not found.st_mode & stat.S_ISVTX:
         return f"other users can replace it: chmod go-w {folder}"
-    if file.st_nlink > 1:
-        return "it has several names (hard links), and another user may have made this one"
     return None
 
 

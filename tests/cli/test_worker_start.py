@@ -174,7 +174,7 @@ def test_a_function_of_an_app_runs_all_jobs_that_nobody_else_does(
     other = int(run_well("add", "default", "other", db=location).lines[0])
     greet = int(run_well("add", "default", "greet", "--data", "1", db=location).lines[0])
     command = enqueue(location, "true")
-    start("--app", "tasks:jobs", "--app", "tasks:anything").pids()
+    start("--app", "tasks:jobs", "--app", "tasks:anything", "--commands").pids()
     assert result_of(database, other) == "any other"
     assert result_of(database, greet) == "hello 1"
     assert result_of(database, command) == {"exit_code": 0}
@@ -192,14 +192,92 @@ def test_an_application_serves_its_queues_and_makes_its_schedules(
     double = task_of(location, "default", "double", 4)
     shout = task_of(location, "letters", "shout", "a")
     anything = int(run_well("add", "all", "shell", db=location).lines[0])
-    command = enqueue(location, "true")
     start("--app", "shop:app").pids()
     assert result_of(database, double) == 8
     assert result_of(database, shout) == "A"
     assert result_of(database, anything) == "shell"
-    assert result_of(database, command) == {"exit_code": 0}
     ticks = "select count(*) from bullite_jobs where name = 'tick' and id > ?"
-    wait_until(lambda: database.query(ticks, command)[0][0] > 1)
+    wait_until(lambda: database.query(ticks, anything)[0][0] > 1)
+
+
+@pytest.mark.parametrize("app", ["shop:app", "tasks:jobs", "tasks:anything"])
+def test_workers_of_an_application_run_no_commands(
+    tmp_path: Path, database: Database, location: str, start: Start, app: str
+) -> None:
+    ran = tmp_path / "ran"
+    for name, data in (
+        ("shell", {"command": f"touch {ran}"}),
+        ("notify", {"notify": f"touch {ran}"}),
+    ):
+        run_well("add", "default", name, "--priority", 9, "--data", json.dumps(data), db=location)
+    run_well("add", "notifications", "notify", "--data", json.dumps(data), db=location)
+    last = task_of(location, "default", "greet" if app == "tasks:jobs" else "double", 4)
+    start("--app", app).pids()
+    until_state(database, last, "completed")
+    assert not ran.exists()
+
+
+def test_commands_are_run_beside_an_application_in_a_queue_that_is_named(
+    database: Database, location: str, start: Start
+) -> None:
+    double = task_of(location, "default", "double", 4)
+    theirs = enqueue(location, "true")
+    mine = enqueue(location, "true", "--queue", "errands")
+    start("--app", "shop:app", "--queue", "default", "--queue", "errands").pids()
+    assert result_of(database, mine) == {"exit_code": 0}
+    assert result_of(database, double) == 8
+    assert show(database, theirs)[0] == "waiting"
+
+
+def test_commands_are_run_beside_an_application_if_they_are_wanted(
+    database: Database, location: str, start: Start
+) -> None:
+    double = task_of(location, "default", "double", 4)
+    command = enqueue(location, "true")
+    start("--app", "shop:app", "--commands").pids()
+    assert result_of(database, double) == 8
+    assert result_of(database, command) == {"exit_code": 0}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "jobs = {{{name!r}: print}}",
+        "from bullite import Bullite\njobs = Bullite()\njobs.task(name={name!r})(print)",
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--no-commands"], ["--commands"]])
+def test_an_application_with_a_reserved_name_is_not_started(
+    tmp_path: Path, source: str, more: list[str]
+) -> None:
+    (tmp_path / "bad.py").write_text(source.format(name="notify"))
+    said = program(
+        "worker", "start", "--app", "bad:jobs", *more, db=str(tmp_path / "x.db"), cwd=tmp_path
+    )
+    assert said.code == 2
+    assert "the task 'notify'" in said.err
+    assert "give it another name" in said.err
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("", "--no-commands leaves nothing to run: name an application with --app"),
+        ("--app tasks", "--no-commands leaves nothing to run: name an application with --app"),
+        ("--app shop:app --queue others", "nothing serves the queue 'others'"),
+    ],
+)
+def test_workers_without_commands_and_without_processors_are_refused(
+    tmp_path: Path, words: str, problem: str
+) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "shop.py").write_text(SHOP)
+    said = program(
+        "worker", "start", "--no-commands", *words.split(), db=str(tmp_path / "x.db"), cwd=tmp_path
+    )
+    assert said.code == 2
+    assert problem in said.err
 
 
 def test_of_an_application_only_the_queues_that_are_named_are_served(

@@ -119,11 +119,12 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
     }
     # SQLite holds no lock on the log (decision 38). The gate with its mark, the liveness files, the
     # folder of the sockets, the locks and logs of groups are our own; batches read what users name,
-    # commands /dev/null, and there is /proc.
+    # commands /dev/null, and there are settings and /proc.
     assert found == {
         "cli/batch.py": ["open("],
         "cli/background.py": ["open(", "os.open("],
         "groups.py": ["os.open(", "os.open("],
+        "ownership.py": ["os.open(", "open("],
         "processes.py": ["open(", "read_bytes", "open("],
         "shell/running.py": ["os.open("],
         "sqlite/gate.py": ["os.open("],

@@ -11,8 +11,16 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue, Worker
-from bullite.shell.process import AppNotFound, Spec, load_app, memory_used, processors_of
+from bullite import Bullite, Job, Queue, Worker
+from bullite.shell.process import (
+    AppNotFound,
+    Spec,
+    TaskNameReserved,
+    check_apps,
+    load_app,
+    memory_used,
+    processors_of,
+)
 from bullite.shell.work import Crew
 
 OURS = {"shell", "http-webhook", "python-function", "notify"}
@@ -94,10 +102,20 @@ async def test_several_mappings_add_up_and_a_module_alone_adds_nothing(queue: Qu
     assert set(processors_of(Crew(queue.store), apps)) == OURS | {"one", "two"}
 
 
-async def test_nobody_takes_over_the_names_that_are_ours(queue: Queue) -> None:
-    crew = Crew(queue.store)
-    found = processors_of(crew, {"a:x": {"shell": in_thread}})
-    assert found["shell"] == crew.run_command
+@pytest.mark.parametrize("name", ["shell", "notify", "http-webhook", "python-function"])
+async def test_a_mapping_with_a_reserved_name_is_refused(queue: Queue, name: str) -> None:
+    with pytest.raises(TaskNameReserved, match=f"--app a:x: the task '{name}' has a reserved name"):
+        processors_of(Crew(queue.store), {"a:x": {name: in_thread}})
+
+
+@pytest.mark.parametrize("name", ["shell", "notify", "http-webhook", "python-function"])
+def test_an_application_with_a_task_of_a_reserved_name_is_refused(name: str) -> None:
+    app = Bullite()
+    app.task(name=name, queue="letters")(lambda: None)
+    with pytest.raises(
+        TaskNameReserved, match=f"--app a:x: the task '{name}' in the queue 'letters'"
+    ):
+        check_apps({"a:x": app})
 
 
 def by_token(job: Job, token: str) -> str:

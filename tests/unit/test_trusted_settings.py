@@ -256,6 +256,24 @@ def test_an_own_file_that_another_user_linked_into_a_shared_folder_is_refused(
     assert "it has several names (hard links)" in answer
 
 
+def test_what_another_user_linked_is_not_even_opened(somewhere: Path, monkeypatch) -> None:
+    # It may be a database: to close a descriptor of it would drop the locks of SQLite.
+    (somewhere / "jobs.db").touch()
+    for name in ("bullite.toml", "pyproject.toml"):
+        (somewhere / name).symlink_to("jobs.db")
+        os.chown(somewhere / name, STRANGER, STRANGER, follow_symlinks=False)
+    opened: list[object] = []
+    really = os.open
+
+    def note(path: object, *arguments: int) -> int:
+        opened.append(path)
+        return really(path, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", note)
+    assert "symbolic link" in refusal()
+    assert opened == []
+
+
 # --- what is no settings file --------------------------------------------------------------------
 
 

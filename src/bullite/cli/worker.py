@@ -34,10 +34,11 @@ from .seats import (
     taken,
 )
 from .session import DEFAULT_QUEUE, NOTICES, Session
-from .talk import Refusal, queue_option, verb
+from .talk import BadInput, Refusal, queue_option, verb
 
 if TYPE_CHECKING:
     from ..app import Bullite
+    from ..shell.process import Spec
 
 group_option = click.option(
     "--group",
@@ -87,6 +88,13 @@ def worker() -> None:
     "jobs to functions (tasks:processors), or a module whose functions `enqueue --module` may "
     "call (tasks). May be repeated.",
 )
+@click.option(
+    "--commands/--no-commands",
+    default=None,
+    help="Run commands, web hooks, functions and notices, or only what --app runs; with "
+    "processors in --app they are run only in queues that --queue names and --app does not serve, "
+    "unless given.",
+)
 @group_option
 @click.option(
     "--daemon", is_flag=True, help="Go on in the background; it says which file its talk goes to."
@@ -108,6 +116,7 @@ def start(
     queue: tuple[str, ...],
     concurrency: int | None,
     apps: tuple[str, ...],
+    commands: bool | None,
     group: str,
     daemon: bool,
     max_memory: str | None,
@@ -125,23 +134,28 @@ def start(
       queuectl worker start --app tasks:app
     """
     from ..shell.configuration import configuration_without_database
-    from ..shell.process import Spec, applications, check_apps, load_app
+    from ..shell.process import Spec, applications, load_app, queues_to_serve, queues_with_commands
 
     patience = times.seconds("--timeout", timeout)
-    spec = Spec(
-        tuple(dict.fromkeys(check_name("--queue", name) for name in queue or (DEFAULT_QUEUE,))),
-        concurrency,
-        apps,
-        check_name("--group", group),
-        None if max_memory is None else bytes_of("--max-memory", max_memory),
-        max_jobs,
-        NOTICES,
-        named=bool(queue),
-    )
+    queues = tuple(dict.fromkeys(check_name("--queue", name) for name in queue or (DEFAULT_QUEUE,)))
+    check_name("--group", group)
+    most_memory = None if max_memory is None else bytes_of("--max-memory", max_memory)
     configuration_without_database()  # of which jobs would fail, if a variable is bad
     loaded = {path: load_app(path)[1] for path in apps}
-    check_apps(loaded)
-    lock = _prepare(session, group, spec.queues, applications(loaded))
+    with_commands = queues_with_commands(queues, bool(queue), loaded, commands)
+    spec = Spec(
+        queues,
+        concurrency,
+        apps,
+        group,
+        most_memory,
+        max_jobs,
+        NOTICES if with_commands else None,
+        named=bool(queue),
+        commands=with_commands,
+    )
+    _check_that_queues_are_served(spec, loaded)
+    lock = _prepare(session, group, queues_to_serve(spec, loaded), applications(loaded))
     if daemon:
         start_in_background(session, lock)
         return
@@ -163,9 +177,22 @@ def start(
         raise click.exceptions.Exit(code)
 
 
-def _prepare(
-    session: Session, group: str, queues: tuple[str, ...], apps: list[Bullite]
-) -> GroupLock:
+def _check_that_queues_are_served(spec: Spec, apps: Mapping[str, Any]) -> None:
+    """Raise BadInput if there is nothing to do, or nothing in a queue that was named."""
+    from ..shell.process import applications, queues_to_serve
+
+    served = {name for app in applications(apps) for name in app.processors()}
+    served.update(queues_to_serve(spec, apps))
+    if not served:
+        raise BadInput("--no-commands leaves nothing to run: name an application with --app")
+    unserved = [name for name in spec.queues if spec.named and name not in served]
+    if unserved:
+        raise BadInput(
+            f"nothing serves the queue {unserved[0]!r}: no --app does, and --no-commands is given"
+        )
+
+
+def _prepare(session: Session, group: str, queues: Sequence[str], apps: list[Bullite]) -> GroupLock:
     """Have the database and its queues, unless somebody runs the group; the lock to run it with."""
     for app in apps:
         if app.location is not None:

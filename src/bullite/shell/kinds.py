@@ -11,6 +11,9 @@ from ..names import NOTICE as NOTICE
 WEBHOOK, FUNCTION = "http-webhook", "python-function"
 """The names of the jobs that run no commands."""
 
+RESERVED = frozenset({COMMAND, NOTICE, WEBHOOK, FUNCTION})
+"""The names of all of them: no application may have a task that is called so."""
+
 RETRIES = "queuectl"
 """The name of the strategy that reads the configuration when an attempt has failed."""
 

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ..settler import Batch
 from ..states import COMPLETE
 from ..store import Store
 from ..worker import Worker
-from .kinds import RETRIES
+from .kinds import RESERVED, RETRIES
 from .logformat import VisibleFormatter
 from .tree import adopt_orphans
 from .work import Crew
@@ -57,6 +57,12 @@ class Spec:
     """The queue of those who are to hear of failures."""
     named: bool = False
     """Whether somebody named the queues; else an application serves all of its own."""
+    commands: tuple[str, ...] | None = None
+    """Those of the queues in which it runs commands, and the other kinds of jobs that need no
+    application; None for all."""
+
+    def runs_commands_of(self, queue: str) -> bool:
+        return self.commands is None or queue in self.commands
 
     def as_text(self) -> str:
         return encode(asdict(self), "the worker's orders")
@@ -64,11 +70,18 @@ class Spec:
     @classmethod
     def from_text(cls, text: str) -> Spec:
         given = decode(text)
-        return cls(**{**given, "queues": tuple(given["queues"]), "apps": tuple(given["apps"])})
+        several = (
+            ("queues", "apps") if given["commands"] is None else ("queues", "apps", "commands")
+        )
+        return cls(**{**given, **{name: tuple(given[name]) for name in several}})
 
 
 class AppNotFound(BulliteError, ValueError):
     """What `--app` names cannot be had."""
+
+
+class TaskNameReserved(AppNotFound):
+    """A task or processor of an application is called like a kind of job that runs commands."""
 
 
 def load_app(path: str) -> tuple[str, Any]:
@@ -85,10 +98,13 @@ def load_app(path: str) -> tuple[str, Any]:
     return module_name, found if name else None
 
 
-def processors_of(crew: Crew, apps: Mapping[str, Any]) -> Any:
-    """What runs which jobs: ours by their names, the rest by the user's."""
+def processors_of(crew: Crew | None, apps: Mapping[str, Any]) -> Any:
+    """Return the processors of a queue: ours by their names, the rest by the user's.
+
+    Without a crew it runs no commands, nor any other job that needs no application.
+    """
     theirs, takes_all = check_apps(apps)
-    by_name = {**theirs, **crew.processors()}
+    by_name = {**theirs, **({} if crew is None else crew.processors())}
     if takes_all is None:
         return by_name
     # Whoever takes all cannot leave some of them to so many others.
@@ -97,11 +113,19 @@ def processors_of(crew: Crew, apps: Mapping[str, Any]) -> Any:
 
 
 def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """What the user's objects, by what names them, run: jobs of some names; all others."""
+    """What the user's objects, by what names them, run: jobs of some names; all others.
+
+    Raise TaskNameReserved if a name is one of ours: such a job would be run as a command by each
+    worker of its queue that runs commands, with data that was never meant to be one.
+    """
     theirs: dict[str, Any] = {}
     takes_all: Callable[..., Any] | None = None
     for path, app in apps.items():
-        if app is None or isinstance(app, Bullite):
+        if app is None:
+            continue
+        if isinstance(app, Bullite):
+            for queue, functions in app.processors().items():
+                _check_names(path, functions, f" in the queue {queue!r}")
             continue
         if callable(app) and takes_all is not None:
             raise AppNotFound(f"--app {path}: another function takes all jobs already")
@@ -115,10 +139,50 @@ def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., A
         except (InvalidOption, InvalidOptionType) as error:
             raise AppNotFound(f"--app {path}: {error}") from None
         if isinstance(app, Mapping):
+            _check_names(path, app)
             theirs |= app
         else:
             takes_all = app
     return theirs, takes_all
+
+
+def _check_names(path: str, names: Iterable[str], where: str = "") -> None:
+    for name in names:
+        if name in RESERVED:
+            raise TaskNameReserved(
+                f"--app {path}: the task {name!r}{where} has a reserved name: workers run jobs "
+                f"called {', '.join(sorted(RESERVED))} as commands, calls and notices of queuectl; "
+                "give it another name"
+            )
+
+
+def queues_with_commands(
+    queues: tuple[str, ...], named: bool, apps: Mapping[str, Any], wanted: bool | None
+) -> tuple[str, ...]:
+    """Return those of the queues in which commands are to be run.
+
+    Unless it is said whether they are wanted: in all, if there is no application with processors;
+    else only in those that are named and that no application serves. Its jobs are for its code.
+    """
+    if wanted is not None:
+        return queues if wanted else ()
+    own = {name for app in applications(apps) for name in app.processors()}
+    if _serve_every_queue(apps):
+        return ()
+    return tuple(name for name in queues if named and name not in own) if own else queues
+
+
+def queues_to_serve(spec: Spec, apps: Mapping[str, Any]) -> list[str]:
+    """Return those of the queues that need a worker beside those of the applications."""
+    if _serve_every_queue(apps):
+        return list(spec.queues)
+    return [name for name in spec.queues if spec.runs_commands_of(name)]
+
+
+def _serve_every_queue(apps: Mapping[str, Any]) -> bool:
+    """Return whether there are processors that are of no application and so of no queue."""
+    theirs, takes_all = check_apps(apps)
+    return bool(theirs) or takes_all is not None
 
 
 def applications(apps: Mapping[str, Any]) -> list[Bullite]:
@@ -160,9 +224,10 @@ class WorkerProcess:
             await app.start(queues=queues_of(app, self._spec), concurrency=self._spec.concurrency)
             for worker in app.workers:
                 self._take_on(worker)
-        for name in self._spec.queues:
+        for name in queues_to_serve(self._spec, apps):
             if not any("" in app.processors().get(name, ()) for app in self._apps):
-                self._add_worker(name, processors_of(self._crew, apps), self._spec.concurrency or 1)
+                crew = self._crew if self._spec.runs_commands_of(name) else None
+                self._add_worker(name, processors_of(crew, apps), self._spec.concurrency or 1)
         if self._spec.notices is not None and self._spec.notices not in self._spec.queues:
             self._add_worker(self._spec.notices, self._crew.processors(), 1)
         for worker in self._workers:
