@@ -100,6 +100,23 @@ MUTANTS = (
         ["cli/test_worker_start.py::test_workers_of_an_application_run_no_commands"],
     ),
     Mutant(
+        "a mark of another user's process is not believed",
+        "orphans.py",
+        " and is_of_this_user(p.pid)\n",
+        "\n",
+        ["crash/test_commands.py::test_a_mark_of_another_users_process_is_not_believed"],
+    ),
+    Mutant(
+        "a mark stands for a session only at its leader",
+        "orphans.py",
+        " if p.pid in marks and p.session == p.pid}",
+        " if p.pid in marks}",
+        [
+            "crash/test_commands.py::"
+            "test_a_mark_in_a_session_whose_leader_has_none_is_that_of_one_process"
+        ],
+    ),
+    Mutant(
         "completion connects to no server that a settings file names",
         "cli/completing.py",
         "            if db is None and not _default_may_be_asked():\n                return []\n",

@@ -17,7 +17,15 @@ from typing import NamedTuple
 
 from .codec import decode
 from .names import COMMAND, NOTICE
-from .processes import Process, cookie_of, look_at, number_space, processes, send
+from .processes import (
+    Process,
+    cookie_of,
+    is_of_this_user,
+    look_at,
+    number_space,
+    processes,
+    send,
+)
 
 log = logging.getLogger("bullite.worker")
 
@@ -74,10 +82,19 @@ def has_lost_its_process(mark: Mark) -> bool:
 
 
 def commands() -> dict[Mark, list[Process]]:
-    """The living processes of commands: who has its mark, or shares a session with one who has."""
+    """Return the living processes of commands: those with a mark, and the sessions they lead.
+
+    Any process can put any mark into its environment. So only marks of this user's processes count,
+    and a mark stands for a whole session only at its leader: nothing gets into the session of
+    another process, and a forged mark ends nothing but the process that forged it.
+    """
     known = [process for process in processes() if not process.is_gone]
-    marks = {p.pid: mark for p in known if (mark := read_mark(cookie_of(p.pid))) is not None}
-    sessions = {p.session: marks[p.pid] for p in known if p.pid in marks}
+    marks = {
+        p.pid: mark
+        for p in known
+        if (mark := read_mark(cookie_of(p.pid))) is not None and is_of_this_user(p.pid)
+    }
+    sessions = {p.session: marks[p.pid] for p in known if p.pid in marks and p.session == p.pid}
     sessions.pop(os.getsid(0), None)
     found: dict[Mark, list[Process]] = {}
     for process in known:

@@ -68,6 +68,22 @@ def processes() -> Iterator[Process]:
             yield found
 
 
+def user_of(pid: int) -> int | None:
+    """Return the user who runs a process; None if there is no such process.
+
+    Not the owner of its files in /proc: that is root for each process that may not be looked into.
+    """
+    try:
+        with open(f"{_PROC}/{pid}/status", errors="replace") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("Uid:")), None)
+    except OSError:
+        return None
+
+
+def is_of_this_user(pid: int) -> bool:
+    return user_of(pid) == os.getuid()
+
+
 def make_badge(cookie: str) -> int | None:
     """A descriptor that marks those who inherit it; None where there can be none."""
     try:

@@ -574,3 +574,57 @@ def test_who_is_lost_while_commands_are_looked_for_is_looked_for_again(
         assert recoveries(due, store) == expected
         store.clock.advance(chores.UNTIL_KILLED)
     assert left.looks == 2
+
+
+# --- marks that other processes forge ------------------------------------------------------------
+
+
+NOBODY = 65534
+
+
+@contextlib.contextmanager
+def forging(*words: str, cookie: str | None, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a mark in its environment, or without one."""
+    marked = {} if cookie is None else {COOKIE: cookie}
+    with subprocess.Popen(words, env={"PATH": os.environ["PATH"], **marked}, **how) as process:
+        try:
+            # Until it has become its program, its environment is still ours.
+            wait_until(lambda: processes.cookie_of(process.pid) == cookie)
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def found_for(cookie: str) -> set[int]:
+    """The processes that would be ended for a mark."""
+    mark = read_mark(cookie)
+    assert mark is not None
+    return {process.pid for process in commands().get(mark, [])}
+
+
+def test_a_mark_of_another_users_process_is_not_believed():
+    cookie = cookie_for(1, 2, 3)
+    with forging("sleep", "90", cookie=cookie, start_new_session=True, user=NOBODY) as theirs:
+        assert found_for(cookie) == set()
+        assert theirs.poll() is None
+
+
+def test_a_mark_in_a_session_whose_leader_has_none_is_that_of_one_process():
+    cookie = cookie_for(1, 2, 4)
+    line = f"sleep 90 & {COOKIE}={cookie} sleep 90 & wait"
+    with forging("sh", "-c", line, cookie=None, start_new_session=True) as leader:
+        wait_until(lambda: found_for(cookie))
+        [forged] = found_for(cookie)
+        assert processes.cookie_of(forged) == cookie
+        assert forged != leader.pid
+
+
+def test_processes_of_another_user_in_the_session_of_a_command_belong_to_it():
+    cookie = cookie_for(1, 2, 5)
+    line = f"env -u {COOKIE} setpriv --reuid {NOBODY} --clear-groups sleep 90 & wait"
+    with forging("sh", "-c", line, cookie=cookie, start_new_session=True) as leader:
+        wait_until(lambda: len(found_for(cookie)) == 2)
+        [theirs] = found_for(cookie) - {leader.pid}
+        wait_until(lambda: processes.user_of(theirs) == NOBODY)
+        assert theirs in found_for(cookie)

@@ -125,7 +125,7 @@ def test_no_code_opens_the_database_behind_sqlites_back() -> None:
         "cli/background.py": ["open(", "os.open("],
         "groups.py": ["os.open(", "os.open("],
         "ownership.py": ["os.open(", "open("],
-        "processes.py": ["open(", "read_bytes", "open("],
+        "processes.py": ["open(", "open(", "read_bytes", "open("],
         "shell/running.py": ["os.open("],
         "sqlite/gate.py": ["os.open("],
         "sqlite/journal.py": ["os.open(", "os.open("],
