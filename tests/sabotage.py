@@ -117,6 +117,34 @@ MUTANTS = (
         ],
     ),
     Mutant(
+        "a command cannot look into its worker process",
+        "shell/process.py",
+        "    forbid_inspection()\n",
+        "",
+        ["cli/test_privacy.py"],
+    ),
+    Mutant(
+        "a command cannot look into a supervisor",
+        "cli/worker.py",
+        "    privacy.receive()\n    privacy.forbid_inspection()\n",
+        "    privacy.receive()\n",
+        ["cli/test_privacy.py"],
+    ),
+    Mutant(
+        "a command cannot look into a scheduler",
+        "cli/worker.py",
+        "    privacy.forbid_inspection()\n    session.check_default()\n",
+        "    session.check_default()\n",
+        ["cli/test_privacy.py"],
+    ),
+    Mutant(
+        "worker processes are not started with passwords in their environment",
+        "privacy.py",
+        "if name.startswith(OURS) and name != MARK",
+        "if False",
+        ["cli/test_privacy.py"],
+    ),
+    Mutant(
         "completion connects to no server that a settings file names",
         "cli/completing.py",
         "            if db is None and not _default_may_be_asked():\n                return []\n",
@@ -2307,9 +2335,9 @@ where bullite_jobs.traits = :traits
     ),
     Mutant(
         "commands do not get the secrets of the configuration",
-        "shell/running.py",
-        '_OURS = ("BULLITE_", "QUEUECTL_")',
-        '_OURS = ("BULLITE_",)',
+        "privacy.py",
+        'OURS = ("BULLITE_", "QUEUECTL_")',
+        'OURS = ("BULLITE_",)',
         ["shell/test_jobs.py::test_a_command_gets_no_variables_that_may_hold_our_secrets"],
     ),
     Mutant(

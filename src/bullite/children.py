@@ -15,6 +15,7 @@ from typing import Any
 from . import systemd
 from .errors import BulliteError
 from .lifeline import CANNOT_WORK, LIFELINE, READY, WANTS_FRESH
+from .privacy import PRIVATE, offer
 
 READY_WITHIN = 10.0
 """Seconds after which a child that says nothing counts as ready."""
@@ -93,12 +94,20 @@ class Slot:
         }
 
     def spawn(
-        self, argv: Sequence[str], environment: Mapping[str, str], lifeline: int, now: float
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        private: Mapping[str, str],
+        lifeline: int,
+        now: float,
     ) -> int:
-        """Start the next child; the descriptor on which it will tell that it is ready."""
+        """Start the next child; the descriptor on which it will tell that it is ready.
+
+        It receives the `private` variables through a socket: see `privacy`.
+        """
         hears, says = os.pipe()
         try:
-            self.process = _start(argv, environment, lifeline, says)
+            self.process = _start(argv, environment, private, lifeline, says)
         except BaseException as error:
             os.close(hears)
             if isinstance(error, OSError | ValueError):
@@ -133,15 +142,21 @@ class Slot:
 
 
 def _start(
-    argv: Sequence[str], environment: Mapping[str, str], lifeline: int, says: int
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    private: Mapping[str, str],
+    lifeline: int,
+    says: int,
 ) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(argv),
-        env=systemd.for_children(environment) | {LIFELINE: str(lifeline), READY: str(says)},
-        stdin=subprocess.DEVNULL,
-        pass_fds=(lifeline, says),
-        start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone
-    )
+    with offer(private) as offered:
+        ours = {LIFELINE: lifeline, READY: says, PRIVATE: offered.fileno()}
+        return subprocess.Popen(
+            list(argv),
+            env=systemd.for_children(environment) | {n: str(fd) for n, fd in ours.items()},
+            stdin=subprocess.DEVNULL,
+            pass_fds=tuple(ours.values()),
+            start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone
+        )
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -55,7 +55,8 @@ _DOUBLINGS = 60
 class Supervisor:
     """Keeps `count` children running until it is told to end; `argv` says how to start each.
 
-    `env` is the children's whole environment; without it they get ours.
+    `env` is the children's whole environment; without it they get ours. The variables in `private`
+    are no part of it: other processes of this user cannot read them (see `privacy`).
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Supervisor:
         seat: Seat | None,
         group: str,
         env: Mapping[str, str] | None = None,
+        private: Mapping[str, str] | None = None,
         stop_timeout: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         restart_base: float = 0.5,
@@ -76,7 +78,7 @@ class Supervisor:
     ) -> None:
         if count < 1:
             raise InvalidOption(f"count must be at least 1, not {count}")
-        self._argv, self._env = argv, env
+        self._argv, self._env, self._private = argv, env, dict(private or {})
         self._group = group
         self._lock = lock
         self._clock = clock
@@ -176,7 +178,7 @@ class Supervisor:
     def _spawn(self, slot: Slot) -> None:
         environment = os.environ if self._env is None else self._env
         argv = self._argv(slot.number)
-        hears = slot.spawn(argv, environment, self._lifeline, self._clock())
+        hears = slot.spawn(argv, environment, self._private, self._lifeline, self._clock())
         self._selector.register(hears, selectors.EVENT_READ, slot)
         self._say("spawned", slot=slot.number, pid=slot.pid)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..children import python_running
 from ..groups import GroupLock
+from ..privacy import PRIVATE, offer, split
 from .seats import group_of, holder_of, is_here, taken
 from .session import Session
 from .talk import Refusal
@@ -52,14 +53,16 @@ def start_in_background(session: Session, lock: GroupLock) -> None:
 
 def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    with open(os.open(log, flags, 0o600), "ab") as out:
+    public, private = split({**os.environ, "BULLITE_URL": location})
+    with open(os.open(log, flags, 0o600), "ab") as out, offer(private) as offered:
         return subprocess.Popen(
             [*python_running("bullite"), *_for_the_background(sys.argv[1:])],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
-            env={**os.environ, "BULLITE_URL": location},
+            env={**public, PRIVATE: str(offered.fileno())},
+            pass_fds=(offered.fileno(),),
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import catalogue
+from .. import catalogue, privacy
 from ..children import python_running
 from ..escaping import on_one_line
 from ..groups import GroupLock, GroupTaken, signal_holder
@@ -136,6 +136,8 @@ def start(
     from ..shell.configuration import configuration_without_database
     from ..shell.process import Spec, applications, load_app, queues_to_serve, queues_with_commands
 
+    privacy.receive()
+    privacy.forbid_inspection()
     patience = times.seconds("--timeout", timeout)
     queues = tuple(dict.fromkeys(check_name("--queue", name) for name in queue or (DEFAULT_QUEUE,)))
     check_name("--group", group)
@@ -159,13 +161,15 @@ def start(
     if daemon:
         start_in_background(session, lock)
         return
+    public, private = privacy.split(_environment(session, spec.as_text()))
     supervisor = Supervisor(
         lambda slot: python_running("bullite.shell.process"),
         count,
         lock=lock,
         seat=GroupSeat(session, group),
         group=group,
-        env=_environment(session, spec.as_text()),
+        env=public,
+        private=private,
         stop_timeout=patience,
         on_event=_Narrator(session),
     )
@@ -210,7 +214,7 @@ def _prepare(session: Session, group: str, queues: Sequence[str], apps: list[Bul
 
 
 def _environment(session: Session, spec: str) -> dict[str, str]:
-    """What the processes are told, where other users cannot read it."""
+    """What the processes are told, in variables: all users can read what they are called with."""
     from ..shell.process import SPEC
 
     return {**os.environ, "BULLITE_URL": session.absolute_location, SPEC: spec}
@@ -386,6 +390,7 @@ def _row(workers: Sequence[Mapping[str, Any]]) -> list[str]:
 @verb
 def scheduler(session: Session) -> None:
     """Do what is due by the clock, without taking jobs, until Ctrl-C or TERM."""
+    privacy.forbid_inspection()
     session.check_default()
     ends = {signal.SIGTERM, signal.SIGINT}
     # Held back from all threads, those to come included: so none is lost before it is waited for.

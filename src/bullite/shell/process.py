@@ -18,6 +18,7 @@ from ..codec import decode, encode
 from ..errors import BulliteError, InvalidOption, InvalidOptionType
 from ..lifeline import CANNOT_WORK, WANTS_FRESH, tell_ready, watch_lifeline
 from ..operations.settling import Settled
+from ..privacy import forbid_inspection, receive
 from ..processors import AndTheRest, check_processors
 from ..queue import Queue
 from ..settler import Batch
@@ -333,6 +334,8 @@ def memory_used(pid: int | None = None) -> int:
 
 def main() -> None:
     """Run the process; exit codes tell the supervisor what to do next."""
+    forbid_inspection()
+    receive()
     spec = Spec.from_text(os.environ[SPEC])
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(VisibleFormatter("%(asctime)s %(process)d %(message)s"))

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from ..privacy import OURS
 from ..processes import make_badge, moment, place_of
 from ..signals import Signal
 from .capture import MOST_KEPT, Capture, Captured
@@ -42,9 +43,6 @@ REAP_EVERY = 1.0
 """Seconds between looks for the ends of what commands left behind."""
 
 PIECE = 65_536
-_OURS = ("BULLITE_", "QUEUECTL_")
-"""How the names of variables begin that commands do not get: they may hold passwords."""
-
 _NOTHING: Mapping[str, str] = {}
 
 _ITS_OWN = frozenset(
@@ -163,7 +161,7 @@ class Surroundings:
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = dict(variables)
-        harmless = {n: v for n, v in variables.items() if not n.startswith(_OURS)}
+        harmless = {n: v for n, v in variables.items() if not n.startswith(OURS)}
         self.harmless = encoded(harmless)
         self.least = encoded({n: v for n, v in harmless.items() if n == "PATH"})
         self.nothing_to_read = os.open(os.devnull, os.O_RDONLY)
