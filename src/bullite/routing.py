@@ -20,7 +20,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MOST_SHOWN = 50
 LONGEST_BODY = 64 * 1024
-TOKEN = "BULLITE_TOKEN"
+TOKEN = "BULLITE_TOKEN"  # noqa: S105  (the name of the variable that holds it)
 
 
 class Refused(Exception):

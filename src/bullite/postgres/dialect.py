@@ -115,8 +115,8 @@ def _single(statement: Statement, schema: str) -> Prepared:
     text = statement.text
     if statement.flag == "move":
         # A move that does not find all its jobs fails: nothing behind it is carried out.
-        text = (
-            f"with moved as ({text} returning 1) select case when count(*) = :expected then 1 "
+        text = (  # from our own SQL file; values are parameters
+            f"with moved as ({text} returning 1) select case when count(*) = :expected then 1 "  # noqa: S608
             f"else ('{REFUSAL} not all jobs are where they were; moved ' || count(*))::integer end "
             "from moved"
         )

@@ -149,7 +149,7 @@ class Crew:
     def give_notice(self, job: Job) -> None:
         """Tell somebody that a job has failed."""
         config = self._config()
-        notify(
+        notify(  # noqa: S604  (its `shell` is what runs a command, not a switch)
             job.data["notify"],
             carry_out(failure_of(self._store, job.data["failed"])),
             mail=mail_server(config),

@@ -34,7 +34,7 @@ from .working import OneByOne, check_worker_options
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")  # noqa: S108  (a folder of its own is made there, mode 0700)
 """Where files are kept in memory, where there is such a place."""
 
 
