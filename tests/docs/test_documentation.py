@@ -54,6 +54,17 @@ def test_everything_the_coverage_names_exists() -> None:
     assert missing == []
 
 
+def test_every_line_on_attackers_names_tests_that_exist() -> None:
+    page = (ROOT / "SECURITY.md").read_text().partition("## What an attacker can")[2]
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    tests = known_tests()
+    for row in rows:
+        named = names_in(row[-1])
+        assert named, row
+        assert set(named) <= tests, row
+
+
 def test_every_module_is_on_the_map() -> None:
     architecture = (ROOT / "docs" / "architecture.md").read_text()
     on_the_map = " ".join(names_in(architecture))
