@@ -114,6 +114,10 @@ class Pool:
         owner = self._owner
         jobs = claimed_jobs(self._queue, claimed, owner, owner.name)
         owner.took_some()
+        if claimed.token <= self.appetite.unloaded_until:
+            # A limit or a pause came behind the claim, while this was on its way here.
+            self.give_back(jobs[claimed.begun :])
+            jobs = jobs[: claimed.begun]
         if self._closing:
             self.give_back(jobs)
         elif self._fed_directly:

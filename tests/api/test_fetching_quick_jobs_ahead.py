@@ -167,3 +167,36 @@ async def test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job
         for job in jobs:
             await job.result()
     assert {(await again(queue, job)).attempts_started for job in jobs} == {1}
+
+
+@pytest.mark.parametrize("stop", ["rate_limit", "pause"])
+async def test_what_was_fetched_ahead_and_comes_late_does_not_begin_after_a_stop(
+    queue: Queue, stop: str
+) -> None:
+    """A claim is on its way to the event loop when a limit or a pause is set behind it."""
+    begun: list[str] = []
+    go_on = asyncio.Event()
+
+    async def work(job: Job) -> None:
+        begun.append(job.name)
+        await go_on.wait()
+
+    late: list[Any] = []
+    async with Worker(queue, work) as worker:
+        await queue.add("a")
+        await until(lambda: begun == ["a"])
+        [pool] = worker._pools
+        pool.appetite.reply, pool.appetite.ahead, pool.appetite.share = late.append, 10, 10
+        await queue.add_bulk([{"name": "b"}] * 5)
+        await until(lambda: sum(len(claimed.rows) for claimed in late) == 5)
+        await (queue.rate_limit(60_000) if stop == "rate_limit" else queue.pause())
+        pool.appetite.reply = pool._receive
+        for claimed in late:
+            pool._receive(claimed)
+        go_on.set()
+        await until(lambda: is_active(queue, 0))
+        assert begun == ["a"]
+
+
+async def is_active(queue: Queue, number: int) -> bool:
+    return await queue.get_active_count() == number

@@ -88,6 +88,9 @@ class Appetite:
     """There may be something to take: nobody has looked since it last changed."""
     told_hungry: bool = False
     """What other processes believe."""
+    unloaded_until: int = 0
+    """The last claim when a limit or a pause made it give back what it had fetched ahead. What that
+    claim, or one before it, fetched ahead may still be on its way."""
     limited: bool = False
     """Limits hold for its queue, or for it: it holds no more than it runs."""
     told_again_at: int = 0

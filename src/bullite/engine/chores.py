@@ -136,7 +136,7 @@ class Chores:
         """
         if isinstance(chore, Recover):
             recovered: Recovered = answer
-            if recovered.jobs or recovered.has_ended_worker:
+            if recovered:
                 log.info(
                     "worker %d was lost; %d of its jobs were taken back",
                     chore.worker.id,

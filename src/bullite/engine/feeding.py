@@ -309,7 +309,7 @@ class Feeding:
             if claimed.next_due is not None:
                 self.expect(appetite.queue, claimed.next_due)
             if claimed.paused or (claimed.limited and appetite.held > appetite.concurrency):
-                appetite.unload()
+                self._unload(appetite)
             if claimed.unknown:
                 self._register_anew(appetite)
         for queue in tx.limited:
@@ -326,7 +326,12 @@ class Feeding:
     def _unload_all(self, queue: int) -> None:
         for appetite in self._appetites:
             if appetite.queue == queue:
-                appetite.unload()
+                self._unload(appetite)
+
+    def _unload(self, appetite: Appetite) -> None:
+        """Nothing that was claimed up to now may begin, but what has a slot."""
+        appetite.unloaded_until = self._last_token
+        appetite.unload()
 
     def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""

@@ -132,6 +132,8 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
         yield "lock_queue", {"queue": request.queue}
         changed = yield "set_paused", params
         if changed.changed:
+            if request.paused:
+                tx.limited.add(request.queue)
             tx.log(request.queue, PAUSED if request.paused else RESUMED, [(None, None)])
             counts = yield "counts", {"queue": request.queue}
             waiting, prioritized, *_ = counts.rows[0]

@@ -172,6 +172,9 @@ class Recovered(NamedTuple):
     has_ended_worker: bool
     """Whether the worker was removed; one process removes it."""
 
+    def __bool__(self) -> bool:
+        return self.jobs > 0 or self.has_ended_worker
+
 
 def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[Recovered]]:
     answers: list[Recovered] = []

@@ -55,7 +55,8 @@ class Transaction:
         self.delayed: dict[int, int] = {}
         """By queue: the nearest due time among jobs that became delayed."""
         self.limited: set[int] = set()
-        """The queues whose limits changed: what is fetched ahead of them must not begin."""
+        """The queues that were paused or whose limits changed: what workers of this process have
+        fetched ahead from them must not begin."""
         self.ended: dict[int, tuple[int, int]] = {}
         """By queue: how many jobs completed, and how many failed for good."""
         self.stopping: set[tuple[int, int]] = set()
