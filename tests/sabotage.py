@@ -49,6 +49,117 @@ MUTANTS = (
         ["unit/test_trusted_settings.py"],
     ),
     Mutant(
+        "a lock file does not choose a process of another user",
+        "groups.py",
+        '        _refuse_process_of_another(lock.path, status, entry["pid"])\n',
+        "",
+        [
+            "processes/test_supervisor.py::test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled"
+        ],
+    ),
+    Mutant(
+        "a lock file that others can write gets nobody signalled",
+        "groups.py",
+        "    if (doubt := _doubt_about_lock_file(path, status)) is not None:\n        raise",
+        "    if (doubt := None) is not None:\n        raise",
+        [
+            "processes/test_supervisor.py::test_a_lock_file_that_others_could_have_written_gets_nobody_signalled"
+        ],
+    ),
+    Mutant(
+        "a lock file of another user is replaced",
+        "groups.py",
+        "            _remove_if_not_ours(path, fd)\n",
+        "            pass\n",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "only who holds the lock of the named file replaces it",
+        "groups.py",
+        "    if is_named(fd, path):\n        path.unlink()",
+        "    if True:\n        path.unlink()",
+        [
+            "sqlite/test_side_folder.py::test_a_file_that_another_process_has_replaced_already_is_left_alone"
+        ],
+    ),
+    Mutant(
+        "a lock in a side folder of another user is not used",
+        "groups.py",
+        "        if self._database is not None:\n            doubt",
+        "        if self._database is not None and False:\n            doubt",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a side folder of another user is not used",
+        "sqlite/files.py",
+        "        if (doubt := self.doubt()) is not None:\n",
+        "        if False:\n",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a reader uses no side folder of another user",
+        "sqlite/location.py",
+        "        if places.doubt() is not None:\n",
+        "        if False:\n",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a side folder that a group can write needs a database of that group",
+        "ownership.py",
+        "        and folder.st_gid == database.st_gid\n",
+        "",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a file of another user in a side folder is not used",
+        "sqlite/sidefiles.py",
+        "        if (doubt := doubt_about_side_file(path, found)) is not None:\n",
+        "        if (doubt := None) is not None:\n",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "no link in a side folder is followed",
+        "sqlite/sidefiles.py",
+        "_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK",
+        "_SAFELY = os.O_CLOEXEC | os.O_NONBLOCK",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "the gate is closed to others",
+        "sqlite/sidefiles.py",
+        "            os.fchmod(descriptor, mode)\n",
+        "            pass\n",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a database is not made through a link",
+        "sqlite/driver.py",
+        "        if self._link is not None and not self.path.exists():",
+        "        if False:",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a new database is closed to others before it is opened",
+        "sqlite/files.py",
+        "os.close(os.open(self.database, flags, 0o600))",
+        "os.close(os.open(self.database, flags, 0o644))",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "a log that another user made is not written",
+        "ownership.py",
+        "or _may_write(found.st_uid, its_database):\n            continue",
+        "or True:\n            continue",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
+        "only sockets of the side folder are woken",
+        "sqlite/wakeups.py",
+        "                if stat.S_ISSOCK(os.lstat(path).st_mode):",
+        "                if True:",
+        ["sqlite/test_side_folder.py"],
+    ),
+    Mutant(
         "only root trusts the user who called sudo",
         "ownership.py",
         "if os.geteuid() == ROOT and text.isdecimal()",

@@ -16,8 +16,9 @@ from typing import Any
 
 from .clock import boot_id
 from .errors import BulliteError
-from .lockfiles import lock_named
-from .processes import began, look_at, signal_if
+from .lockfiles import is_named, lock_named
+from .ownership import doubt_about_side_folder, named
+from .processes import began, look_at, signal_if, user_of
 
 _ENTRY_BYTES = 65_536
 _TRIES = 100
@@ -41,15 +42,22 @@ class GroupLock:
     """A kernel lock on a file, held by who runs a group; the file says who that is.
 
     What the file says counts only while the lock is held: the kernel frees it when its holder is
-    gone, and never before. In a private folder it counts only if nobody else could have made it.
+    gone, and never before. In a private folder, or in the side folder of a database, it counts only
+    if nobody else could have made it.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], group: str, *, in_private: bool = False
+        self,
+        path: str | os.PathLike[str],
+        group: str,
+        *,
+        in_private: bool = False,
+        database: Path | None = None,
     ) -> None:
         self.path = Path(path)
         self.group = group
         self._in_private = in_private
+        self._database = database
         self._fd: int | None = None
 
     def make_folder(self) -> None:
@@ -57,8 +65,16 @@ class GroupLock:
         with _as_unreachable(self.path.parent):
             with contextlib.suppress(FileExistsError):
                 self.path.parent.mkdir(mode=0o700, parents=True)
-            if self._in_private:
-                _keep_private(self.path.parent)
+            self._check_folder()
+
+    def _check_folder(self) -> None:
+        folder = self.path.parent
+        if self._in_private:
+            _keep_private(folder)
+        if self._database is not None:
+            doubt = doubt_about_side_folder(folder, self._database)
+            if doubt is not None:
+                raise GroupUnreachable(f"{folder} cannot be used: {doubt}")
 
     def take(self) -> bool:
         """Hold the lock from now on; False if somebody else does."""
@@ -80,15 +96,19 @@ class GroupLock:
 
     def holder(self) -> dict[str, Any] | None:
         """The entry of who holds the lock now, empty if it cannot be read; None if nobody does."""
+        found = self.look()
+        return None if found is None else found[0]
+
+    def look(self) -> tuple[dict[str, Any], os.stat_result] | None:
+        """The same with the status of the file, which says who wrote it."""
         with _as_unreachable(self.path):
             try:
-                if self._in_private:
-                    _keep_private(self.path.parent)
+                self._check_folder()
                 fd = os.open(self.path, os.O_RDONLY | _SAFELY)
             except FileNotFoundError:
                 return None
             try:
-                return None if _flock(fd, shared=True) else _read(fd)
+                return None if _flock(fd, shared=True) else (_read(fd), os.fstat(fd))
             finally:
                 os.close(fd)
 
@@ -108,7 +128,8 @@ class GroupLock:
             os.close(fd)
 
 
-_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Not blocking: if a FIFO takes the place of the file, its opening must not wait.
+_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _held_here: weakref.WeakSet[GroupLock] = weakref.WeakSet()
 
 
@@ -149,10 +170,35 @@ def _keep_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
+def _doubt_about_lock_file(path: Path, status: os.stat_result) -> str | None:
+    """Return why another user may have written a lock file, whoever owns it."""
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path} is not a file"
+    if status.st_nlink > 1:
+        return f"{path} has several names (hard links)"
+    if status.st_mode & 0o022:
+        return f"{path} can be written by other users"
+    return None
+
+
+def _remove_if_not_ours(path: Path, fd: int) -> None:
+    """Under the lock: delete a file that another user made or can write, to make another.
+
+    Only the file that has the name: the one of who did the same before us is left alone.
+    """
+    status = os.fstat(fd)
+    if belongs_to_us(status) and _doubt_about_lock_file(path, status) is None:
+        return
+    if is_named(fd, path):
+        path.unlink()
+
+
 def _open_and_lock(path: Path) -> int | None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
     try:
         has_it = _lock_alone(fd)
+        if has_it:
+            _remove_if_not_ours(path, fd)
     except BaseException:
         os.close(fd)
         raise
@@ -231,12 +277,41 @@ def _has_number(pid: int) -> bool:
 
 
 def signal_holder(lock: GroupLock, signum: int) -> bool:
-    """Signal who holds the lock, and nobody else; whether somebody was."""
-    entry = lock.holder()
-    if not entry or not is_there(entry):
+    """Signal who holds the lock, and nobody else; whether somebody was.
+
+    Raise GroupUnreachable if the file names a process of another user than its own.
+    """
+    found = lock.look()
+    if found is None or not found[0] or not is_there(found[0]):
         return False
+    entry, status = found
+
+    def is_meant() -> bool:
+        if not is_there(entry):
+            return False
+        _refuse_process_of_another(lock.path, status, entry["pid"])
+        return True
+
     with _as_unreachable(lock.path):
         try:
-            return signal_if(entry["pid"], signum, lambda: is_there(entry))
+            return signal_if(entry["pid"], signum, is_meant)
         except ProcessLookupError:
             return False
+
+
+def _refuse_process_of_another(path: Path, status: os.stat_result, pid: int) -> None:
+    """Raise GroupUnreachable unless the user of a process is the one who wrote the lock file."""
+    if (doubt := _doubt_about_lock_file(path, status)) is not None:
+        raise GroupUnreachable(
+            f"{doubt}: process {pid}, which it names, was not signalled; end it yourself"
+        )
+    if not hasattr(os, "geteuid"):
+        return
+    user = user_of(pid)
+    if status.st_uid == (os.geteuid() if user is None else user):
+        return
+    whose = "whose user is not known" if user is None else f"is run by {named(user)}"
+    raise GroupUnreachable(
+        f"{path} belongs to {named(status.st_uid)}, but process {pid}, which it names, {whose}: it "
+        "was not signalled; if it runs the workers, end it yourself"
+    )

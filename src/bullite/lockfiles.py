@@ -14,13 +14,14 @@ def lock_named(path: Path, open_and_lock: Callable[[Path], Descriptor]) -> Descr
     """What `open_and_lock` answers, be it a descriptor or None, for the file of that name."""
     while True:
         fd = open_and_lock(path)
-        if fd is None or _is_named(fd, path):
+        if fd is None or is_named(fd, path):
             return fd
         os.close(fd)  # somebody deleted the file between its opening and its locking
 
 
-def _is_named(fd: int, path: Path) -> bool:
+def is_named(fd: int, path: Path) -> bool:
+    """Return whether a descriptor is of the file that has the name now, and not of a link."""
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
         return False

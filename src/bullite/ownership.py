@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from .errors import SettingsNotTrusted
@@ -69,6 +70,116 @@ def doubt_about(file: Path) -> str | None:
         return f"its owner cannot be found: {error.strerror}"
 
 
+def doubt_about_side_folder(folder: Path, database: Path) -> str | None:
+    """Return why the side folder of a database is not used; None if it is, or if there is none.
+
+    The users who may write a database decide what its workers run: they may write its side folder
+    as well, and nobody else may.
+    """
+    found = _look_at(folder)
+    if found is None:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return f"it is a symbolic link: rm {folder}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"it is not a folder: rm {folder}"
+    if not hasattr(os, "geteuid"):
+        return None
+    its_database = _look_at(database)
+    if not (_is_trusted(found.st_uid) or _may_write(found.st_uid, its_database)):
+        return (
+            f"it belongs to {named(found.st_uid)}, who may not write the database: have it "
+            "removed while no process uses the database"
+        )
+    if _others_can_write(found, folder) and not _is_of_group(found, its_database):
+        return f"other users can write it: chmod go-w {folder}"
+    return None
+
+
+def doubt_about_side_file(path: Path, found: os.stat_result) -> str | None:
+    """Return why a file in a side folder, which is trusted, is not used; None if it is.
+
+    It may be older than the present rights of the folder.
+    """
+    folder = os.lstat(path.parent)
+    if not stat.S_ISREG(found.st_mode):
+        return f"it is not a file: rm {path}"
+    if found.st_nlink > 1:
+        return f"it has several names (hard links): rm {path}"
+    of_group = bool(folder.st_mode & stat.S_IWGRP)
+    if not (_is_trusted(found.st_uid) or found.st_uid == folder.st_uid or of_group):
+        return f"it belongs to {named(found.st_uid)}: stop all processes, then rm {path}"
+    if found.st_uid != os.geteuid() and _rights_of_others(found) & ~side_mode(found, folder):
+        return f"other users can open it: chmod {side_mode(found, folder):o} {path}"
+    return None
+
+
+def side_mode(found: os.stat_result, folder: os.stat_result) -> int:
+    """Return the mode of a file in a side folder: for its owner, and the group of the folder."""
+    of_group = folder.st_mode & stat.S_IWGRP and found.st_gid == folder.st_gid
+    return 0o660 if of_group else 0o600
+
+
+def doubt_about_logs(database: Path, ends: Iterable[str]) -> str | None:
+    """Return why SQLite's files beside a database are not used; None if they are.
+
+    Another user who makes one beforehand can read what is written to it. In a database that several
+    users may write, SQLite makes them for each of these users.
+    """
+    its_database = _look_at(database)
+    if its_database is not None and _others_can_write(its_database, database):
+        return None
+    for end in ends:
+        path = database.with_name(database.name + end)
+        found = _look_at(path)
+        if found is None or _is_trusted(found.st_uid) or _may_write(found.st_uid, its_database):
+            continue
+        return (
+            f"{path} belongs to {named(found.st_uid)}, who may not write the database: have it "
+            "removed while no process uses the database"
+        )
+    return None
+
+
+def _look_at(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def _may_write(user: int, database: os.stat_result | None) -> bool:
+    if database is None:
+        return False
+    return user == database.st_uid or (
+        bool(database.st_mode & stat.S_IWGRP) and _is_member(user, database.st_gid)
+    )
+
+
+def _is_of_group(folder: os.stat_result, database: os.stat_result | None) -> bool:
+    """Return whether a folder is written by the group alone that may write the database."""
+    return (
+        database is not None
+        and bool(database.st_mode & stat.S_IWGRP)
+        and folder.st_gid == database.st_gid
+        and not folder.st_mode & stat.S_IWOTH
+    )
+
+
+def _is_member(user: int, group: int) -> bool:
+    import pwd
+
+    try:
+        found = pwd.getpwuid(user)
+    except KeyError:
+        return False
+    return group in os.getgrouplist(found.pw_name, found.pw_gid)
+
+
+def _rights_of_others(found: os.stat_result) -> int:
+    return found.st_mode & 0o077
+
+
 def _doubt(file: Path, found: os.stat_result, where: int) -> str | None:
     if not hasattr(os, "geteuid"):
         return None  # this system has no such owners
@@ -91,13 +202,13 @@ def _doubt_about_name(file: Path, found: os.stat_result) -> str | None:
 def _doubt_about_link(file: Path) -> str | None:
     link = os.lstat(file)
     if stat.S_ISLNK(link.st_mode) and not _is_trusted(link.st_uid):
-        return f"it is a symbolic link of {_named(link.st_uid)}"
+        return f"it is a symbolic link of {named(link.st_uid)}"
     return None
 
 
 def _doubt_about_file(file: Path, found: os.stat_result, where: int | Path) -> str | None:
     if not _is_trusted(found.st_uid):
-        return f"it belongs to {_named(found.st_uid)}"
+        return f"it belongs to {named(found.st_uid)}"
     if _others_can_write(found, where):
         return f"other users can write it: chmod go-w {file}"
     return None
@@ -106,7 +217,7 @@ def _doubt_about_file(file: Path, found: os.stat_result, where: int | Path) -> s
 def _doubt_about_folder(folder: Path) -> str | None:
     found = os.stat(folder)
     if not _is_trusted(found.st_uid):
-        return f"its folder {folder} belongs to {_named(found.st_uid)}"
+        return f"its folder {folder} belongs to {named(found.st_uid)}"
     if _others_can_write(found, folder) and not found.st_mode & stat.S_ISVTX:
         return f"other users can replace it: chmod go-w {folder}"
     return None
@@ -157,7 +268,8 @@ def _is_private(group: int, owner: int) -> bool:
     )
 
 
-def _named(user: int) -> str:
+def named(user: int) -> str:
+    """Return how a message calls a user: by name, or by number where there is none."""
     import pwd
 
     try:

@@ -30,6 +30,8 @@ from tests.shell.test_running import sleepers
 
 _numbers = itertools.count(1)
 
+STRANGER = 54_321
+
 HOLD = "touch begun{n}; until test -e go{n}; do sleep 0.02; done"
 
 
@@ -201,6 +203,59 @@ def test_a_number_that_is_another_processs_now_gets_nobody_signalled(
     with held(lock):
         assert "no workers" in one_line(run("worker", "stop", db=location))
     assert bystander.poll() is None
+
+
+@pytest.mark.parametrize("verb", ["stop", "restart"])
+def test_a_lock_file_of_another_user_does_not_choose_who_is_signalled(
+    tmp_path: Path, verb: str, bystander: subprocess.Popen[bytes]
+) -> None:
+    """The database and all around it are another user's, who names a process of root's."""
+    database = tmp_path / "jobs.db"
+    lock = lock_at(str(database))
+    lock.path.write_text(entry_of(bystander.pid, {}))
+    for path in (database, *lock.path.parent.iterdir(), lock.path.parent):
+        os.chown(path, STRANGER, STRANGER)
+    with held(lock):
+        line = one_line(run("worker", verb, db=str(database)))
+    assert f"{lock.path} belongs to user {STRANGER}, but process {bystander.pid}" in line
+    assert bystander.poll() is None
+
+
+def test_a_side_folder_of_another_user_chooses_nobody_to_be_signalled(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    lock = lock_at(str(tmp_path / "jobs.db"))
+    lock.path.write_text(entry_of(bystander.pid, {}))
+    os.chown(lock.path.parent, STRANGER, STRANGER)
+    with held(lock):
+        line = one_line(run("worker", "stop", db=str(tmp_path / "jobs.db")))
+    assert f"it belongs to user {STRANGER}" in line
+    assert bystander.poll() is None
+
+
+@pytest.mark.parametrize("kind", ["a link", "a second name", "a pipe"])
+def test_a_daemon_writes_to_no_log_that_another_user_may_have_put_there(
+    tmp_path: Path, kind: str
+) -> None:
+    log = lock_at(str(tmp_path / "jobs.db")).path.with_suffix(".log")
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    if kind == "a link":
+        log.symlink_to(precious)
+    elif kind == "a second name":
+        os.link(precious, log)
+    else:
+        os.mkfifo(log)
+    line = one_line(program("worker", "start", "--daemon", db=str(tmp_path / "jobs.db")))
+    assert f"cannot open {log}" in line
+    assert precious.read_text() == "precious"
+
+
+def test_locks_of_a_database_behind_a_link_are_in_its_side_folder(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    lock = lock_at(str(tmp_path / "jobs.db"))
+    link.symlink_to(tmp_path / "jobs.db")
+    assert lock_at(str(link)).path == lock.path
 
 
 def test_workers_of_another_machine_are_stopped_there(

@@ -649,6 +649,86 @@ def _began(pid: int) -> int:
     return next(process.began for process in processes() if process.pid == pid)
 
 
+STRANGER = 54_321
+
+
+@pytest.fixture
+def process_of_stranger() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "90"], user=STRANGER)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled(lock, bystander):
+    assert lock.take()
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    os.chown(lock.path, STRANGER, STRANGER)
+
+    with pytest.raises(GroupUnreachable) as refused:
+        signal_holder(lock, KILL)
+
+    assert str(refused.value).startswith(
+        f"{lock.path} belongs to user {STRANGER}, but process {bystander.pid}, which it names, "
+        f"is run by user {_user_name(os.geteuid())}"
+    )
+    assert bystander.poll() is None
+
+
+def test_a_lock_file_of_ours_gets_no_process_of_another_user_signalled(lock, process_of_stranger):
+    assert lock.take()
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(process_of_stranger)))
+    with pytest.raises(GroupUnreachable, match=f"is run by user {STRANGER}"):
+        signal_holder(lock, KILL)
+    assert process_of_stranger.poll() is None
+
+
+def test_root_signals_a_process_of_the_user_who_owns_the_lock_file(lock, process_of_stranger):
+    assert lock.take()
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(process_of_stranger)))
+    os.chown(lock.path, STRANGER, STRANGER)
+    assert signal_holder(lock, KILL)
+    assert process_of_stranger.wait(20) == -KILL
+
+
+@pytest.mark.parametrize("danger", ["mode", "second name"])
+def test_a_lock_file_that_others_could_have_written_gets_nobody_signalled(lock, bystander, danger):
+    assert lock.take()
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    if danger == "mode":
+        lock.path.chmod(0o622)
+    else:
+        os.link(lock.path, lock.path.with_name("second"))
+    with pytest.raises(GroupUnreachable, match=str(lock.path)):
+        signal_holder(lock, KILL)
+    assert bystander.poll() is None
+
+
+def test_where_the_user_of_a_process_is_hidden_only_a_lock_file_of_ours_is_believed(
+    lock, bystander, monkeypatch
+):
+    monkeypatch.setattr("bullite.groups.user_of", lambda pid: None)
+    assert lock.take()
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    os.chown(lock.path, STRANGER, STRANGER)
+    with pytest.raises(GroupUnreachable, match="whose user is not known"):
+        signal_holder(lock, KILL)
+    assert bystander.poll() is None
+    os.chown(lock.path, os.geteuid(), -1)
+    assert signal_holder(lock, KILL)
+    assert bystander.wait(20) == -KILL
+
+
+def _entry_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    return {"pid": process.pid, "began": _began(process.pid)}
+
+
+def _user_name(number: int) -> str:
+    import pwd
+
+    return pwd.getpwuid(number).pw_name
+
+
 @pytest.mark.parametrize("pid", [0, -1, True, "1", None, 1.5, 2**22 + 1])
 def test_what_is_no_number_of_a_process_is_not_signalled(lock, pid):
     assert lock.take()

@@ -101,7 +101,8 @@ def test_a_side_folder_of_somebody_else_is_named(open_folder, start):
 
     assert answer.startswith(f"StoreUnwritable: cannot open {database}.bullite")
     assert answer.endswith(
-        f"; {database}.bullite belongs to root: do this as that user, or ask them for the right"
+        f"; {database}.bullite belongs to user root: do this as that user, or ask them for the "
+        "right"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -52,9 +53,8 @@ def start_in_background(session: Session, lock: GroupLock) -> None:
 
 
 def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     public, private = split({**os.environ, "BULLITE_URL": location})
-    with open(os.open(log, flags, 0o600), "ab") as out, offer(private) as offered:
+    with open(_open_log(log), "ab") as out, offer(private) as offered:
         return subprocess.Popen(
             [*python_running("bullite"), *_for_the_background(sys.argv[1:])],
             stdin=subprocess.DEVNULL,
@@ -64,6 +64,22 @@ def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
             env={**public, PRIVATE: str(offered.fileno())},
             pass_fds=(offered.fileno(),),
         )
+
+
+def _open_log(log: Path) -> int:
+    """Open a log to append to. Refuse what another user may have put in its place."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # Not blocking: if a FIFO takes the place of the file, its opening must not wait.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(log, flags, 0o600)
+    except OSError as error:
+        raise Refusal(f"cannot open {log}: {error.strerror}; remove it") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise Refusal(f"cannot open {log}: it is not a file with one name; remove it")
+    return descriptor
 
 
 def _for_the_background(arguments: Sequence[str]) -> list[str]:

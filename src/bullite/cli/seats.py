@@ -149,12 +149,16 @@ def lock_of(session: Session, group: str) -> GroupLock:
     """The lock of a group, beside the database; for a server, in a folder of this user's."""
     from hashlib import sha256  # which those who only look do not need
 
+    from ..sqlite.files import Places
+
     location = session.store().location
     path = getattr(location, "path", None)
-    digest = sha256(f"{location}\n{group}".encode()).hexdigest()
+    name = os.path.realpath(path) if isinstance(path, Path) else str(location)
+    digest = sha256(f"{name}\n{group}".encode()).hexdigest()
     name = f"group-{digest[:16]}.lock"
     if isinstance(path, Path):
-        return GroupLock(path.with_name(path.name + ".bullite") / name, group)
+        places = Places(path.resolve())  # all meet at the same folder, whatever link leads to it
+        return GroupLock(places.side_folder / name, group, database=places.database)
     return GroupLock(_private_folder() / name, group, in_private=True)
 
 

@@ -34,8 +34,11 @@ _SETTINGS = (
 )
 
 
-def connect(path: Path, patience: float | None = None, mode: str = "rwc") -> sqlite3.Connection:
-    """A connection with our settings, in autocommit mode; `mode` is SQLite's: ro, rw, rwc."""
+def connect(path: Path, patience: float | None = None, mode: str = "rw") -> sqlite3.Connection:
+    """A connection with our settings, in autocommit mode; `mode` is SQLite's: ro or rw.
+
+    Not rwc: SQLite would make a database that others can read (`Places.make_database`).
+    """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         timeout=BUSY_TIMEOUT if patience is None else patience,

@@ -21,12 +21,14 @@ from ..errors import (
     StoreError,
     StoreUnavailable,
     StoreUnsynced,
+    StoreUnwritable,
 )
 from ..operations.moving import ANY_NAME, as_json
+from ..ownership import named
 from . import forks
 from .checkpoints import CheckpointGauge, checkpoint, checkpoint_what_was_lost
 from .connecting import connect, is_failed_sync, refuse_old_sqlite, store_error
-from .files import Identity, Places, cannot_make, owner_of, refuse_network_file_system
+from .files import Identity, Places, cannot_make, refuse_network_file_system
 from .folding import Loading, unfold
 from .gate import Gate
 from .journal import Journal
@@ -63,6 +65,7 @@ class SQLiteDriver:
         self.nonce = random_bits(64) - (1 << 63)
         # Through whatever links: all processes must meet at the same side folder.
         self.path = path.resolve()
+        self._link = path if self.path != path.parent.resolve() / path.name else None
         self._places = Places(self.path)
         self._durable = durable
         self._allow_network = allow_network
@@ -85,6 +88,7 @@ class SQLiteDriver:
         refuse_old_sqlite()
         if not self._allow_network:
             refuse_network_file_system(self.path)
+        self._refuse_new_database_behind_link()
         self._places.make_side_folder()
         self._open_gate()
         with forks.opening:
@@ -107,14 +111,25 @@ class SQLiteDriver:
             self._let_go()
             raise
 
+    def _refuse_new_database_behind_link(self) -> None:
+        if self._link is not None and not self.path.exists():
+            raise StoreUnwritable(
+                f"{self._link} is a symbolic link to {self.path}, which does not exist: a database "
+                f"is not made through a link; name {self.path} itself"
+            )
+
     def _open_gate(self) -> None:
         try:
             self._mark.make()
             self._gate = Gate(self._places.gate)
+        except StoreError:
+            self._mark.close()
+            raise
         except OSError as error:
             self._mark.close()
             folder = self._places.side_folder
-            fix = f"{folder} belongs to {owner_of(folder)}: do this as that user, or ask them for"
+            owner = named(folder.stat().st_uid)
+            fix = f"{folder} belongs to {owner}: do this as that user, or ask them for"
             raise cannot_make(
                 self._places.gate,
                 error,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import NetworkFileSystem, StoreError, StoreFull, StoreReplaced, StoreUnwritable
+from ..ownership import doubt_about_logs, doubt_about_side_folder
 
 NETWORK_FILE_SYSTEMS = frozenset(
     (
@@ -52,11 +53,42 @@ class Places(NamedTuple):
     def nonces(self) -> list[int]:
         """Of all processes that left a liveness file."""
         names = [path.stem for path in self.side_folder.glob("*.alive")]
-        return [int(name, 16) - ((int(name, 16) >> 63) << 64) for name in names if len(name) == 16]
+        numbers = [int(name, 16) for name in names if re.fullmatch("[0-9a-f]{16}", name)]
+        return [number - ((number >> 63) << 64) for number in numbers]
+
+    def doubt(self) -> str | None:
+        """Return why the files beside the database are not used; None if they are.
+
+        Other users made them, or can write them.
+        """
+        folder = self.side_folder
+        if (reason := doubt_about_side_folder(folder, self.database)) is not None:
+            return f"{folder} cannot be used: {reason}"
+        return doubt_about_logs(self.database, ("-wal", "-shm", "-journal"))
+
+    def make_database(self) -> bool:
+        """Make an empty file for SQLite to open, which only this user can read.
+
+        Return False if the name is taken, be it by a link. SQLite gives its other files the mode of
+        this one. The caller sees to it that this process makes no connection meanwhile
+        (`forks.opening`): to close a descriptor of ours would drop its locks.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        try:
+            os.close(os.open(self.database, flags, 0o600))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            otherwise = f"cannot make {self.database}: {error.strerror}"
+            raise cannot_make(self.database, error, otherwise) from error
+        return True
 
     def make_side_folder(self) -> None:
+        """Have the side folder. Raise StoreUnwritable if other users made it or can write it."""
         try:
-            self.side_folder.mkdir(mode=0o700, exist_ok=True)
+            self.side_folder.mkdir(mode=0o700)
+        except FileExistsError:
+            pass
         except FileNotFoundError as error:
             raise StoreUnwritable(
                 f"cannot make {self.database}: the folder {self.database.parent} does not exist; "
@@ -69,6 +101,8 @@ class Places(NamedTuple):
                 f"cannot write to the folder of {self.database}: {error.strerror}; the database, "
                 "its log and its side folder need write permission there",
             ) from error
+        if (doubt := self.doubt()) is not None:
+            raise StoreUnwritable(doubt)
 
 
 NEEDED = 128 * 1024
@@ -93,17 +127,6 @@ def cannot_make(path: Path, error: OSError, otherwise: str) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(path)
     return StoreUnwritable(otherwise)
-
-
-def owner_of(path: Path) -> str:
-    """The user's name, or number where it has none."""
-    import pwd
-
-    number = path.stat().st_uid
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
 
 
 def _hex(nonce: int) -> str:

@@ -11,12 +11,14 @@ import os
 import threading
 from pathlib import Path
 
+from .sidefiles import open_or_make
+
 
 class Gate:
     """Held while this process writes; entered by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._fd = open_or_make(path)
         self._porter: _Porter | None = None
 
     def enter(self, timeout: float) -> bool:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from ..lockfiles import lock_named
+from .sidefiles import open_existing, open_or_make
 
 _held_here: set[Path] = set()
 
@@ -39,7 +40,7 @@ class Liveness:
 
 
 def _open_and_lock(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fd = open_or_make(path)
     fcntl.lockf(fd, fcntl.LOCK_EX)
     return fd
 
@@ -49,7 +50,7 @@ def is_alive(path: Path) -> bool | None:
     if path in _held_here:
         return True
     try:
-        fd = os.open(path, os.O_RDWR)
+        fd = open_existing(path)
     except OSError:
         return None
     try:

@@ -45,6 +45,8 @@ class FileLocation(NamedTuple):
         refuse_old_sqlite()
         if not self.allow_network:
             refuse_network_file_system(places.database)
+        if places.doubt() is not None:
+            return None  # the driver says why
         return SQLiteReader.of_file_as_it_is(places, SystemClock(), self.durable)
 
     def import_driver(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -34,21 +33,22 @@ def prepare(places: Places, gate: Gate) -> sqlite3.Connection:
     """Open the file, making it if need be, and migrate it. Any number of processes may race."""
     enter(gate, places.database)
     try:
-        return _open_patiently(places.database)
+        return _open_patiently(places)
     except sqlite3.Error as error:
         raise _cannot_open(places.database, error) from error
     finally:
         gate.leave()
 
 
-def _open_patiently(path: Path) -> sqlite3.Connection:
+def _open_patiently(places: Places) -> sqlite3.Connection:
+    path, is_new = places.database, places.make_database()
     try:
-        connection = _open_and_migrate(path, min(TOLD_AFTER, connecting.BUSY_TIMEOUT))
+        connection = _open_and_migrate(path, is_new, min(TOLD_AFTER, connecting.BUSY_TIMEOUT))
     except sqlite3.Error as error:
         if not is_busy(error):
             raise
         waiting.warning("another process holds %s locked: waiting for it", path)
-        return _open_and_migrate(path, connecting.BUSY_TIMEOUT)
+        return _open_and_migrate(path, is_new, connecting.BUSY_TIMEOUT)
     connection.execute(f"pragma busy_timeout = {round(connecting.BUSY_TIMEOUT * 1000)}").fetchall()
     return connection
 
@@ -62,13 +62,9 @@ def enter(gate: Gate, path: Path) -> None:
         )
 
 
-def _open_and_migrate(path: Path, patience: float) -> sqlite3.Connection:
-    is_new = not path.exists()
+def _open_and_migrate(path: Path, is_new: bool, patience: float) -> sqlite3.Connection:
     connection = connect(path, patience)
     try:
-        if is_new:
-            # By name, not by a descriptor of our own; and the file is still empty.
-            os.chmod(path, 0o600)
         schema_version(connection, path)  # a file that is not ours is left as it is
         _switch_to_wal(connection, path, is_new)
         _migrate(connection, path)

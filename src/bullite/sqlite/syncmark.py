@@ -15,6 +15,9 @@ import contextlib
 import os
 from pathlib import Path
 
+from ..errors import StoreUnwritable
+from .sidefiles import open_existing, open_or_make
+
 _SET, _CLEAR = b"!", b"\0"
 
 
@@ -27,7 +30,7 @@ class SyncMark:
 
     def make(self) -> None:
         """Make the file if need be, with that byte, so that setting it later needs no room."""
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._descriptor = open_or_make(self._path)
         if hasattr(os, "posix_fallocate"):
             with contextlib.suppress(OSError):  # it only makes `set` safer
                 os.posix_fallocate(self._descriptor, 0, 1)
@@ -36,7 +39,7 @@ class SyncMark:
         """Whether a sync failed and the log has not been written again since."""
         if self._descriptor is None:
             try:
-                self._descriptor = os.open(self._path, os.O_RDWR)
+                self._descriptor = open_existing(self._path)
             except OSError:
                 return False  # no process has written, or this one must not
         try:
@@ -48,15 +51,15 @@ class SyncMark:
         """Say to all processes that a sync failed; never raises, the caller raises the error."""
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._descriptor = open_or_make(self._path)
             os.pwrite(self._descriptor, _SET, 0)
-        except OSError as error:
+        except (OSError, StoreUnwritable) as error:
             import logging  # programs that only look into a queue need not wait for it
 
             logging.getLogger("bullite.sqlite").error(
                 "a sync failed, and %s cannot say so: %s; stop all processes that use the database",
                 self._path,
-                error.strerror,
+                error,
             )
 
     def clear(self) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..engine.contract import Heard
+from ..ownership import side_mode
 
 ALERT = b"c"
 """Sent to a process that runs a job which is cancelled."""
@@ -28,6 +31,7 @@ class Wakeups:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._side = os.fspath(path.parent)
         self._ear: socket.socket | None = None
         self._voice: socket.socket | None = None
         self._folder: int | None = None
@@ -40,14 +44,23 @@ class Wakeups:
             ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
                 self._path.unlink(missing_ok=True)
-                ear.bind(self._short(os.fspath(self._path)))
-                os.chmod(self._path, 0o600)
+                self._bind(ear)
             except OSError:
                 ear.close()
                 return None
             ear.setblocking(False)
             self._ear = ear
         return os.fspath(self._path) if self._ear is not None else None
+
+    def _bind(self, ear: socket.socket) -> None:
+        """Give a socket its name; only the users of the side folder can send to it."""
+        with suppress(OSError):  # not on every system
+            os.fchmod(ear.fileno(), 0o600)  # before it has a name that others find
+        ear.bind(self._short(os.fspath(self._path)))
+        made = os.lstat(self._path)
+        mode = side_mode(made, os.lstat(self._side))
+        if made.st_mode & 0o777 != mode:
+            os.chmod(self._path, mode)
 
     def _short(self, address: str) -> str:
         """Return a path to a socket of the side folder that the kernel takes, however long it is.
@@ -57,7 +70,7 @@ class Wakeups:
         if len(os.fsencode(address)) <= LONGEST_SOCKET_PATH:
             return address
         if self._folder is None:
-            self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         return f"/proc/self/fd/{self._folder}/{os.path.basename(address)}"
 
     def ears(self) -> Sequence[int]:
@@ -97,10 +110,11 @@ class Wakeups:
             self._voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._voice.setblocking(False)
         for address, message in self._calls:
-            try:
-                self._voice.sendto(message, self._short(address))
-            except OSError:
-                pass
+            # The address is from the database. Only sockets of the side folder are sent to.
+            path = os.path.join(self._side, os.path.basename(address))
+            with suppress(OSError, ValueError):
+                if stat.S_ISSOCK(os.lstat(path).st_mode):  # not a link to another
+                    self._voice.sendto(message, self._short(path))
         self._calls.clear()
 
     def close(self) -> None:
