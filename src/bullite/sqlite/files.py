@@ -1,7 +1,8 @@
 """The files around a database: where they are, what they stand on, whether they are still the same.
 
-Never opens the database or its logs: closing any descriptor of them would drop the locks that
-SQLite holds in this process. Everything here goes by name and `stat`.
+Never opens a database or its logs: closing any descriptor of them would drop the locks that
+SQLite holds in this process. Everything here goes by name and `stat`, but for a new database, which
+is made before there is a connection to it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Journal:
         no other process is the last to close the database, which would delete the log.
         """
         try:
-            return cls(os.open(path, os.O_RDONLY), path, mark)
+            return cls(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), path, mark)
         except OSError:
             return None
 
@@ -67,7 +67,7 @@ def rewrite(path: Path) -> None:
     Those that are there already stay as they are, even if the power is cut meanwhile.
     """
     try:
-        log = os.open(path, os.O_RDWR)
+        log = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             place = 0
             while piece := os.pread(log, _PIECE, place):
