@@ -22,7 +22,7 @@ from bullite.clock import Clock
 from bullite.engine.contract import Driver
 from bullite.locations import parse_location
 from bullite.postgres import connecting
-from bullite.postgres.dialect import statements
+from bullite.postgres.dialect import Prepared, statements
 from bullite.postgres.driver import PostgresDriver
 from bullite.postgres.location import ServerLocation
 from bullite.verifying import CHECKS
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class StillDriver(PostgresDriver):
     """Its leases are renewed when a test says so, not behind its back while it moves the clock."""
 
-    def renewal(self) -> tuple[bytes, dict[str, int]]:
-        text, values = super().renewal()
-        return text, {**values, "nonce": 0}
+    def renewal(self) -> tuple[Prepared, dict[str, int]]:
+        statement, values = super().renewal()
+        return statement, {**values, "nonce": 0}
 
 
 _TABLES = (

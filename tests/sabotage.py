@@ -2228,6 +2228,35 @@ where bullite_jobs.traits = :traits
             "processes/test_supervisor.py::test_a_child_that_is_replaced_finishes_however_long_that_takes"
         ],
     ),
+    # --- functions of strangers ---
+    Mutant(
+        "options in the URL do not change where functions are looked up",
+        "postgres/connecting.py",
+        '[*ours, of_user, f"-c search_path={path}"]',
+        '[*ours, f"-c search_path={path}", of_user]',
+        ["postgres/test_strangers.py"],
+    ),
+    Mutant(
+        "behind a pooler a statement of its own looks up functions of the server only",
+        "postgres/message.py",
+        "    if pooled:\n        alone.say(PIN)\n",
+        "",
+        ["postgres/test_pooling.py"],
+    ),
+    Mutant(
+        "behind a pooler wake-ups look up functions of the server only",
+        "postgres/driver.py",
+        "if self.location.pooled and (self._announced or self._alerted):",
+        "if False:",
+        ["postgres/test_pooling.py"],
+    ),
+    Mutant(
+        "behind a pooler a look at the schema looks up functions of the server only",
+        "postgres/opening.py",
+        "        connection.execute(PIN.encode())\n",
+        "",
+        ["postgres/test_pooling.py", "postgres/test_strangers.py"],
+    ),
     # --- values by name ---
     Mutant(
         "a value is changed by one at a time",

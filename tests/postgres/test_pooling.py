@@ -124,9 +124,19 @@ async def test_settings_are_set_inside_of_transactions(pooled, sent):
         for _, message, is_inside in sent
         if "set local" in message.lower()
         and not is_inside
+        and len(statements(message)) == 1
         and not message.lower().startswith("begin")
     ]
-    assert outside == []
+    assert outside == [], "several statements of one message are one transaction"
+
+
+async def test_nothing_is_looked_up_by_the_search_path_of_a_session(pooled, sent):
+    await use_everything(pooled)
+
+    beginnings = [text.partition("commit;\n")[2] for _, text, _ in sent if "commit;\n" in text]
+    beginnings += [text for _, text, is_inside in sent if not is_inside]
+    first = {" ".join(statements(text)[0].split()[:4]) for text in beginnings}
+    assert first == {"begin isolation level read", "set local search_path ="}
 
 
 async def test_no_lock_outlives_a_transaction(pooled, sent):
@@ -205,7 +215,7 @@ async def test_with_a_way_around_the_pooler_the_ear_uses_it(database, pooled, se
 async def test_nothing_but_the_ear_goes_around_the_pooler(database, pooled, sent):
     await use_everything(listening(database, pooled))
 
-    around = {text.split()[0].lower() for name, text, _ in sent if name == "direct"}
+    around = {statements(text)[-1].split()[0] for name, text, _ in sent if name == "direct"}
     assert around <= {"listen", "with"}, "it listens, and renews leases"
 
 

@@ -32,7 +32,16 @@ ANSWER_WITHIN = 40.0
 
 _SECONDS = 1_000
 
+SEARCH_PATH = "pg_catalog, pg_temp"
+"""Where the server looks up names without a schema: where only its superuser can create.
+
+Names of functions, operators and types in our SQL have no schema. If another schema were searched,
+a role that may create in it could add an overload that matches the types of our arguments better,
+and it would run with the rights of our role. `pg_temp` is searched first unless it is listed.
+"""
+
 SESSION = {
+    "search_path": SEARCH_PATH,
     # Whatever the server's own setting: what is acknowledged is on its disk.
     "synchronous_commit": "on",
     "statement_timeout": 35 * _SECONDS,
@@ -87,8 +96,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         parameters: dict[str, Any] = {**_LIBPQ, **access.parameters}
         if not pooled:
             # A pooler would refuse them; there they are set in each transaction instead.
-            ours = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-            parameters["options"] = f"{ours} {parameters.get('options', '')}".strip()
+            parameters["options"] = _options(parameters.get("options", ""))
         # psycopg forgets what it prepared, and what we did, at every rollback.
         connection = cls.connect(autocommit=True, prepare_threshold=None, **parameters)
         # One type for every integer: else a statement would be prepared anew for each size of each.
@@ -103,6 +111,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         # In the child of a fork it is the parent's, and not ours to close or to speak of.
         if self._made_in == os.getpid():
             super().__del__()
+
+
+def _options(of_user: str) -> str:
+    """The settings of a session, as the server takes them while a client connects.
+
+    The last one of a name counts: the user may change all of ours but the search path.
+    """
+    ours = [f"-c {name}={value}" for name, value in SESSION.items() if name != "search_path"]
+    path = SEARCH_PATH.replace(" ", "\\ ")
+    return " ".join([*ours, of_user, f"-c search_path={path}"])
 
 
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()

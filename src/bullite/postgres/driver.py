@@ -30,7 +30,7 @@ from .dialect import REFUSAL, Prepared, statements, storable
 from .ear import ALERT, Ear
 from .line import UNDONE, Line
 from .location import ServerLocation
-from .message import Message, message, presumed
+from .message import PIN, Message, ask, message, presumed
 from .opening import prepare
 from .reader import PostgresReader
 
@@ -118,7 +118,16 @@ class PostgresDriver:
         if not self._is_open:
             prepare(connection, self.location)
         self._is_new = self._is_open
-        if self._backend is not None and not self.location.pooled:
+        if not self.location.pooled:
+            self._replace_backend(connection)
+        self._run(connection, "skip_events", {"skipped": SKIPPED_EVENTS})
+        if self._server_clock is not None:
+            # Before the first transaction there is work by the clock: who is dead, what is due.
+            self._server_clock.set(self._run(connection, "clock", {}).rows[0][0])
+
+    def _replace_backend(self, connection: Connection) -> None:
+        """End the session of the connection before this one, and remember this one's."""
+        if self._backend is not None:
             connection.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
                 "where pid = %s and backend_start = %s",
@@ -127,10 +136,6 @@ class PostgresDriver:
         self._backend = connection.execute(
             "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
         ).fetchone()
-        self._run(connection, "skip_events", {"skipped": SKIPPED_EVENTS})
-        if self._server_clock is not None:
-            # Before the first transaction there is work by the clock: who is dead, what is due.
-            self._server_clock.set(self._run(connection, "clock", {}).rows[0][0])
 
     # --- transactions ----------------------------------------------------------------------------
 
@@ -217,9 +222,8 @@ class PostgresDriver:
         return result
 
     def _run(self, connection: Connection, statement: str, params: Params) -> Result:
-        alone = message(connection, self.location.pooled)
-        alone.add(self._statements[statement], self._with_nonce(params))
-        return alone.send()[-1]
+        known = self._statements[statement]
+        return ask(connection, self.location.pooled, known, self._with_nonce(params))
 
     def _insert(
         self, connection: Connection, statement: Prepared, rows: Sequence[Sequence[Any]]
@@ -239,6 +243,8 @@ class PostgresDriver:
         try:
             self._write("mark", {"number": self._number, "now": self.clock.now()})
             self._message.say("commit")
+            if self.location.pooled and (self._announced or self._alerted):
+                self._message.say(PIN)
             for queue, name in self._announced.items():
                 channel = Ear.channel(self.location.schema, queue)
                 self._write("notify", {"queue": queue, "channel": channel, "name": name[:1000]})
@@ -352,10 +358,9 @@ class PostgresDriver:
         if self._ear is not None:
             self._ear.renew_now()
 
-    def renewal(self) -> tuple[bytes, dict[str, int]]:
+    def renewal(self) -> tuple[Prepared, dict[str, int]]:
         """What the ear renews the leases of this process's workers with; on its thread."""
-        text = self._statements["renew_workers"].text
-        return text, {
+        return self._statements["renew_workers"], {
             "lease_now": self.clock.lease_now(),
             "now": self.clock.now(),
             "nonce": self.nonce,

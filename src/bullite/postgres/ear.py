@@ -21,9 +21,10 @@ from psycopg.pq import PGnotify
 from ..engine.contract import Heard
 from ..errors import StoreError
 from .connecting import Connection
-from .dialect import quote
+from .dialect import Prepared, quote
 from .line import FIRST_REST, LONGEST_REST, Line
 from .location import ServerLocation
+from .message import look
 
 log = logging.getLogger("bullite.postgres")
 
@@ -39,7 +40,7 @@ SOONEST, LATEST = 0.02, 0.5
 ALERT = "\x01"
 """Said to the processes that run jobs of a queue when one of them is cancelled: no job's name."""
 
-Renewal = Callable[[], tuple[bytes, Mapping[str, Any]]]
+Renewal = Callable[[], tuple[Prepared, Mapping[str, Any]]]
 
 
 class Ear:
@@ -152,7 +153,7 @@ class Ear:
 
     def _renew(self, connection: Connection) -> float:
         """Renew what nobody has locked; in how many seconds to do so again."""
-        leases = connection.execute(*self._renewal()).fetchall()
+        leases = look(connection, self._location.pooled, *self._renewal())
         shortest = min((ms / 1000 for ms, _ in leases), default=3.0)
         again = min(HEARTBEAT, shortest / 3)
         if not all(is_renewed for _, is_renewed in leases):

@@ -6,7 +6,7 @@ So what nobody waits for the answer of is kept until somebody waits, or until th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import psycopg
@@ -17,7 +17,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Wait
 
 from ..engine.contract import Params, Result
-from .connecting import Connection
+from .connecting import SEARCH_PATH, Connection
 from .dialect import Prepared, storable, storable_parameter
 
 if not psycopg.Pipeline.is_supported():
@@ -25,6 +25,11 @@ if not psycopg.Pipeline.is_supported():
 
 FEW = 12
 """Rows; more of them are worth a way of their own."""
+
+
+PIN = f"set local search_path = {SEARCH_PATH}"
+"""Said behind a pooler before whatever is looked up outside of the engine's transactions. It holds
+until the end of the message, which the server takes for one transaction."""
 
 
 def presumed(name: str, params: Params) -> Result | None:
@@ -55,6 +60,24 @@ class Message(Protocol):
 
 def message(connection: Connection, pooled: bool) -> Message:
     return PooledMessage(connection) if pooled else PipelinedMessage(connection)
+
+
+def ask(connection: Connection, pooled: bool, statement: Prepared, params: Params) -> Result:
+    """The answer to one statement in a transaction of its own."""
+    alone = message(connection, pooled)
+    if pooled:
+        alone.say(PIN)
+    alone.add(statement, params)
+    return alone.send()[-1]
+
+
+def look(
+    connection: Connection, pooled: bool, statement: Prepared, params: Mapping[str, Any]
+) -> Sequence[Any]:
+    """The rows of one statement, for those who have nothing else to send."""
+    if pooled:
+        return ask(connection, pooled, statement, params).rows
+    return connection.execute(statement.text, params).fetchall()
 
 
 class PipelinedMessage:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 
 import psycopg
 from psycopg import errors
 
 from ..engine.migrations import scripts
-from ..errors import NotABulliteDatabase, PostgresTooOld, SchemaTooNew, StoreUnwritable
+from ..errors import (
+    NotABulliteDatabase,
+    PostgresTooOld,
+    SchemaTooNew,
+    StoreBusy,
+    StoreUnwritable,
+)
 from .connecting import Connection, first_line
 from .dialect import in_schema, quote, with_parameters
 from .location import ServerLocation
+from .message import PIN
 
 log = logging.getLogger("bullite.postgres")
 
 OLDEST_SERVER = 14
 _MIGRATE_WITHIN = "set local statement_timeout = 0; set local lock_timeout = '60s'"
+_MADE_MEANWHILE = (errors.DuplicateSchema, errors.DuplicateTable, errors.UniqueViolation)
+"""What the server says to a process when another one has just made the same schema or table."""
 
 
 def prepare(connection: Connection, location: ServerLocation) -> None:
     """Bring the schema up to date, making it if need be. Any number of processes may race."""
     _refuse_old_server(connection, location)
     migrations = scripts(__package__)
-    version = _version(connection, location)
+    with connection.transaction():
+        connection.execute(PIN.encode())
+        version = _version(connection, location)
     if version < len(migrations):
-        _migrate(connection, location, migrations)
+        _migrate_beside_others(connection, location, migrations)
     elif version > len(migrations):
         raise SchemaTooNew(
             f"{location} has schema {version}, this Bullite knows {len(migrations)}; upgrade it"
         )
-
-
-def advisory_key(schema: str) -> int:
-    """The number under which those who migrate a schema wait for each other."""
-    digest = hashlib.blake2s(f"bullite migrations {schema}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
 
 
 def _refuse_old_server(connection: Connection, location: ServerLocation) -> None:
@@ -78,19 +82,45 @@ def _version(connection: Connection, location: ServerLocation) -> int:
     )
 
 
-def _migrate(connection: Connection, location: ServerLocation, migrations: list[str]) -> None:
+def _migrate_beside_others(
+    connection: Connection, location: ServerLocation, migrations: list[str]
+) -> None:
+    """Migrate; if another process makes the schema at the same time, see what it has left to do."""
     try:
-        with connection.transaction():
-            connection.execute(_MIGRATE_WITHIN)
-            connection.execute("select pg_advisory_xact_lock(%s)", (advisory_key(location.schema),))
-            version = _version(connection, location)
-            if version == 0:
-                _make_schema(connection, location)
-            for number, script in enumerate(migrations, start=1):
-                if number > version:
-                    _run(connection, location, number, script)
+        for last in (False, False, True):
+            try:
+                return _migrate(connection, location, migrations)
+            except _MADE_MEANWHILE:
+                if last:
+                    raise
     except errors.InsufficientPrivilege as error:
         raise _not_allowed(location, error) from None
+    except errors.LockNotAvailable as error:
+        raise StoreBusy(
+            f"{location}: the tables could not be made or changed, because another session holds a "
+            f"lock on them ({first_line(error)}); pg_locks shows which one. Nothing was changed"
+        ) from None
+
+
+def _migrate(connection: Connection, location: ServerLocation, migrations: list[str]) -> None:
+    """Run the scripts that are missing, in one transaction.
+
+    Processes that migrate at once wait for each other by what only a role with rights in the schema
+    can hold: the schema or the first table that one of them makes, or a lock on that table. An
+    advisory lock could be held by every role that may connect.
+    """
+    with connection.transaction():
+        connection.execute(f"{_MIGRATE_WITHIN}; {PIN}".encode())
+        version = _version(connection, location)
+        if version == 0:
+            _make_schema(connection, location)
+        else:
+            lock = "lock table bullite.bullite_meta in share row exclusive mode"
+            connection.execute(in_schema(lock, location.schema).encode())
+            version = _version(connection, location)
+        for number, script in enumerate(migrations, start=1):
+            if number > version:
+                _run(connection, location, number, script)
 
 
 def _make_schema(connection: Connection, location: ServerLocation) -> None:

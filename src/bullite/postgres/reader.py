@@ -13,10 +13,11 @@ from .connecting import SESSION, Connection
 from .dialect import Prepared, statements, storable_parameter
 from .line import Line
 from .location import ServerLocation
+from .message import PIN, look
 
 _AT_LEISURE = "; ".join(
     [f"set local {name} = on" for name in SESSION if name.startswith("enable_")]
-    + ["set local statement_timeout = 0"]
+    + ["set local statement_timeout = 0", PIN]
 ).encode()
 
 
@@ -64,12 +65,12 @@ class PostgresReader:
         if statement.flag == "whole":
             with connection.transaction():
                 connection.execute(_AT_LEISURE)
-                return Result(connection.execute(statement.text, named).fetchall(), 0)
-        return Result(connection.execute(statement.text, named).fetchall(), 0)
+                return Result(look(connection, self._pooled, statement, named), 0)
+        return Result(look(connection, self._pooled, statement, named), 0)
 
     def _see_how_far_the_log_is_settled(self, connection: Connection) -> None:
-        look = self._statements["end_of_settled"].text
-        newest, adding = connection.execute(look, {}).fetchone() or (0, "")
+        known = self._statements["end_of_settled"]
+        [(newest, adding)] = look(connection, self._pooled, known, {})
         now_adding = frozenset(adding.split())
         if not self._adding & now_adding:
             # Whoever could have added to what was there at the last look has ended.
