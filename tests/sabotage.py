@@ -2228,6 +2228,20 @@ where bullite_jobs.traits = :traits
             "processes/test_supervisor.py::test_a_child_that_is_replaced_finishes_however_long_that_takes"
         ],
     ),
+    Mutant(
+        "on PostgreSQL one process adds to the minutes of a queue at a time",
+        PG,
+        "lock_minute\nselect id from bullite.bullite_queues where id = :queue for no key",
+        "lock_minute\nselect id from bullite.bullite_queues where id = :queue for key share --",
+        ["postgres/test_lock_order.py"],
+    ),
+    Mutant(
+        "on PostgreSQL processes move the numbers of events one after the other",
+        PG,
+        "select from bullite.bullite_meta where key = 'schema' for no key update",
+        "select from bullite.bullite_meta where key = 'schema'",
+        ["postgres/test_lock_order.py"],
+    ),
     # --- functions of strangers ---
     Mutant(
         "options in the URL do not change where functions are looked up",
@@ -2261,9 +2275,9 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a value is changed by one at a time",
         PG,
-        "select pg_advisory_xact_lock(hashtextextended(:kind || chr(31) || :name, 0))",
-        "select :kind || chr(31) || :name",
-        ["api/test_catalogue.py::test_two_processes_change_one_value_and_nothing_is_lost"],
+        "select key from bullite.bullite_meta where key = 'schema' for no key update",
+        "select key from bullite.bullite_meta where key = 'schema' for key share",
+        ["postgres/test_lock_order.py"],
     ),
     Mutant(
         "what a change raises is its caller's alone",

@@ -16,8 +16,10 @@ from bullite.deduplication import Rule
 from bullite.operations.adding import AddJobs, NewJob
 from bullite.operations.by_hand import MoveByHand
 from bullite.operations.claiming import Promote
+from bullite.operations.filing import Change, change
 from bullite.operations.governing import Configure
 from bullite.operations.growing import Grow
+from bullite.operations.measuring import Record, Tally, record
 from bullite.operations.settling import Settle
 from bullite.operations.surveying import Node
 from bullite.operations.sweeping import Sweep
@@ -263,3 +265,38 @@ def family(store: Store) -> tuple[int, int]:
     """A parent and its only child."""
     parent, child = store.grow(node(), node(parent=0))
     return parent, child
+
+
+def test_two_processes_add_to_one_minute_and_nothing_is_lost(store, database):
+    other = store.process()
+    request = Record({(store.queue, 7): Tally(completed=1)}, {})
+
+    with store.home.transaction() as transaction:
+        transaction.run(record(transaction.tx, [request]))
+        added = beside(lambda: other.ask(request))
+        wait_until(lambda: waits(database))
+    added.result(30)
+
+    assert [row["completed"] for row in database.rows("minutes")] == [2]
+
+
+def test_two_processes_change_one_new_value_one_after_the_other(store, database):
+    other = store.process()
+    request = Change("config", "count", lambda old: str(int(old or 0) + 1))
+
+    with store.home.transaction() as transaction:
+        transaction.run(change(transaction.tx, [request]))
+        changed = beside(lambda: other.ask(request))
+        wait_until(lambda: waits(database))
+
+    assert changed.result(30) == ("1", "2")
+
+
+def test_processes_that_connect_move_the_numbers_of_events_one_after_the_other(store, database):
+    held = "select from bullite_meta where key = 'schema' for no key update"
+    with psycopg.connect(database.location_of_libpq()) as connection:
+        connection.execute(held)
+        connected = beside(store.process)
+        wait_until(lambda: waits(database))
+        assert not connected.done()
+    connected.result(30)

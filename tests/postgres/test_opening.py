@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Store, Worker, verify
-from bullite.errors import NotABulliteDatabase, SchemaTooNew, StoreError
-from bullite.postgres import opening
+from bullite.errors import NotABulliteDatabase, SchemaTooNew, StoreBusy, StoreError
+from bullite.postgres import connecting, opening
 from tests.crash.processes import ROOT, problems, say, wait_until
 from tests.postgres.places import (
     Connection,
@@ -183,6 +183,30 @@ def test_an_older_schema_is_brought_up_to_date_with_what_is_in_it(location, shop
 
     assert version(shop) == str(SCHEMA + 1)
     assert shop.execute("select name from bullite.bullite_queues").fetchall() == [("q",)]
+
+
+def test_a_migration_may_take_longer_than_any_other_statement(location, shop, monkeypatch):
+    open_once(location)
+    scripts = [*opening.scripts("bullite.postgres"), "select pg_sleep(2.5)"]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(connecting.Connection, "answer_within", 2.0)
+
+    open_once(location)
+
+    assert version(shop) == str(SCHEMA + 1)
+
+
+def test_a_migration_that_waits_for_a_lock_of_another_session_says_so(location, shop, monkeypatch):
+    open_once(location)
+    scripts = [*opening.scripts("bullite.postgres"), "create table bullite.bullite_more (id int)"]
+    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(opening, "_MIGRATE_WITHIN", "set local lock_timeout = 100")
+
+    with shop.transaction(), pytest.raises(StoreBusy, match="another session holds a lock on them"):
+        shop.execute("lock table bullite.bullite_meta in share mode")
+        open_once(location)
+
+    assert version(shop) == str(SCHEMA)
 
 
 # --- refusing ------------------------------------------------------------------------------------

@@ -263,7 +263,7 @@ def test_who_may_only_read_is_told_so(server, runtime, shop):
             Store(url_for(server, "ada", "secret", "shop")).open()
         shop.execute("drop owned by ada")
 
-    assert "permission denied for sequence" in str(refused.value)
+    assert "permission denied for table bullite_meta" in str(refused.value)
     assert "docs/postgresql.md" in str(refused.value)
 
 

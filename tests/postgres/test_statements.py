@@ -26,6 +26,7 @@ ONLY_POSTGRES = {
     "processes": "the same",
     "clock": "the time is the server's",
     "clock_unsynced": "the same",
+    "housekeeper": "any role may hold an advisory lock",
     "skip_events": "a commit that was not synced may be lost with the server",
     "notify": "wake-ups go through the server",
     "alert": "the same",

@@ -28,6 +28,7 @@ from .clock import ServerClock
 from .connecting import SESSION, Connection, first_line, store_error
 from .dialect import REFUSAL, Prepared, statements, storable
 from .ear import ALERT, Ear
+from .housekeeping import Hindrances
 from .line import UNDONE, Line
 from .location import ServerLocation
 from .message import PIN, Message, ask, message, presumed
@@ -53,6 +54,9 @@ SKIPPED_EVENTS = 100_000
 """A commit that was not synced may be lost with a server, and the ids of its events handed out
 again. Whoever connects skips more than such commits can have taken: no reader, who may have read
 them, misses others of the same ids."""
+
+_LOOKED_AT = frozenset({"take_turn", "take_turn_now", "try_housekeeping"})
+"""Statements whose answers mean something to the driver, too."""
 
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
 
@@ -88,6 +92,7 @@ class PostgresDriver:
             "begin isolation level read committed read write",
             *(f"set local {name} = {value}" for name, value in settings.items()),
         ]
+        self._hindrances = Hindrances()
         self._ear: Ear | None = None
         self._is_open = self._is_new = False
 
@@ -172,12 +177,33 @@ class PostgresDriver:
             answer = self._answered_already(statement, params) or self._run_inside(
                 statement, params
             )
-            is_turn = statement in ("take_turn", "take_turn_now")
-            return self._at_our_time(answer) if is_turn else answer
+            if statement in _LOOKED_AT and isinstance(params, Mapping):
+                return self._looked_at(statement, params, answer)
+            return answer
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
             raise StatementRefused(str(error)) from error
+
+    def _looked_at(self, statement: str, params: Mapping[str, Any], answer: Result) -> Result:
+        if statement != "try_housekeeping":
+            return self._at_our_time(answer)
+        chore = params["chore"], params["queue"]
+        if answer.rows[0][0]:
+            self._hindrances.began(chore)
+        elif self._hindrances.refused(chore, self.clock.now()):
+            self._name_housekeeper(params)
+        return answer
+
+    def _name_housekeeper(self, params: Mapping[str, Any]) -> None:
+        """Log which session holds the lock of a chore: any role may."""
+        for pid, role in self._run_inside("housekeeper", params).rows:
+            log.warning(
+                "%s: housekeeping (%s of queue %d) is not possible: session %d of role %r has held "
+                "its advisory lock for a minute or more; pg_terminate_backend(%d) ends it",
+                self.location,
+                *(params["chore"], params["queue"], pid, role, pid),
+            )
 
     def _at_our_time(self, answer: Result) -> Result:
         """The time that the server told, unless another clock is used."""

@@ -24,6 +24,10 @@ log = logging.getLogger("bullite.postgres")
 
 OLDEST_SERVER = 14
 _MIGRATE_WITHIN = "set local statement_timeout = 0; set local lock_timeout = '60s'"
+_MIGRATED_WITHIN = 24 * 3600.0
+"""Seconds that a statement of a migration may take: it may rewrite all jobs. If the server is gone,
+the keepalives of the connection notice it before."""
+
 _MADE_MEANWHILE = (errors.DuplicateSchema, errors.DuplicateTable, errors.UniqueViolation)
 """What the server says to a process when another one has just made the same schema or table."""
 
@@ -86,6 +90,7 @@ def _migrate_beside_others(
     connection: Connection, location: ServerLocation, migrations: list[str]
 ) -> None:
     """Migrate; if another process makes the schema at the same time, see what it has left to do."""
+    connection.answer_within = _MIGRATED_WITHIN
     try:
         for last in (False, False, True):
             try:
@@ -100,6 +105,8 @@ def _migrate_beside_others(
             f"{location}: the tables could not be made or changed, because another session holds a "
             f"lock on them ({first_line(error)}); pg_locks shows which one. Nothing was changed"
         ) from None
+    finally:
+        del connection.answer_within  # the class knows the usual limit
 
 
 def _migrate(connection: Connection, location: ServerLocation, migrations: list[str]) -> None:

@@ -764,6 +764,14 @@ select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
 -- name: try_housekeeping
 select pg_try_advisory_xact_lock(hashtextextended('bullite.bullite_queues ' || :chore || :queue::bigint, 0))
 
+-- Which other session has that lock: every role that may connect can take it.
+-- name: housekeeper
+select a.pid, a.usename::text from pg_locks as l join pg_stat_activity as a on a.pid = l.pid
+where locktype = 'advisory' and granted and objsubid = 1
+    and database = (select oid from pg_database where datname = current_database())
+    and ((classid::bigint << 32) | objid::bigint)
+        = hashtextextended('bullite.bullite_queues ' || :chore || :queue::bigint, 0)
+
 -- The same for those who were asked to trim the log of a queue, which its sweep does, too: they wait.
 -- name: lock_sweep
 select pg_advisory_xact_lock(hashtextextended('bullite.bullite_queues sweep' || :queue::bigint, 0))
@@ -823,7 +831,7 @@ select coalesce(max(id), 0), coalesce((
 
 -- name: skip_events
 with alone as materialized (
-    select pg_advisory_xact_lock('bullite.bullite_events'::regclass::oid::bigint)
+    select from bullite.bullite_meta where key = 'schema' for no key update
 )
 select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_id_seq') + :skipped)
 from alone
@@ -1684,9 +1692,10 @@ select q.name from bullite.bullite_queues as q where (
 
 -- measuring ---------------------------------------------------------------------------------------
 
--- Nobody else adds to the minute until the transaction ends.
+-- No other process adds to the minutes of the queue until the transaction ends. Not an advisory lock:
+-- every role that may connect could hold that.
 -- name: lock_minute
-select pg_advisory_xact_lock(:queue::integer, :minute::integer)
+select id from bullite.bullite_queues where id = :queue for no key update
 
 -- name: minute
 select completed, failed, durations, waits from bullite.bullite_minutes
@@ -1814,8 +1823,9 @@ delete from bullite.bullite_output where job = any (array(select value::bigint f
 
 -- kept by name ------------------------------------------------------------------------------------
 
+-- One value is changed at a time, whichever it is: there is no row to lock for a new one.
 -- name: lock_kept
-select pg_advisory_xact_lock(hashtextextended(:kind || chr(31) || :name, 0))
+select key from bullite.bullite_meta where key = 'schema' for no key update
 
 -- name: kept
 select name, value, updated_at from bullite.bullite_kept where kind = :kind order by name
