@@ -161,6 +161,7 @@ async def test_a_renewal_passes_over_a_row_that_its_engine_has_and_renews_the_ot
     location: str, database: PostgresDatabase
 ) -> None:
     async with two_workers(location):
+        await until(lambda: have_no_more_to_write(database))
         with locked_worker(database) as locked:
             before = leases(database)
             await until(lambda: all_renewed(database, before, but=locked))
@@ -175,6 +176,7 @@ async def test_a_row_that_was_passed_over_is_renewed_soon(
     monkeypatch.setattr(ear, "HEARTBEAT", 3_600)
     async with two_workers(location, lock_duration="3h", lock_renew_time="1h") as queue:
         await until(lambda: len(database.rows("workers", "seen_at > 0")) == 2)
+        await until(lambda: have_no_more_to_write(database))
         with locked_worker(database):
             before = leases(database)
             queue.store.open().driver.registered()
@@ -190,6 +192,7 @@ async def test_a_lost_connection_is_not_told_of_while_a_renewal_waits_for_its_en
 ) -> None:
     monkeypatch.setattr(ear, "ANSWER_WITHIN", 0.5)
     async with two_workers(location):
+        await until(lambda: have_no_more_to_write(database))
         with locked_worker(database):
             await asyncio.sleep(1.5)
     assert [line for line in caplog.messages if "was lost" in line] == []
@@ -212,6 +215,12 @@ async def two_workers(location: str, **options: Any) -> AsyncIterator[Queue]:
         await worker.wait_until_ready()
         await another.wait_until_ready()
         yield one
+
+
+def have_no_more_to_write(database: PostgresDatabase) -> bool:
+    """Whether both workers have said that they are idle: their engine, when it says so, waits for
+    the row of one while it has that of the other."""
+    return len(database.rows("workers", "hungry = 1")) == 2
 
 
 @contextmanager
