@@ -160,7 +160,7 @@ def test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause(store: S
     worker.wants(1)
     unloaded = worker.unloaded
     pause(store)
-    assert worker.unloaded == unloaded + 1
+    assert worker.unloaded > unloaded
 
 
 def test_a_hungry_worker_is_fed_when_the_pause_ends(store: Store) -> None:

@@ -330,8 +330,9 @@ class Feeding:
 
     def _unload(self, appetite: Appetite) -> None:
         """Nothing that was claimed up to now may begin, but what has a slot."""
-        appetite.unloaded_until = self._last_token
-        appetite.unload()
+        if appetite.unloaded_until < self._last_token:  # else it has been told of all of it
+            appetite.unloaded_until = self._last_token
+            appetite.unload()
 
     def failed(self, error: Exception) -> list[tuple[Ask, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""
