@@ -275,6 +275,8 @@ class _Producer:
             # What could not be added in time is left out, not added later.
             due = max(due + 1 / ROUNDS_PER_SECOND, time.monotonic())
         await asyncio.gather(*self._waits)
+        # The last round may be over before: a process that ends by then counts as a failure.
+        await asyncio.sleep(max(0, ends - time.monotonic()))
         for queue in self._queues.values():
             await queue.close()
 
