@@ -527,7 +527,12 @@ def test_who_runs_the_other_commands_may_run_this_one() -> None:
     assert "signal 9" in problem_with("tell somebody", shell=run)
 
 
-def test_the_facts_are_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    notify("true", FAILURE, mail=None)
-    assert os.listdir(tmp_path) == []
+def test_the_facts_are_in_no_file_that_a_killed_worker_would_leave_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    notify(f"ls -A {folder} > {tmp_path}/meanwhile", FAILURE, mail=None)
+    assert (tmp_path / "meanwhile").read_text() == ""
+    assert os.listdir(folder) == []

@@ -10,7 +10,6 @@ import re
 import smtplib
 import socket
 import ssl
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -222,13 +221,14 @@ def _call(url: str, failure: Failure, secret: bytes | None, allow_private: bool)
 
 def _run(line: str, failure: Failure, run: Runs) -> None:
     try:
-        with tempfile.NamedTemporaryFile(prefix="bullite-") as facts:
-            facts.write(failure.as_json())
-            facts.flush()
-            command = Command(
-                line, env=failure.as_variables(), stdin=facts.name, timeout=COMMAND_TIMEOUT
+        ended = run(
+            Command(
+                line,
+                env=failure.as_variables(),
+                input=failure.as_json(),
+                timeout=COMMAND_TIMEOUT,
             )
-            ended = run(command)
+        )
     except (NotStarted, OSError) as error:
         why = _one_line(str(error), 200)
         raise NotifyFailed(f"The command that was to tell could not be started: {why}") from error

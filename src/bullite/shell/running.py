@@ -16,6 +16,7 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,6 +101,8 @@ class Command(NamedTuple):
     """Nothing of that environment but where programs are."""
     stdin: str | None = None
     """A file to read from, by a name that counts where we are; nothing, if there is none."""
+    input: bytes = b""
+    """What it can read instead, from a file without a name: if we are killed, nothing is left."""
     timeout: float | None = None
     """Seconds."""
     grace: float = GRACE
@@ -318,6 +321,14 @@ def _starting() -> Iterator[None]:
         raise NotStarted(str(error), is_final=False) from error
 
 
+def _nameless(data: bytes) -> int:
+    """A descriptor of a file that has no name, to be read from its beginning."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(data)
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
 class _Run:
     """One command, to be started and under way."""
 
@@ -333,7 +344,7 @@ class _Run:
         self._captures = {STDOUT: Capture(command.most_kept), STDERR: Capture(command.most_kept)}
         self._arguments, self._cwd = command.arguments(), command.cwd
         self._environment = command.environment(ours) | encoded({COOKIE: cookie})
-        self._ours, self._cookie = ours, cookie
+        self._ours, self._cookie, self._input = ours, cookie, command.input
         self._bell = _bell()
         self._handle: int | None = None
         self.has_exited = False
@@ -370,11 +381,15 @@ class _Run:
             badge = make_badge(self._cookie)
             if badge is not None:
                 opened.append(badge)
+            stdin = self._ours.nothing_to_read
+            if self._input:
+                stdin = _nameless(self._input)
+                opened.append(stdin)
             process = subprocess.Popen(
                 self._arguments,
                 cwd=self._cwd,
                 env=self._environment,
-                stdin=self._ours.nothing_to_read,
+                stdin=stdin,
                 stdout=out_end,
                 stderr=err_end,
                 bufsize=0,
