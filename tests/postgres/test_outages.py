@@ -99,7 +99,9 @@ async def test_a_server_away_for_too_long_is_told_and_nothing_was_written(
     assert names(own_server) == ["b"]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_idle_worker_reports_that_the_server_is_away(own_server: Server) -> None:
+    # Housekeeping that has just begun waits for the server first, as every transaction does.
     async def double(job: Job) -> int:
         return 2 * int(job.data)
 
