@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import logging
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -42,6 +43,10 @@ from .wakeups import Wakeups
 log = logging.getLogger("bullite.sqlite")
 
 ROWS_PER_INSERT = 100
+BINDS_NUMBERS = not (3, 12) <= sys.version_info < (3, 12, 4)
+"""Whether a value for `?1` may be given by position. Python 3.12.0 to 3.12.3 take that for a name,
+and warn of every one."""
+
 MOST_INSERTS = 200
 """Texts of inserts to remember, by the number of rows and the columns they share."""
 
@@ -252,6 +257,8 @@ class SQLiteDriver:
             self._wrote(1, row)
             return Result((), 1)
         columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns[:places]
+        if not BINDS_NUMBERS:
+            columns = [[c.value] * number if isinstance(c, Same) else c for c in columns]
         shared = tuple([type(column) is Same for column in columns])
         # What all rows share is bound once: binding costs more than anything else that SQLite does
         # with a row.
@@ -467,7 +474,11 @@ def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
     after = rest[rest.index(")") + 1 :]
     first, own = count(1), count(1 + sum(shared))
     common = [f"?{next(first)}" if same else "" for same in shared]
-    each = [", ".join([place or f"?{next(own)}" for place in common]) for _ in range(rows)]
+    is_plain = not any(shared)
+    each = [
+        ", ".join([place or ("?" if is_plain else f"?{next(own)}") for place in common])
+        for _ in range(rows)
+    ]
     return f"{before} values ({'), ('.join(each)}){after}"
 
 
