@@ -186,9 +186,15 @@ async def test_what_was_fetched_ahead_and_comes_late_does_not_begin_after_a_stop
         await queue.add("a")
         await until(lambda: begun == ["a"])
         [pool] = worker._pools
-        pool.appetite.reply, pool.appetite.ahead, pool.appetite.share = late.append, 10, 10
+        pool.appetite.reply = late.append
+
+        def has_all() -> bool:
+            # Again and again: the engine sets both, too, whenever it has looked or waited.
+            pool.appetite.ahead, pool.appetite.share = 10, 10
+            return sum(len(claimed.rows) for claimed in late) == 5
+
         await queue.add_bulk([{"name": "b"}] * 5)
-        await until(lambda: sum(len(claimed.rows) for claimed in late) == 5)
+        await until(has_all)
         await (queue.rate_limit(60_000) if stop == "rate_limit" else queue.pause())
         pool.appetite.reply = pool._receive
         for claimed in late:
