@@ -18,7 +18,8 @@ ONLY_SQLITE = {
     "address_of_process": "the same",
 }
 ONLY_POSTGRES = {
-    "fold_counts": "each process counts in a row of its own",
+    "add_to_counts": "each process counts in a row of its own",
+    "fold_counts": "the same",
     "mark": "the answer to a commit may be lost",
     "give_up": "the same",
     "leave": "processes are known by what they wrote",

@@ -7,38 +7,68 @@ again, and locks them at its beginning. So no two transactions wait for each oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import cache
+from typing import Any, NamedTuple
 
 from ..codec import decode, encode_plain
+from ..operations.settling import Settle, locked_in_turns
 from .contract import NotTogether, OutOfOrder, Params, Result
+from .plan import Request
 
 Execute = Callable[[str, Params], Result]
 
 QUEUES = frozenset(("gates", "terms", "take_turn"))
 """Statements that lock the row of a queue; a turn is a stronger lock than the others."""
 
-
 KEYS = frozenset(("insert_keys", "free_keys", "delete_keys"))
 """Statements that lock deduplication keys; those of one group of requests do so in one order."""
 
+LOOK = "where_they_are"
+"""The statement that locks jobs and reads what is known of them."""
 
-class Ahead:
-    """What a transaction locks at its beginning, because it could not when it came to need it."""
 
-    __slots__ = ("jobs", "keyed", "queues")
+@cache
+def _locks_nothing(statement: str) -> bool:
+    """Whether a statement locks neither queues nor jobs nor keys. Moves of jobs have a colon."""
+    return statement not in QUEUES | KEYS | {LOOK} and ":" not in statement
 
-    def __init__(self, jobs: Iterable[int] = ()) -> None:
-        self.queues: set[int] = set()
-        self.jobs: set[int] = set(jobs)
-        self.keyed: set[int] = set()
 
-    def learn(self, error: OutOfOrder) -> None:
-        self.queues |= error.queues
-        self.jobs |= error.jobs | error.keyed
-        self.keyed |= error.keyed
+class Ahead(NamedTuple):
+    """What a transaction locks at its beginning: what it could not lock when it came to need it."""
 
-    def __bool__(self) -> bool:
-        return bool(self.queues or self.jobs)
+    queues: frozenset[int] = frozenset()
+    jobs: frozenset[int] = frozenset()
+    keyed: frozenset[int] = frozenset()
+    """Jobs whose deduplication keys are locked as well."""
+
+    def and_what_stopped(self, error: OutOfOrder) -> Ahead:
+        return Ahead(
+            self.queues | error.queues,
+            self.jobs | error.jobs | error.keyed,
+            self.keyed | error.keyed,
+        )
+
+
+NOTHING_AHEAD = Ahead()
+
+
+def locked_ahead(
+    requests: Sequence[Request], groups: Sequence[Sequence[int]], known: Ahead
+) -> Ahead:
+    """`known`, and all jobs of the requests if several statements would lock some of them."""
+    jobs = _locked_by_several([[requests[index] for index in group] for group in groups])
+    return known._replace(jobs=known.jobs | jobs) if jobs else known
+
+
+def _locked_by_several(groups: Sequence[Sequence[Any]]) -> Set[int]:
+    if len(groups) > 1:
+        groups = [group for group in groups if any(request.keys() for request in group)]
+    if len(groups) > 1:
+        return set().union(*[request.keys() for group in groups for request in group])
+    if groups and type(groups[0][0]) is Settle:
+        return locked_in_turns(groups[0])
+    return frozenset()
 
 
 class LockOrder:
@@ -55,8 +85,10 @@ class LockOrder:
         self._holds = False
         self._group = 0
         self._claims = False
-        self._keyed, self._known = set[int](), frozenset(ahead.keyed)
+        self._keyed, self._known = set[int](), ahead.keyed
         self._group_of_keys: int | None = None
+        if ahead is NOTHING_AHEAD:
+            return
         if ahead.queues:
             execute("lock_queues", {"queues": _as_json(ahead.queues)})
             self._turns = set(ahead.queues)
@@ -72,11 +104,13 @@ class LockOrder:
         self._claims = claims  # what they move, they have locked without waiting
 
     def execute(self, statement: str, params: Params) -> Result:
+        if _locks_nothing(statement):
+            return self._execute(statement, params)
         if statement in QUEUES:
             return self._lock_queue(statement, params)
         if statement in KEYS:
             self._lock_keys(statement, params)
-        is_move, is_look = ":" in statement, statement == "where_they_are"
+        is_move, is_look = ":" in statement, statement == LOOK
         if (is_move or is_look) and not self._claims and self._has_keys_of_others():
             raise NotTogether("jobs are locked after the keys of other requests")
         if is_look:

@@ -65,7 +65,7 @@ from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
-from .ordering import Ahead, LockOrder
+from .ordering import NOTHING_AHEAD, Ahead, Execute, LockOrder, locked_ahead
 from .plan import group, split
 from .reading import ReadingThread
 from .threads import Spawn, start_thread
@@ -98,8 +98,6 @@ LONGEST_REST = 0.2
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
-
-NOTHING_AHEAD = Ahead()
 
 _CREATED_AT = JobRow._fields.index("created_at")
 
@@ -175,6 +173,7 @@ class Engine:
         self._chores = Chores(driver)
         self._backlog: deque[_Piece] = deque()
         self._order: LockOrder | None = None
+        self._execute: Execute = self._timed
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
         self.reading = ReadingThread(driver.reader, spawn, self._end)
@@ -817,7 +816,7 @@ class Engine:
         """Run a transaction, and again while only the moment was wrong for it."""
         if self._broken is not None:
             raise self._broken
-        ahead = Ahead()
+        ahead = NOTHING_AHEAD
         for tries in count(1):
             try:
                 self._attempt(asks, careful, serves, ahead)
@@ -827,7 +826,7 @@ class Engine:
             except OutOfOrder as error:
                 if tries >= MOST_TRIES:
                     raise StoreBusy(f"undone {tries} times in a row ({error})") from error
-                ahead.learn(error)
+                ahead = ahead.and_what_stopped(error)
                 continue  # it waits for what it needs
             except Undone as error:
                 if tries >= MOST_TRIES:
@@ -854,14 +853,17 @@ class Engine:
         groups = group(requests)
         answers: list[Any] = [None] * len(asks)
         started = time.perf_counter()
-        ahead = self._ahead(requests, groups, ahead)
-        foreseen = () if ahead else self._foreseen(requests, groups)
+        if requests and self.driver.has_other_writers:
+            ahead = locked_ahead(requests, groups, ahead)
+        foreseen = () if any(ahead) else self._foreseen(requests, groups)
         self.driver.begin(any(r.durable for r in requests), foreseen)
         waited = time.perf_counter() - started
         if waited > SLOW_LOCK:
             self._slow.warning("waited %d ms for the write lock", waited * 1e3)
         try:
-            self._order = LockOrder(self._timed, ahead) if self.driver.has_other_writers else None
+            if self.driver.has_other_writers:
+                self._order = LockOrder(self._timed, ahead)
+                self._execute = self._order.execute
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
                 if self._order is not None:
@@ -912,24 +914,6 @@ class Engine:
                     jobs = len(claimed.rows)
                     self.gauges.waited(appetite.queue, claimed.claimed_at, waited, jobs)
 
-    def _ahead(self, requests: list[Any], groups: list[list[int]], known: Ahead) -> Ahead:
-        """What is to be locked first: all jobs, if they would be locked by several statements."""
-        if not self.driver.has_other_writers or not requests:
-            return known
-        members = [[requests[index] for index in indexes] for indexes in groups]
-        if len(groups) > 1:
-            members = [some for some in members if any(request.keys() for request in some)]
-        jobs: set[int] = set()
-        if len(members) > 1:
-            jobs = set().union(*[request.keys() for request in requests])
-        elif members and type(members[0][0]) is settling.Settle:
-            jobs = settling.locked_in_turns(members[0])
-        if not jobs:
-            return known
-        ahead = Ahead(jobs | known.jobs)
-        ahead.queues, ahead.keyed = known.queues, known.keyed
-        return ahead
-
     def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
         """What the first operation will ask, where that is worth knowing."""
         if not requests:
@@ -950,9 +934,6 @@ class Engine:
         except StopIteration as stop:
             result: T = stop.value
             return result
-
-    def _execute(self, statement: str, params: Params) -> Result:
-        return (self._order.execute if self._order else self._timed)(statement, params)
 
     def _timed(self, statement: str, params: Params) -> Result:
         began = time.perf_counter()

@@ -38,7 +38,7 @@ def presumed(name: str, params: Params) -> Result | None:
         return Result((), len(params)) if len(params) < FEW else None
     if "expected" in params:
         return Result((), params["expected"])
-    if name == "change_counts" and not params["drains"]:
+    if name == "add_to_counts":
         return Result([(None, False, False)], 1)
     return Result((), 1) if name in ("set_hunger", "lock_jobs") else None
 

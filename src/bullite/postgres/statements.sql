@@ -335,7 +335,23 @@ select id, name from bullite.bullite_queues
 -- name: take_by_name
 update bullite.bullite_queues set by_name = 1 where id = :queue and by_name = 0
 
--- Whether the queue is drained is told by what is committed, and by this transaction. That is an event more.
+-- Adds to what this process has counted. Most transactions do no more, so it does not read what others have.
+-- name: add_to_counts
+insert into bullite.bullite_counts as c (
+    queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed, events
+)
+select :queue, :nonce, :waiting, :prioritized, :delayed, :active, :waiting_children, :completed,
+    :failed, :events
+from bullite.bullite_queues where id = :queue
+on conflict (queue, nonce) do update set
+    waiting = c.waiting + excluded.waiting, prioritized = c.prioritized + excluded.prioritized,
+    delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
+    waiting_children = c.waiting_children + excluded.waiting_children,
+    completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
+    events = c.events + excluded.events
+
+-- The same where the queue may be drained now: that is told by what is committed, and by this transaction.
+-- It is an event more.
 -- name: change_counts
 with others as materialized (
     select coalesce(sum(waiting + prioritized + active), 0) as unfinished from bullite.bullite_counts
@@ -345,7 +361,7 @@ with others as materialized (
         queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed, events
     )
     select :queue, :nonce, :waiting, :prioritized, :delayed, :active, :waiting_children, :completed,
-        :failed, :events + case when :drains::bigint = 1 and :waiting + :prioritized + :active
+        :failed, :events + case when :waiting + :prioritized + :active
             + (select unfinished from others) = 0 then 1 else 0 end
     from bullite.bullite_queues where id = :queue
     on conflict (queue, nonce) do update set
@@ -353,12 +369,12 @@ with others as materialized (
         delayed = c.delayed + excluded.delayed, active = c.active + excluded.active,
         waiting_children = c.waiting_children + excluded.waiting_children,
         completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
-        events = c.events + :events + case when :drains::bigint = 1
-            and c.waiting + c.prioritized + c.active + :waiting + :prioritized + :active
+        events = c.events + :events + case
+            when c.waiting + c.prioritized + c.active + :waiting + :prioritized + :active
                 + (select unfinished from others) = 0 then 1 else 0 end
     returning waiting + prioritized + active as unfinished
 )
-select null, :drains::bigint = 1 and unfinished + (select unfinished from others) = 0,
+select null, unfinished + (select unfinished from others) = 0,
     (select concurrency is not null from bullite.bullite_queues where id = :queue) from mine
 
 -- name: counts
