@@ -53,8 +53,9 @@ PROBES_PER_SECOND = 20
 MOST_WAITING = 300
 """Jobs of a queue; while more wait, producers add none."""
 
-RESULT_WITHIN = 30_000
-"""Ms in which a result must arrive."""
+RESULT_WITHIN = 90_000
+"""Ms in which a result must arrive. On PostgreSQL, the jobs of a worker that is killed are its own
+until its lease of 30 s has ended."""
 
 SHORT_LEASE: dict[str, Any] = {"lock_duration": 1_500, "stalled_interval": 500}
 """Options of the workers of one queue: a process that is stopped for longer loses its jobs."""
