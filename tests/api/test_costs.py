@@ -27,7 +27,7 @@ class Sent:
         self.names: list[str] = []
         self.looked_at = 0
         """Rows of lists of jobs that were read in order to move them."""
-        submit_all, read, execute = Engine.submit_all, ReadingThread.read, Engine._execute
+        submit_all, read, execute = Engine.submit_all, ReadingThread.read, Engine._timed
 
         def submitted(engine: Engine, asks: Sequence[Ask]) -> None:
             self.names += [type(ask.request).__name__ for ask in asks]
@@ -49,7 +49,7 @@ class Sent:
             return result
 
         monkeypatch.setattr(Engine, "submit_all", submitted)
-        monkeypatch.setattr(Engine, "_execute", executed)
+        monkeypatch.setattr(Engine, "_timed", executed)
         monkeypatch.setattr(ReadingThread, "read", read_by)
 
     def _count(self, statement: str, rows: Sequence[Any]) -> None:

@@ -65,7 +65,7 @@ from .gauges import Gauges
 from .inbox import Inbox
 from .keeping import Grant, Keeping
 from .mail import DIRECT, Ask, Joiner, Mailbox, Reply
-from .ordering import NOTHING_AHEAD, Ahead, Execute, LockOrder, locked_ahead
+from .ordering import NOTHING_AHEAD, Ahead, LockOrder, locked_ahead
 from .plan import group, split
 from .reading import ReadingThread
 from .threads import Spawn, start_thread
@@ -173,7 +173,6 @@ class Engine:
         self._chores = Chores(driver)
         self._backlog: deque[_Piece] = deque()
         self._order: LockOrder | None = None
-        self._execute: Execute = self._timed
         self._feeding = Feeding(driver)
         self.gauges = Gauges()
         self.reading = ReadingThread(driver.reader, spawn, self._end)
@@ -863,7 +862,6 @@ class Engine:
         try:
             if self.driver.has_other_writers:
                 self._order = LockOrder(self._timed, ahead)
-                self._execute = self._order.execute
             tx = Transaction(self.clock.now(), self.clock.lease_now(), self.driver.nonce, careful)
             for indexes in groups:
                 if self._order is not None:
@@ -922,11 +920,12 @@ class Engine:
         return adding.foreseen(first) if type(first[0]) is adding.AddJobs else ()
 
     def _drive(self, operation: Operation[T]) -> T:
+        execute = self._timed if self._order is None else self._order.execute
         try:
             step = next(operation)
             while True:
                 try:
-                    answer = self._execute(*step)
+                    answer = execute(*step)
                 except OutOfOrder as error:
                     step = operation.throw(error)
                 else:
