@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bullite import Queue
-from bullite.blocking import carry_out
-from bullite.states import State
+from bullite.client.runtime.blocking import carry_out
+from bullite.core.states import State
 
 PROGRAM = [sys.executable, "-m", "bullite"]
 INSTALLED = Path(sys.executable).with_name("queuectl")

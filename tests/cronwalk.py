@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim
 
-from bullite.cron import tick_after
+from bullite.core.cron import tick_after
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 BEGIN, END = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (2020, 2041))

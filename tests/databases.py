@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bullite.clock import Clock, SystemClock
-from bullite.engine.contract import Driver
-from bullite.sqlite import connecting
-from bullite.sqlite.driver import SQLiteDriver
-from bullite.sqlite.files import Places
-from bullite.sqlite.statements import STATEMENTS
-from bullite.verifying import CHECKS
+from bullite.client.verify import CHECKS
+from bullite.core.clock import Clock, SystemClock
+from bullite.database.driver import Driver
+from bullite.database.sqlite import connections
+from bullite.database.sqlite.driver import SQLiteDriver
+from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.statements import STATEMENTS
 
 if TYPE_CHECKING:  # processes that tests start need not wait for it
     import pytest
@@ -154,7 +154,7 @@ class SQLiteDatabase:
             self._connect().execute("rollback")
 
     def give_up_on_locks(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connecting, "BUSY_TIMEOUT", seconds)
+        monkeypatch.setattr(connections, "BUSY_TIMEOUT", seconds)
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:

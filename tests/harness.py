@@ -14,34 +14,34 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from bullite.deduplication import Rule
-from bullite.engine import contract
-from bullite.engine.appetite import Appetite, Habits, Stop
-from bullite.engine.chores import Chores
-from bullite.engine.contract import Driver, Params, Reader, Result, Step
-from bullite.engine.mail import DIRECT, Mailbox, Reply
-from bullite.engine.reading import ReadingThread
-from bullite.engine.watching import Watched
-from bullite.engine.writer import Engine
+from bullite.core.decide_outcome import Verdict
+from bullite.core.deduplication import Rule
+from bullite.core.event_log import UNCOUNTED
+from bullite.core.job_flags import DEDUPLICATED, LIMITED
+from bullite.core.job_record import JobRow
+from bullite.core.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.database import driver as drivers
+from bullite.database.driver import Driver, Params, Reader, Result, Step
+from bullite.engine.engine import Engine
+from bullite.engine.maintenance import Chores
+from bullite.engine.read_thread import ReadingThread
+from bullite.engine.replies import DIRECT, Mailbox, Reply
+from bullite.engine.result_waiters import Watched
+from bullite.engine.subscription import Appetite, Habits, Stop
 from bullite.errors import BulliteError
-from bullite.eventlog import UNCOUNTED
-from bullite.operations.adding import Added, AddJobs, Extras, NewJob
-from bullite.operations.by_hand import MoveByHand
-from bullite.operations.claiming import Claimed, Promote
-from bullite.operations.editing import Progress
-from bullite.operations.governing import Configure
-from bullite.operations.growing import Grow, Grown
-from bullite.operations.limiting import LONGEST_REST, Limiter
-from bullite.operations.opening import OpenQueue
-from bullite.operations.settling import Settle
-from bullite.operations.surveying import Node
-from bullite.operations.sweeping import Sweep
-from bullite.operations.tending import Recover, Register, Renew
+from bullite.operations.add import Added, AddJobs, Extras, NewJob
+from bullite.operations.add_flow import Grow, Grown
+from bullite.operations.claim import Claimed, Promote
+from bullite.operations.finish import Settle
+from bullite.operations.flow_graph import Node
+from bullite.operations.move import MoveByHand
+from bullite.operations.open_queue import OpenQueue
+from bullite.operations.prune import Sweep
+from bullite.operations.queue_settings import Configure
+from bullite.operations.rate_limits import LONGEST_REST, Limiter
 from bullite.operations.transaction import Operation, Transaction
-from bullite.outcome import Verdict
-from bullite.record import JobRow
-from bullite.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
-from bullite.traits import DEDUPLICATED, LIMITED
+from bullite.operations.update import Progress
+from bullite.operations.workers import Recover, Register, Renew
 from tests.databases import Database
 
 LOCK_DURATION = 30_000
@@ -534,11 +534,11 @@ class Worker:
         """What it ran has ended, or was ended with its process."""
         self.appetite.runs = lambda: 0
 
-    def as_seen(self) -> contract.Worker:
+    def as_seen(self) -> drivers.Worker:
         """Its row in the database, as a recovery sees it."""
         rows = self.process.driver.execute("workers", {}).rows
         [row] = [row for row in rows if row[0] == self.id]
-        return contract.Worker(*row)
+        return drivers.Worker(*row)
 
 
 class Store:

@@ -18,14 +18,14 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 
-from bullite.clock import Clock
-from bullite.engine.contract import Driver
-from bullite.locations import parse_location
-from bullite.postgres import connecting
-from bullite.postgres.dialect import Prepared, statements
-from bullite.postgres.driver import PostgresDriver
-from bullite.postgres.location import ServerLocation
-from bullite.verifying import CHECKS
+from bullite.client.verify import CHECKS
+from bullite.core.clock import Clock
+from bullite.database.driver import Driver
+from bullite.database.locations import parse_location
+from bullite.database.postgres import connections
+from bullite.database.postgres.driver import PostgresDriver
+from bullite.database.postgres.location import ServerLocation
+from bullite.database.postgres.statements import Prepared, statements
 from tests.databases import PATIENCE
 from tests.server import Server
 
@@ -147,7 +147,7 @@ class PostgresDatabase:
             connection.rollback()
 
     def give_up_on_locks(self, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(connecting.SESSION, "lock_timeout", int(seconds * 1000))
+        monkeypatch.setitem(connections.SESSION, "lock_timeout", int(seconds * 1000))
 
     def location_of_libpq(self) -> str:
         """The same place for somebody who knows nothing of Bullite."""

@@ -122,8 +122,8 @@ AMONG_OURSELVES = {
     },
     "QueueEventsProducer": {"key", "priority_number", "rank_of"},
     "Worker": {
-        *("begun", "call_later", "check_idle", "command_ended", "found_nothing", "progressed"),
-        *("report", "strategy", "strayed", "stuck", "take_commands", "taken_away", "took_some"),
+        *("begun", "call_later", "check_idle", "found_nothing", "progressed"),
+        *("report", "strategy", "strayed", "stuck", "taken_away", "took_some"),
         "trouble",
     },
 }
@@ -185,15 +185,15 @@ SAYS = {
 """What is not to be said as it is said of the asynchronous method."""
 
 OURS = {
-    **dict.fromkeys(("as_dependencies", "as_found", "as_job", "as_jobs"), ".answers"),
-    **dict.fromkeys(("FlowJob", "Found", "as_tree", "as_tree_if_any", "as_trees"), ".answers"),
-    **dict.fromkeys(("BackoffStrategy", "Listening", "Processor"), ".handing"),
-    **dict.fromkeys(("plain", "plain_processors", "plain_strategy", "taking_job"), ".handing"),
-    **dict.fromkeys(("Blocking", "asynchronous", "refuse_in_loop"), ".outside"),
-    **dict.fromkeys(("RunningEvents", "RunningWorker"), ".thread"),
+    **dict.fromkeys(("as_dependencies", "as_found", "as_job", "as_jobs"), ".results"),
+    **dict.fromkeys(("FlowJob", "Found", "as_tree", "as_tree_if_any", "as_trees"), ".results"),
+    **dict.fromkeys(("BackoffStrategy", "Listening", "Processor"), ".callbacks"),
+    **dict.fromkeys(("plain", "plain_processors", "plain_strategy", "taking_job"), ".callbacks"),
+    **dict.fromkeys(("Blocking", "asynchronous", "refuse_in_loop"), ".base"),
+    **dict.fromkeys(("RunningEvents", "RunningWorker"), ".background"),
     "Job": ".job",
-    "carry_out": "..blocking",
-    "each_of": "..blocking",
+    "carry_out": "..client.runtime.blocking",
+    "each_of": "..client.runtime.blocking",
 }
 """Where a name of the written module comes from, if not from where the asynchronous one has it."""
 
@@ -213,8 +213,7 @@ class Module:
     def _imports(self) -> Iterator[tuple[str, str]]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom):
-                # Seen from a package within the package, everything is one level farther up.
-                home = f"{'.' * (node.level + 1 if node.level else 0)}{node.module or ''}"
+                home = self._seen_from_sync(node)
                 for alias in node.names:
                     called = f" as {alias.asname}" if alias.asname else ""
                     yield alias.asname or alias.name, f"from {home} import {alias.name}{called}"
@@ -228,6 +227,14 @@ class Module:
                 names = [target.id for target in node.targets if isinstance(target, ast.Name)]
             for name in names:
                 yield name, f"from ..{self.name.removeprefix('bullite.')} import {name}"
+
+    def _seen_from_sync(self, node: ast.ImportFrom) -> str:
+        """Where an import of this module finds its names, for a module of `bullite.sync`."""
+        if not node.level:
+            return node.module or ""
+        above = self.name.split(".")[: -node.level]
+        absolute = ".".join([*above, *([node.module] if node.module else [])])
+        return f"..{absolute.removeprefix('bullite').removeprefix('.')}"
 
     def source(self, node: ast.expr) -> str:
         """An expression as it is written, on one line."""
@@ -307,7 +314,9 @@ class Writer:
                 yield self._function(made, module, node)
 
     def _attribute(self, made: Made, name: str, annotation: str) -> str:
-        self._use_types(ast.parse(annotation, mode="eval"), module_named("bullite.queue"))
+        self._use_types(
+            ast.parse(annotation, mode="eval"), module_named("bullite.client.queue.queue")
+        )
         body = BODIES.get((made.name, name), f"return self._async.{name}\n")
         return f"@property\ndef {name}(self) -> {annotation}:\n{_indented(body)}"
 

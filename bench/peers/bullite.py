@@ -72,7 +72,7 @@ class Bullite:
 
     def _watch_the_gate(self) -> None:
         """Note the longest that this process waited until it could write to the file."""
-        from bullite.sqlite.gate import Gate
+        from bullite.database.sqlite.write_lock import Gate
 
         enter = Gate.enter
 
@@ -112,6 +112,6 @@ def _function(handle: Handler) -> Any:
 
 def _fetch_nothing_ahead() -> None:
     """There is no option for it: what is fetched ahead is a matter of how long jobs take."""
-    from bullite import runner
+    from bullite.worker import runner
 
     runner.AHEAD_MOST = 0

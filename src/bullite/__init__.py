@@ -9,9 +9,39 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import scheduler
-    from .app import Bullite
-    from .current import current_job
-    from .emitter import EventEmitter
+    from .app.application import Bullite
+    from .app.current_job import current_job
+    from .app.job_logging import JobFields
+    from .app.task import Task, TaskJob
+    from .client.flow import FlowJob, FlowProducer
+    from .client.job.abort_signal import Signal
+    from .client.job.job import Attempt, Job
+    from .client.job.steps import Step
+    from .client.queue.flow_builder import FlowNode
+    from .client.queue.job_schedulers import JobScheduler, JobTemplate
+    from .client.queue.metrics import Durations, Metrics, Minute
+    from .client.queue.queue import BulkJob, Queue
+    from .client.queue.reads import Found, WorkerInfo
+    from .client.queue.settings import QueueSettings
+    from .client.queue_events import QueueEvents, QueueEventsProducer
+    from .client.runtime.emitter import EventEmitter
+    from .client.runtime.named_lock import NamedLock
+    from .client.runtime.store import Store
+    from .client.verify import Verification, verify
+    from .core.dependency_options import ParentRef
+    from .core.job_options import (
+        Backoff,
+        BackoffRule,
+        Deduplication,
+        Duration,
+        JobOptions,
+        KeepJobs,
+        Moment,
+        OnFailure,
+        Priority,
+        RateLimit,
+        Repeat,
+    )
     from .errors import (
         BulliteError,
         ChildFailed,
@@ -50,45 +80,15 @@ if TYPE_CHECKING:
         WaitingChildrenError,
         WaitingError,
     )
-    from .events import QueueEvents, QueueEventsProducer
-    from .flow import FlowJob, FlowProducer
-    from .getters import Found, WorkerInfo
-    from .job import Attempt, Job
-    from .locks import NamedLock
-    from .logs import JobFields
-    from .metrics import Durations, Metrics, Minute
-    from .options import (
-        Backoff,
-        BackoffRule,
-        Deduplication,
-        Duration,
-        JobOptions,
-        KeepJobs,
-        Moment,
-        OnFailure,
-        Priority,
-        RateLimit,
-        Repeat,
-    )
-    from .planting import FlowNode
-    from .processors import Processor
-    from .queue import BulkJob, Queue
     from .scheduler import Scheduler
-    from .schedules import JobScheduler, JobTemplate
-    from .settings import QueueSettings
-    from .signals import Signal
-    from .steps import Step
-    from .store import Store
-    from .tasks import Task, TaskJob
-    from .ties import ParentRef
-    from .verifying import Verification, verify
-    from .worker import Worker
+    from .worker.processors import Processor
+    from .worker.worker import Worker
 
 #: Where each public name lives; it is imported when it is first asked for.
 _HOMES = {
-    "app": ("Bullite",),
-    "current": ("current_job",),
-    "emitter": ("EventEmitter",),
+    "app.application": ("Bullite",),
+    "app.current_job": ("current_job",),
+    "client.runtime.emitter": ("EventEmitter",),
     "errors": (
         "BulliteError",
         "ChildFailed",
@@ -127,14 +127,14 @@ _HOMES = {
         "WaitingChildrenError",
         "WaitingError",
     ),
-    "events": ("QueueEvents", "QueueEventsProducer"),
-    "flow": ("FlowJob", "FlowProducer"),
-    "getters": ("Found", "WorkerInfo"),
-    "job": ("Attempt", "Job"),
-    "locks": ("NamedLock",),
-    "logs": ("JobFields",),
-    "metrics": ("Durations", "Metrics", "Minute"),
-    "options": (
+    "client.queue_events": ("QueueEvents", "QueueEventsProducer"),
+    "client.flow": ("FlowJob", "FlowProducer"),
+    "client.queue.reads": ("Found", "WorkerInfo"),
+    "client.job.job": ("Attempt", "Job"),
+    "client.runtime.named_lock": ("NamedLock",),
+    "app.job_logging": ("JobFields",),
+    "client.queue.metrics": ("Durations", "Metrics", "Minute"),
+    "core.job_options": (
         "Backoff",
         "BackoffRule",
         "Deduplication",
@@ -147,19 +147,19 @@ _HOMES = {
         "RateLimit",
         "Repeat",
     ),
-    "planting": ("FlowNode",),
-    "processors": ("Processor",),
-    "queue": ("BulkJob", "Queue"),
+    "client.queue.flow_builder": ("FlowNode",),
+    "worker.processors": ("Processor",),
+    "client.queue.queue": ("BulkJob", "Queue"),
     "scheduler": ("Scheduler",),
-    "schedules": ("JobScheduler", "JobTemplate"),
-    "settings": ("QueueSettings",),
-    "signals": ("Signal",),
-    "steps": ("Step",),
-    "store": ("Store",),
-    "tasks": ("Task", "TaskJob"),
-    "ties": ("ParentRef",),
-    "verifying": ("Verification", "verify"),
-    "worker": ("Worker",),
+    "client.queue.job_schedulers": ("JobScheduler", "JobTemplate"),
+    "client.queue.settings": ("QueueSettings",),
+    "client.job.abort_signal": ("Signal",),
+    "client.job.steps": ("Step",),
+    "client.runtime.store": ("Store",),
+    "app.task": ("Task", "TaskJob"),
+    "core.dependency_options": ("ParentRef",),
+    "client.verify": ("Verification", "verify"),
+    "worker.worker": ("Worker",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

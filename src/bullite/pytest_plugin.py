@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .client.queue.queue import Queue
     from .testing import Playground, VirtualClock
 
 

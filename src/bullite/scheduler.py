@@ -9,8 +9,8 @@ import asyncio
 import os
 from typing import Self
 
-from . import loop
-from .store import Store
+from .client.runtime import bridge
+from .client.runtime.store import Store
 
 
 class Scheduler:
@@ -23,7 +23,7 @@ class Scheduler:
 
     async def start(self) -> None:
         if not self._at_work:
-            engine = await loop.in_thread(self.store.open)
+            engine = await bridge.in_thread(self.store.open)
             engine.take_care(+1)
             self._at_work = True
 
@@ -32,7 +32,7 @@ class Scheduler:
             self.store.open().take_care(-1)
         self._at_work = False
         if self._owns_store:
-            await loop.in_thread(self.store.close)
+            await bridge.in_thread(self.store.close)
 
     async def __aenter__(self) -> Self:
         await self.start()

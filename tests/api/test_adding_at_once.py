@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue, QueueFull, loop
-from bullite.engine.mail import Ask
-from bullite.engine.writer import Engine
+from bullite import Job, Queue, QueueFull
+from bullite.client.runtime import bridge
+from bullite.engine.engine import Engine
+from bullite.engine.replies import Ask
 from bullite.errors import RequestRefused
-from bullite.operations.adding import AddJobs, NewJob
+from bullite.operations.add import AddJobs, NewJob
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[AddJobs]:
 async def expect_a_crowd(queue: Queue) -> None:
     """As after several had their answers at the same time."""
     await queue.wait_until_ready()
-    loop.mailbox()._is_crowded = True
+    bridge.mailbox()._is_crowded = True
 
 
 async def at_once(queue: Queue, number: int) -> list[Any]:
@@ -106,7 +107,7 @@ async def test_one_that_the_database_refuses_does_not_keep_its_neighbours_out(
     broken: NewJob = good._replace(name="broken", data=None)  # type: ignore[arg-type]
 
     def add(job: NewJob) -> asyncio.Future[Any]:
-        return loop.ask(queue.store, AddJobs(queue.key, (job,)))
+        return bridge.ask(queue.store, AddJobs(queue.key, (job,)))
 
     found = await asyncio.gather(add(good), add(broken), add(good), return_exceptions=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import BulliteError, Queue, Worker
-from bullite import queue as queue_module
+from bullite.client.queue import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from tests.databases import Database
 

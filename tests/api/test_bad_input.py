@@ -22,7 +22,7 @@ from bullite import (
     Store,
     Worker,
 )
-from bullite.codec import DEEPEST
+from bullite.core.codec import DEEPEST
 from bullite.errors import (
     BulliteError,
     InvalidOption,

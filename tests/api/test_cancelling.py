@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobCancelled, JobFailed, Queue, Signal, Worker
-from bullite.endings import CANCELLED
-from bullite.engine.appetite import Stop
+from bullite.core.outcomes import CANCELLED
+from bullite.engine.subscription import Stop
 from bullite.errors import IllegalMove, InvalidOptionType, JobNotFound
 
 from .helpers import again, state_of, until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Queue, Store, UnrecoverableError
-from bullite.catalogue import change, keep, kept, kept_value, queue_names, queues_with
+from bullite.client.directory import change, keep, kept, kept_value, queue_names, queues_with
 from bullite.errors import StoreError, UnserializableData
 
 from .helpers import python
@@ -67,7 +67,7 @@ async def test_two_processes_change_one_value_and_nothing_is_lost(
     program = """
 import asyncio, sys
 from bullite import Store
-from bullite.catalogue import change
+from bullite.client.directory import change
 async def main():
     store = Store(sys.argv[1])
     for _ in range(40):

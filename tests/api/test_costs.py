@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bullite import FlowProducer, Job, Queue, Worker
-from bullite.engine.contract import Result
-from bullite.engine.mail import Ask, Mailbox, Reply
-from bullite.engine.reading import ReadingThread
-from bullite.engine.writer import Engine
+from bullite.database.driver import Result
+from bullite.engine.engine import Engine
+from bullite.engine.read_thread import ReadingThread
+from bullite.engine.replies import Ask, Mailbox, Reply
 
 from .helpers import until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import FlowProducer, Job, JobFailed, Queue, Worker
-from bullite.engine import chores
+from bullite.engine import maintenance
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType, UnserializableData
 
 from .helpers import again, case, take_away, until
@@ -20,7 +20,7 @@ NOTICE: Any = {"queue": "news", "name": "tell"}
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler service looks for failed jobs all the time."""
-    monkeypatch.setattr(chores, "SWEEP_EVERY", 5)
+    monkeypatch.setattr(maintenance, "SWEEP_EVERY", 5)
 
 
 async def fail(job: Job) -> None:

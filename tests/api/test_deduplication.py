@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bullite import Deduplication, Job, Queue, Worker
+from bullite.core.job_options import check_options
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
-from bullite.options import check_options
 
 from .helpers import again, case, fresh, until
 from .listening import gather, names_of, payloads, told

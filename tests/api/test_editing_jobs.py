@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker, loop
+from bullite import IllegalMove, Job, JobFailed, JobNotFound, Queue, Worker
+from bullite.client.runtime import bridge
+from bullite.core.event_log import UNCOUNTED
 from bullite.errors import BulliteError, InvalidOption, PayloadTooLarge, UnserializableData
-from bullite.eventlog import UNCOUNTED
 
 from .helpers import again, case, fresh, state_of, until
 
@@ -481,6 +482,6 @@ async def test_promoting_takes_no_more_at_a_time_than_it_is_told(queue: Queue) -
     await queue.add_bulk([{"name": "a", "opts": {"delay": "1h"}}] * 350)
     assert len(await queue.promote_jobs(count=100)) == 350
     page = {"queue": None, "after": 0, "most": 100, **UNCOUNTED}
-    rows = await loop.read(queue.store, "events_after", page)
+    rows = await bridge.read(queue.store, "events_after", page)
     sizes = [len(json.loads(row[3])) for row in rows if row[2] == "promote"]
     assert sizes == [100, 100, 100, 50]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bullite import EventEmitter, Job, JobFailed, Queue, QueueEventsProducer, Worker
-from bullite.emitter import OwnEmitter
+from bullite.client.queue.local_events import Feed
+from bullite.client.runtime.emitter import OwnEmitter
 from bullite.errors import InvalidOptionType, StoreError
-from bullite.feed import Feed
 
 from .helpers import take_away, until
 from .listening import gather

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, Queue, Worker, runner
+from bullite import Job, JobFailed, Queue, Worker
 from bullite.errors import StoreError
+from bullite.worker import runner
 from tests.databases import Database
 
 from .helpers import again, take_away, until

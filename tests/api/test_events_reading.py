@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue, QueueEvents, Scheduler, Store, Worker, loop
+from bullite import Job, Queue, QueueEvents, Scheduler, Store, Worker
+from bullite.client.runtime import bridge
 from bullite.errors import (
     EventsAlreadyRunning,
     InvalidOption,
@@ -518,7 +519,7 @@ class Flaky:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[Exception] = []
         self.tries = 0
-        read = loop.read
+        read = bridge.read
 
         def fails(store: Store, statement: str, params: Any) -> Any:
             if statement == "end_of_log":
@@ -527,7 +528,7 @@ class Flaky:
                     raise self.errors.pop(0)
             return read(store, statement, params)
 
-        monkeypatch.setattr(loop, "read", fails)
+        monkeypatch.setattr(bridge, "read", fails)
         self.pauses: list[float] = []
         rings_within = QueueEvents._rings_within
 
@@ -585,7 +586,7 @@ async def test_queue_events_that_are_closed_try_no_more_to_open(
     def fails(store: Store, statement: str, params: Any) -> Any:
         raise StoreUnavailable("gone")
 
-    monkeypatch.setattr(loop, "read", fails)
+    monkeypatch.setattr(bridge, "read", fails)
     events = QueueEvents("emails", queue.store)
     waiting = asyncio.create_task(events.wait_until_ready())
     errors: list[Exception] = []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
-from bullite.backoff import RetryLater
+from bullite.core.backoff import RetryLater
 from tests.databases import Database
 
 from .helpers import again, until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.runner import AHEAD_SLOWEST
+from bullite.worker.runner import AHEAD_SLOWEST
 
 from .helpers import again, until
 

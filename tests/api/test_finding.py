@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bullite import FlowProducer, Job, Queue, UnrecoverableError, Worker, finding
+from bullite import FlowProducer, Job, Queue, UnrecoverableError, Worker
+from bullite.client.queue import search
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 from tests.databases import Database
 
@@ -19,8 +20,8 @@ LONG_AGO = 1_600_000_000_000
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few jobs are many."""
-    monkeypatch.setattr(finding, "SLICE", 2)
-    monkeypatch.setattr(finding, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(search, "SLICE", 2)
+    monkeypatch.setattr(search, "MOST_LOOKED_AT", 4)
 
 
 async def found(queue: Queue, **criteria: Any) -> list[Any]:

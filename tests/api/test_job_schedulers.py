@@ -21,7 +21,7 @@ from bullite import (
     SchedulerOwnsJob,
     Worker,
 )
-from bullite.schedules import LONGEST_KEY, ONE_JOBS_OWN
+from bullite.client.queue.job_schedulers import LONGEST_KEY, ONE_JOBS_OWN
 from tests.api.helpers import again, until
 
 from .helpers import case

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bullite import Job, Queue, Worker
+from bullite.core.states import REMOVE
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.states import REMOVE
 
 from .helpers import again, case, fresh, move_by_hand
 

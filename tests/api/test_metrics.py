@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Metrics, Queue, Store, Worker, catalogue
-from bullite.engine import chores
+from bullite import Job, Metrics, Queue, Store, Worker
+from bullite.client import directory
+from bullite.engine import maintenance
 from bullite.errors import BulliteError
 from tests.databases import Database
 
@@ -23,7 +24,7 @@ LENGTH = 0.03
 @pytest.fixture
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is measured is written down at every opportunity."""
-    monkeypatch.setattr(chores, "RECORD_EVERY", 1)
+    monkeypatch.setattr(maintenance, "RECORD_EVERY", 1)
 
 
 async def on_the_loop(job: Job) -> None:
@@ -138,11 +139,11 @@ async def test_a_bad_argument_is_named(queue: Queue) -> None:
 async def test_workers_tell_what_they_do(
     queue: Queue, talkative: None, work: Callable[[Job], Any]
 ) -> None:
-    assert await catalogue.workers(queue.store) == []
+    assert await directory.workers(queue.store) == []
     async with Worker(queue, {"good": work, "bad": work}, concurrency=3, name="a worker"):
         await queue.add_bulk([{"name": "good"}, {"name": "bad"}, {"name": "good"}])
         await until(lambda: has_told(queue, 3))
-        [told] = await catalogue.workers(queue.store)
+        [told] = await directory.workers(queue.store)
         assert (told.queue, told.name, told.concurrency) == ("emails", "a worker", 3)
         assert sorted(told.names or ()) == ["bad", "good"]
         assert (told.runs, told.failed, told.jobs) == (3, 1, ())
@@ -152,11 +153,11 @@ async def test_workers_tell_what_they_do(
         assert told.lock_wait_ms >= told.lock_waits
         assert told.started_at <= told.seen_at
         assert abs((datetime.now(UTC) - told.seen_at).total_seconds()) < 15
-    assert await catalogue.workers(queue.store) == []
+    assert await directory.workers(queue.store) == []
 
 
 async def has_told(queue: Queue, runs: int) -> bool:
-    return sum(worker.runs for worker in await catalogue.workers(queue.store)) == runs
+    return sum(worker.runs for worker in await directory.workers(queue.store)) == runs
 
 
 async def test_a_worker_names_the_jobs_that_it_runs(queue: Queue) -> None:
@@ -164,7 +165,7 @@ async def test_a_worker_names_the_jobs_that_it_runs(queue: Queue) -> None:
     await queue.add("a", job_id="order-7")
     numbered = await queue.add("a")
     held = [await worker.get_next_job(), await worker.get_next_job()]
-    [told] = await catalogue.workers(queue.store)
+    [told] = await directory.workers(queue.store)
     assert sorted(told.jobs) == sorted(["order-7", numbered.id])
     assert (told.runs, told.busy_share, told.names) == (0, 0.0, None)
     for job in held:
@@ -176,6 +177,6 @@ async def test_a_worker_names_the_jobs_that_it_runs(queue: Queue) -> None:
 async def test_a_worker_that_has_not_told_anything_is_seen_since_it_began(queue: Queue) -> None:
     async with Worker(queue, on_the_loop):
         await until(lambda: queue.get_workers_count())
-        [told] = await catalogue.workers(queue.store)
+        [told] = await directory.workers(queue.store)
         assert told.seen_at >= told.started_at
         assert told.busy_share == 0.0

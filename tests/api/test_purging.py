@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobNotFound, Queue, Worker, loop
+from bullite import Job, JobNotFound, Queue, Worker
+from bullite.client.runtime import bridge
+from bullite.core.states import State
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.operations.sweeping import Purge
-from bullite.states import State
+from bullite.operations.prune import Purge
 
 from .helpers import case, state_of, until
 
@@ -109,7 +110,7 @@ async def test_a_job_that_was_retried_meanwhile_stays(queue: Queue) -> None:
     await run_all(queue)
     await queue.retry_job(job.id)
     # It was chosen before that, and only now its turn comes.
-    assert await loop.ask(queue.store, Purge(queue.key, State.COMPLETED, [job.pk])) == 0
+    assert await bridge.ask(queue.store, Purge(queue.key, State.COMPLETED, [job.pk])) == 0
     assert await state_of(queue, job) == "waiting"
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker, loop
-from bullite.eventlog import UNCOUNTED
-from bullite.operations.governing import Settings
-from bullite.operations.sweeping import Sweep
+from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker
+from bullite.client.runtime import bridge
+from bullite.core.event_log import UNCOUNTED
+from bullite.operations.prune import Sweep
+from bullite.operations.queue_settings import Settings
 
 from .helpers import case, fresh, until
 
@@ -40,7 +41,7 @@ async def kept(queue: Queue, state: str = "completed") -> list[Any]:
 
 async def sweep(queue: Queue) -> None:
     """What housekeeping does every few seconds."""
-    await loop.ask(queue.store, Sweep(queue.key))
+    await bridge.ask(queue.store, Sweep(queue.key))
 
 
 # --- when a job ends -----------------------------------------------------------------------------
@@ -372,7 +373,7 @@ async def test_the_log_of_events_is_capped_by_the_sweep(queue: Queue) -> None:
         await queue.add("a", number)
     await sweep(queue)
     page = {"after": 0, "queue": None, "most": 100, **UNCOUNTED}
-    rows = await loop.read(queue.store, "events_after", page)
+    rows = await bridge.read(queue.store, "events_after", page)
     assert 5 <= len(rows) <= 10
 
 

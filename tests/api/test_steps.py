@@ -19,6 +19,7 @@ from bullite import (
     UnrecoverableError,
     Worker,
 )
+from bullite.core.decide_outcome import LONGEST_RESULT
 from bullite.errors import (
     IllegalMove,
     InvalidOption,
@@ -26,7 +27,6 @@ from bullite.errors import (
     PayloadTooLarge,
     UnserializableData,
 )
-from bullite.outcome import LONGEST_RESULT
 
 from .helpers import again, case, take_away
 

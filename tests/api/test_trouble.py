@@ -10,7 +10,7 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.engine import inbox
 from bullite.errors import StoreBusy, StoreUnavailable
-from bullite.operations.adding import AddJobs
+from bullite.operations.add import AddJobs
 from tests.databases import Database
 
 from .helpers import again, until

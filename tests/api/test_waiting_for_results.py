@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from bullite import Job, JobFailed, JobNotFound, Queue, Worker
+from bullite.core.states import REMOVE
 from bullite.errors import InvalidOptionType, StoreClosed
-from bullite.states import REMOVE
 
 from .helpers import again, case, fresh, move_by_hand, python
 

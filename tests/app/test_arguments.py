@@ -32,10 +32,10 @@ import pydantic
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, PositiveInt, PrivateAttr, SecretStr
 
-import bullite.arguments
+import bullite.app.arguments
 from bullite import Bullite, InvalidArguments, Job, JobFailed
-from bullite.arguments import Signature
-from bullite.tasks import Task
+from bullite.app.arguments import Signature
+from bullite.app.task import Task
 from tests.api.helpers import case, python
 
 if TYPE_CHECKING:
@@ -679,8 +679,10 @@ def test_an_argument_that_a_richer_annotation_forbids_is_refused_by_name(
 
 def test_an_annotation_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    known = bullite.arguments.form_of
-    monkeypatch.setattr(bullite.arguments, "form_of", lambda one: looked.append(one) or known(one))
+    known = bullite.app.arguments.form_of
+    monkeypatch.setattr(
+        bullite.app.arguments, "form_of", lambda one: looked.append(one) or known(one)
+    )
     task = taking(Cat | str)
     for _ in range(3):
         arrived(task, "text")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, BulliteError, Job, Queue, Store
-from bullite import queue as queue_module
+from bullite.client.queue import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from bullite.testing import START, Playground
 from tests.api.helpers import case, until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, Job, JobFields, Store
-from bullite.logs import JobLog
+from bullite.app.job_logging import JobLog
 from tests.api.helpers import until
 
 log = logging.getLogger("shop.orders")

@@ -22,7 +22,7 @@ async def test_stopping_waits_for_thirty_seconds_unless_told_otherwise(
     async def close(workers: object, timeout: float, hurry: object) -> None:
         waited.append(timeout)
 
-    monkeypatch.setattr("bullite.app._close", close)
+    monkeypatch.setattr("bullite.app.application._close", close)
     async with app:
         pass
     async with app.lifespan():

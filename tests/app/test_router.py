@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bullite import Bullite, Job, Store
-from bullite.routing import LONGEST_BODY, Router
+from bullite.app.router import LONGEST_BODY, Router
 from tests.api.helpers import case
 
 TOKEN = "s3cret"

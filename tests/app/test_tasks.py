@@ -25,7 +25,7 @@ from bullite import (
     TaskTaken,
     current_job,
 )
-from bullite import queue as queue_module
+from bullite.client.queue import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType
 from tests.api.helpers import case, python, until
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, Job, JobFailed, Worker
+from bullite.client.job.version_skew import is_parked
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.parking import is_parked
 from bullite.testing import Playground
 from tests.api.helpers import state_of, until
 

@@ -22,9 +22,9 @@ from bullite import (
     TaskTaken,
     current_job,
 )
-from bullite.app import Next
-from bullite.routing import Router
-from bullite.tasks import Producer
+from bullite.app.application import Next
+from bullite.app.router import Router
+from bullite.app.task import Producer
 
 app = Bullite(Store(sys.argv[1]), concurrency=4, capture_logs="INFO")
 handler = logging.StreamHandler()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bullite import BulliteError, Job, JobScheduler, Queue, Worker
+from bullite.core.recurrence import check_recurrence, first_tick, next_tick
 from bullite.errors import StoreError
-from bullite.recurrence import check_recurrence, first_tick, next_tick
 
 from ..api.helpers import again, until
 from ..harness import Store, new_job

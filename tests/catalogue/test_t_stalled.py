@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, JobFailed, Queue, QueueEvents, Worker, loop
-from bullite.engine.contract import Worker as Registered
-from bullite.operations.tending import Recover
+from bullite import Job, JobFailed, Queue, QueueEvents, Worker
+from bullite.client.runtime import bridge
+from bullite.database.driver import Worker as Registered
+from bullite.operations.workers import Recover
 
 from ..api.helpers import again, until
 
@@ -57,8 +58,8 @@ async def lose(queue: Queue, number: int, max_stalled_count: int) -> None:
 
 async def recover_jobs_of_first_worker(queue: Queue) -> None:
     """What others do once it is known to be gone."""
-    registered = sorted(await loop.read(queue.store, "workers", {}))
-    await loop.ask(queue.store, Recover(Registered(*registered[0]), dead=True))
+    registered = sorted(await bridge.read(queue.store, "workers", {}))
+    await bridge.ask(queue.store, Recover(Registered(*registered[0]), dead=True))
 
 
 def successor(queue: Queue, processor: Any = nothing, **options: Any) -> Worker:

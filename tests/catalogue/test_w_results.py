@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Worker
-from bullite.options import JobOptions
+from bullite.core.job_options import JobOptions
 from tests.api.helpers import again, until
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobFailed, Queue, Store, Worker
-from bullite.clock import SystemClock
+from bullite.core.clock import SystemClock
 from tests.databases import Database
 
 JOBS = 15

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullite.errors import SchedulerSlotsTaken
-from bullite.operations.planning import RemoveScheduler
+from bullite.operations.schedulers import RemoveScheduler
 
 from ..harness import Store
 from ..store.test_schedulers import (

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bullite import orphans
-from bullite.processes import look_at, processes
+from bullite.processes import orphaned_commands
+from bullite.processes.process_info import look_at, processes
 from tests.cli.program import command, environment, run, run_well
 from tests.crash.processes import wait_until
 from tests.databases import Database
 
-PROGRAM = b"bullite.shell.process"
+PROGRAM = b"bullite.cli.worker_process"
 """By which worker processes are known."""
 
 _numbers = itertools.count(1)
@@ -109,9 +109,9 @@ class Crew:
 
 def end_commands_of(pids: list[int]) -> int:
     """Kill what these workers left running; how many commands that were."""
-    left = [some for mark, some in orphans.commands().items() if mark.pid in pids]
+    left = [some for mark, some in orphaned_commands.commands().items() if mark.pid in pids]
     for members in left:
-        orphans.end(members)
+        orphaned_commands.end(members)
     return len(left)
 
 

@@ -16,8 +16,8 @@ from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
-from bullite.blocking import running_loop
-from bullite.cli import app
+from bullite.cli import program as queuectl
+from bullite.client.runtime.blocking import running_loop
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def run(
     def carry_out() -> None:
         nonlocal code
         try:
-            app.run([str(argument) for argument in arguments])
+            queuectl.run([str(argument) for argument in arguments])
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
-from bullite.blocking import carry_out
+from bullite.client.runtime.blocking import carry_out
 from tests.cli.program import run, run_well
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.blocking import carry_out, each_of
-from bullite.cli import batch
+from bullite.cli.verbs import enqueue_batch
+from bullite.client.runtime.blocking import carry_out, each_of
 from tests.cli.program import Said, command, environment, run, run_well
 
 
@@ -82,8 +82,8 @@ def test_a_file_may_be_one_array(location: str, text: str) -> None:
 def test_an_array_on_one_line_may_be_longer_than_any_line(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "LONGEST_LINE", 10_000)
-    monkeypatch.setattr(batch, "BLOCK", 100)
+    monkeypatch.setattr(enqueue_batch, "LONGEST_LINE", 10_000)
+    monkeypatch.setattr(enqueue_batch, "BLOCK", 100)
     names = [f"echo ü{n}" for n in range(2_000)]
     add(location, json.dumps([{"command": name} for name in names], ensure_ascii=False))
     assert commands_in(location) == names

@@ -19,11 +19,11 @@ from unittest.mock import patch
 import pytest
 
 from bullite import Queue, Worker
-from bullite.cli.jobs import STATUSES
-from bullite.finding import OUTCOMES
-from bullite.sqlite import connecting, files
-from bullite.sqlite.location import FileLocation
-from bullite.states import SHOWN_STATES
+from bullite.cli.job_format import STATUSES
+from bullite.client.queue.search import OUTCOMES
+from bullite.core.states import SHOWN_STATES
+from bullite.database.sqlite import connections, files
+from bullite.database.sqlite.location import FileLocation
 from tests.api.helpers import case
 from tests.sqlite.test_network_file_systems import ROOT, mount
 
@@ -153,7 +153,7 @@ def a_newer_schema(path: Path) -> Iterator[None]:
 @contextmanager
 def an_old_sqlite(path: Path) -> Iterator[None]:
     run_well("enqueue", "x", db=str(path))
-    with patch.object(connecting, "OLDEST_SQLITE", (99, 0, 0)):
+    with patch.object(connections, "OLDEST_SQLITE", (99, 0, 0)):
         yield
 
 
@@ -168,7 +168,7 @@ def a_network_file_system(path: Path) -> Iterator[None]:
 def somebody_who_keeps_it_to_himself(path: Path) -> Iterator[None]:
     run_well("enqueue", "x", db=str(path))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(connecting, "BUSY_TIMEOUT", 0.1))
+        stack.enter_context(patch.object(connections, "BUSY_TIMEOUT", 0.1))
         stranger = stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
         stranger.execute("pragma locking_mode = exclusive")
         stranger.execute("begin exclusive")

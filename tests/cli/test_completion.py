@@ -14,9 +14,9 @@ import click
 import pytest
 
 from bullite import Queue
-from bullite.cli.completing import completes
-from bullite.cli.completion import SHELLS
+from bullite.cli.completers import completes
 from bullite.cli.session import Session
+from bullite.cli.verbs.completion import SHELLS
 
 from .program import command, environment, run, run_well
 

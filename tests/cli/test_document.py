@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Store, Worker
-from bullite.blocking import carry_out
-from bullite.clock import SystemClock
-from bullite.shell.kinds import RETRIES
-from bullite.shell.work import Crew
+from bullite.client.runtime.blocking import carry_out
+from bullite.commands.job_types import RETRIES
+from bullite.commands.processors import Crew
+from bullite.core.clock import SystemClock
 from tests.api.helpers import until
 from tests.cli.program import Said, run
 

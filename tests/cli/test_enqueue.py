@@ -18,9 +18,9 @@ from unittest.mock import patch
 import pytest
 
 from bullite import Job, Queue, Store
-from bullite.blocking import carry_out
-from bullite.catalogue import keep
-from bullite.cli import output
+from bullite.cli.verbs import output
+from bullite.client.directory import keep
+from bullite.client.runtime.blocking import carry_out
 from tests.cli.program import Said, command, environment, run, run_well
 from tests.cli.terminals import on_terminal
 from tests.cli.working import working

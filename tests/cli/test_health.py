@@ -8,10 +8,10 @@ import sqlite3
 from pathlib import Path
 
 from bullite import Queue, Worker
-from bullite.blocking import carry_out
-from bullite.catalogue import keep
-from bullite.cli.seats import GROUPS
-from bullite.groups import entry_of_this_process
+from bullite.cli.worker_groups import GROUPS
+from bullite.client.directory import keep
+from bullite.client.runtime.blocking import carry_out
+from bullite.processes.group_lock import entry_of_this_process
 from tests.api.helpers import until
 from tests.databases import Database
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from bullite.cli.app import queuectl
+from bullite.cli.program import queuectl
 from tests.cli.program import run_well
 
 ADDING = ["enqueue", "run", "add", "enqueue-batch"]

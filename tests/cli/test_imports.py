@@ -22,22 +22,33 @@ TELLING = (
 NEVER = {
     "asyncio",
     "rich",
-    "bullite.worker",
-    "bullite.runner",
-    "bullite.pool",
-    "bullite.shell.work",
+    "bullite.worker.worker",
+    "bullite.worker.runner",
+    "bullite.worker.pool",
+    "bullite.commands.processors",
 }
 SELDOM = {
     *("cronsim", "zoneinfo", "tomllib", "statistics", "email", "http"),
     *("ssl", "multiprocessing", "unittest", "difflib", "subprocess"),
-    *("bullite.flow", "bullite.events", "bullite.supervisor", "bullite.shell.webhooks"),
+    *(
+        "bullite.client.flow",
+        "bullite.client.queue_events",
+        "bullite.processes.supervisor",
+        "bullite.commands.webhook",
+    ),
 }
 
 
 ENGINE = {
-    *("bullite.engine.writer", "bullite.sqlite.driver", "bullite.store"),
-    *("bullite.operations.transaction", "bullite.operations.moving"),
-    *("bullite.loop", "bullite.job", "bullite.queue", "bullite.outcome", "bullite.options"),
+    *("bullite.engine.engine", "bullite.database.sqlite.driver", "bullite.client.runtime.store"),
+    *("bullite.operations.transaction", "bullite.operations.transitions"),
+    *(
+        "bullite.client.runtime.bridge",
+        "bullite.client.job.job",
+        "bullite.client.queue.queue",
+        "bullite.core.decide_outcome",
+        "bullite.core.job_options",
+    ),
     *("logging", "traceback", "ctypes", "random", "socket", "selectors", "concurrent"),
 }
 """What takes longer to import than a list takes to be made."""
@@ -93,11 +104,16 @@ def test_names_are_completed_without_the_engine(tmp_path: Path, line: str) -> No
     asking = {"_QUEUECTL_COMPLETE": "zsh_complete", "_QUEUECTL_LINE": f"queuectl {line}"}
     modules = imported(location, **asking)
     assert "sqlite3" in modules
-    assert not modules & {"bullite.engine.writer", "bullite.queue", "bullite.store", "asyncio"}
+    assert not modules & {
+        "bullite.engine.engine",
+        "bullite.client.queue.queue",
+        "bullite.client.runtime.store",
+        "asyncio",
+    }
 
 
 def test_help_opens_nothing(tmp_path: Path) -> None:
     location = str(tmp_path / "jobs.db")
     modules = imported(location, "--version")
-    assert not modules & (NEVER | SELDOM | {"sqlite3", "bullite.queue"})
+    assert not modules & (NEVER | SELDOM | {"sqlite3", "bullite.client.queue.queue"})
     assert list(tmp_path.iterdir()) == []

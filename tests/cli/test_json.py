@@ -10,10 +10,10 @@ import click
 import pytest
 
 from bullite import Queue
-from bullite.blocking import carry_out
-from bullite.cli import app
-from bullite.cli.jobs import STATUSES
-from bullite.states import SHOWN_STATES
+from bullite.cli import program
+from bullite.cli.job_format import STATUSES
+from bullite.client.runtime.blocking import carry_out
+from bullite.core.states import SHOWN_STATES
 from tests.cli.program import run, run_well
 from tests.cli.working import working
 
@@ -32,7 +32,7 @@ def commands(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, cl
         yield from commands(found, (*path, name))
 
 
-COMMANDS = dict(commands(app.queuectl))
+COMMANDS = dict(commands(program.queuectl))
 
 NEED_WORKERS: set[Path] = {
     *((("worker", name)) for name in ("start", "stop", "restart")),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
-from bullite.blocking import carry_out
-from bullite.cli.listing import COLUMNS
+from bullite.cli.job_list import COLUMNS
+from bullite.client.runtime.blocking import carry_out
 
 from .crowd import LATER, have_run
 from .program import environment, plain, program, run, run_well
@@ -200,7 +200,7 @@ def test_a_list_in_json_loads_neither_asyncio_nor_rich(queue: Queue, location: s
     # Those who made psycopg load the one by themselves.
     unwanted = ["rich"] if "://" in location else ["rich", "asyncio"]
     lists = (
-        "import sys, bullite.cli.app as app\n"
+        "import sys, bullite.cli.program as app\n"
         "try: app.run(['list', '--json'])\n"
         "except SystemExit as leaving: assert not leaving.code\n"
         "assert not set(sys.argv[1:]) & set(sys.modules)\n"

@@ -7,7 +7,7 @@ import json
 import re
 
 from bullite import Job, Queue, Worker
-from bullite.blocking import carry_out
+from bullite.client.runtime.blocking import carry_out
 from tests.cli.program import run, run_well
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

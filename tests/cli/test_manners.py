@@ -16,12 +16,12 @@ import click
 import pytest
 
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
-from bullite.blocking import carry_out
-from bullite.cli import talk
-from bullite.cli.app import queuectl
+from bullite.cli import console
+from bullite.cli.console import one_line, shown, so_many
+from bullite.cli.program import queuectl
 from bullite.cli.session import Session
-from bullite.cli.talk import one_line, shown, so_many
-from bullite.sqlite import connecting, opening
+from bullite.client.runtime.blocking import carry_out
+from bullite.database.sqlite import connections, schema
 from tests.cli.program import command, environment, run, run_well
 from tests.cli.terminals import on_terminal
 from tests.cli.working import working
@@ -85,7 +85,7 @@ def test_a_verb_minds_a_database_that_is_named_before_it() -> None:
     seen: list[str] = []
 
     @click.command()
-    @talk.verb
+    @console.verb
     def look(session: Session) -> None:
         seen.append(session.location)
 
@@ -133,8 +133,8 @@ def test_the_help_of_workers_shows_what_holds_unless_said_and_examples() -> None
 def test_on_a_terminal_it_is_said_that_a_lock_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.2)
-    monkeypatch.setattr(opening, "TOLD_AFTER", 0.1)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.2)
+    monkeypatch.setattr(schema, "TOLD_AFTER", 0.1)
     db = str(tmp_path / "jobs.db")
     run_well("enqueue", "x", db=db)
     with closing(sqlite3.connect(db, isolation_level=None)) as stranger:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bullite import Store
-from bullite.blocking import carry_out
-from bullite.catalogue import keep
-from bullite.cli.following import Voice
+from bullite.cli.console import Talk
+from bullite.cli.follow_output import Voice
 from bullite.cli.session import Session
-from bullite.cli.talk import Talk
-from bullite.shell import runs
-from bullite.shell.output import Stored
+from bullite.client.directory import keep
+from bullite.client.runtime.blocking import carry_out
+from bullite.commands import history
+from bullite.commands.output import Stored
 from tests.cli.program import Said, command, environment, run, run_well
 from tests.cli.working import working
 
@@ -273,6 +273,6 @@ def test_what_is_known_already_is_not_told_again() -> None:
 
 def test_after_a_gap_it_goes_on_behind_its_last_words() -> None:
     voice = Voice(Session(None, Talk(as_json=True)), raw=False)
-    voice.say_piece(runs.Said(1, 9, "stdout", b"pieces were dropped before this one"))
+    voice.say_piece(history.Said(1, 9, "stdout", b"pieces were dropped before this one"))
     kept = Stored(b"head", b"dropped before this one, and the end", 4_000)
     assert voice._rest("stdout", kept) == b", and the end"

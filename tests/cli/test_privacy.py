@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bullite import privacy
-from bullite.cli import app, worker
-from bullite.shell import process
-from bullite.shell.process import SPEC, Spec
+from bullite.cli import program as queuectl
+from bullite.cli import worker_process
+from bullite.cli.verbs import worker
+from bullite.cli.worker_process import SPEC, Spec
+from bullite.processes import private_environment
 from tests.cli.crews import crews, enqueue, stop
 from tests.cli.program import program, run_well
 from tests.crash.conftest import start
@@ -96,7 +97,7 @@ def work_without_capabilities(folder: str) -> None:
     os.chdir(folder)
     give_up_capabilities()
     say(f"dumpable {dumpable()}")
-    process.main()
+    worker_process.main()
 
 
 def test_a_command_reads_nothing_of_its_worker_process(tmp_path: Path, start) -> None:
@@ -125,13 +126,13 @@ def supervise(location: str) -> None:
             return 0
 
     worker.Supervisor = Supervised  # type: ignore[assignment, misc]
-    app.run(["worker", "start", "--db", location])
+    queuectl.run(["worker", "start", "--db", location])
 
 
 def keep_house(location: str) -> None:
     """Say whether the scheduler could be looked into while it runs."""
     worker.signal.sigwait = lambda ends: say(f"dumpable {dumpable()}")  # type: ignore[attr-defined]
-    app.run(["scheduler", "--db", location])
+    queuectl.run(["scheduler", "--db", location])
 
 
 @pytest.mark.parametrize("runs", [supervise, keep_house], ids=["supervisor", "scheduler"])
@@ -152,34 +153,39 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("offered")
 def test_variables_are_received_as_they_were_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    receiver = privacy.offer(SECRETS)
-    monkeypatch.setenv(privacy.PRIVATE, str(receiver.detach()))
+    receiver = private_environment.offer(SECRETS)
+    monkeypatch.setenv(private_environment.PRIVATE, str(receiver.detach()))
 
-    privacy.receive()
+    private_environment.receive()
 
     assert {name: os.environ[name] for name in SECRETS} == SECRETS
-    assert privacy.PRIVATE not in os.environ
+    assert private_environment.PRIVATE not in os.environ
 
 
 @pytest.mark.parametrize("descriptor", ["", "x", "-1", "9" * 20, "0", "12345"])
 def test_what_is_no_socket_is_not_received(
     monkeypatch: pytest.MonkeyPatch, descriptor: str
 ) -> None:
-    monkeypatch.setenv(privacy.PRIVATE, descriptor)
-    privacy.receive()
-    assert privacy.PRIVATE not in os.environ
+    monkeypatch.setenv(private_environment.PRIVATE, descriptor)
+    private_environment.receive()
+    assert private_environment.PRIVATE not in os.environ
 
 
 def test_variables_that_are_too_long_are_refused() -> None:
     with pytest.raises(OSError, match="are too long"):
-        privacy.offer({"QUEUECTL_REDACT_OUTPUT": "x" * 100_000_000})
+        private_environment.offer({"QUEUECTL_REDACT_OUTPUT": "x" * 100_000_000})
 
 
 def test_the_mark_of_a_command_stays_in_the_environment() -> None:
-    public, private = privacy.split({"BULLITE_RUN": "1", "BULLITE_URL": "x", "PATH": "/bin"})
+    public, private = private_environment.split(
+        {"BULLITE_RUN": "1", "BULLITE_URL": "x", "PATH": "/bin"}
+    )
     assert (public, private) == ({"BULLITE_RUN": "1", "PATH": "/bin"}, {"BULLITE_URL": "x"})
 
 
 def test_the_socket_cannot_be_opened_through_proc() -> None:
-    with privacy.offer(SECRETS) as receiver, pytest.raises(OSError, match="No such device"):
+    with (
+        private_environment.offer(SECRETS) as receiver,
+        pytest.raises(OSError, match="No such device"),
+    ):
         os.open(f"/proc/self/fd/{receiver.fileno()}", os.O_RDONLY)

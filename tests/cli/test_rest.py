@@ -10,8 +10,9 @@ import click
 import pytest
 
 from bullite import Queue
-from bullite.cli import times, worker
-from bullite.cli.talk import Progress
+from bullite.cli import times
+from bullite.cli.console import Progress
+from bullite.cli.verbs import worker
 
 from .arranging import dead
 from .program import run_well

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.catalogue import keep
-from bullite.cli.seats import GROUPS
-from bullite.groups import entry_of_this_process
+from bullite.cli.worker_groups import GROUPS
+from bullite.client.directory import keep
+from bullite.processes.group_lock import entry_of_this_process
 from tests.api.helpers import until
 from tests.databases import Database
 

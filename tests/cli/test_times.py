@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bullite.cli import times
-from bullite.cli.talk import BadInput
+from bullite.cli.console import BadInput
 
 NOW = 1_700_000_000_000
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from bullite import Queue
-from bullite.blocking import carry_out
+from bullite.client.runtime.blocking import carry_out
 from tests.cli.program import Said, run, run_well
 from tests.cli.working import working
 

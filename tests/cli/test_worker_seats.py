@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bullite.catalogue import keep, kept_value
-from bullite.cli.seats import GROUPS, STALE_AFTER, GroupSeat, lock_of
+from bullite.cli.console import Talk
 from bullite.cli.session import Session
-from bullite.cli.talk import Talk
-from bullite.groups import entry_of_this_process
-from bullite.processes import began
+from bullite.cli.worker_groups import GROUPS, STALE_AFTER, GroupSeat, lock_of
+from bullite.client.directory import keep, kept_value
+from bullite.processes.group_lock import entry_of_this_process
+from bullite.processes.process_info import began
 from tests.cli.crews import crews, forget, is_gone
 from tests.cli.program import run, run_well
 from tests.databases import Database

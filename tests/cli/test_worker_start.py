@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from bullite import Store
-from bullite.blocking import carry_out
-from bullite.catalogue import keep
-from bullite.cli import background, worker
-from bullite.cli.seats import GROUPS
-from bullite.groups import entry_of_this_process
-from bullite.processes import processes
+from bullite.cli import daemonize
+from bullite.cli.verbs import worker
+from bullite.cli.worker_groups import GROUPS
+from bullite.client.directory import keep
+from bullite.client.runtime.blocking import carry_out
+from bullite.processes.group_lock import entry_of_this_process
+from bullite.processes.process_info import processes
 from tests.cli.crews import (
     Start,
     crews,
@@ -531,7 +532,7 @@ def test_a_daemon_that_takes_too_long_to_start_is_ended(
     slow = tmp_path / "python"
     slow.write_text("#!/bin/sh\nwhile :; do sleep 0.1; done\n")
     slow.chmod(0o755)
-    monkeypatch.setattr(background, "STARTS_WITHIN", 0.3)
+    monkeypatch.setattr(daemonize, "STARTS_WITHIN", 0.3)
     monkeypatch.setattr("sys.executable", str(slow))
     monkeypatch.setattr("sys.argv", ["queuectl", "worker", "start", "--daemon"])
     said = run("worker", "start", "--daemon", db=location)

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from bullite.cli.seats import lock_of
+from bullite.cli.console import Talk
 from bullite.cli.session import Session
-from bullite.cli.talk import Talk
-from bullite.groups import GroupLock, entry_of_this_process
+from bullite.cli.worker_groups import lock_of
+from bullite.processes.group_lock import GroupLock, entry_of_this_process
 from tests.cli.crews import Start, crews, enqueue, forget, is_gone, show, until_state
 from tests.cli.program import Said, command, environment, program, run, run_well
 from tests.crash.processes import wait_until

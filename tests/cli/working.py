@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bullite import Queue, Store, Worker
-from bullite.shell.kinds import RETRIES
-from bullite.shell.work import Crew
+from bullite.commands.job_types import RETRIES
+from bullite.commands.processors import Crew
 from tests.databases import PATIENCE
 
 

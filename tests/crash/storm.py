@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bullite import Job, Queue, Worker
-from bullite.outcome import STALLED_TOO_OFTEN
+from bullite.core.decide_outcome import STALLED_TOO_OFTEN
 from tests.crash.processes import Child, as_summary, jobs_of, problems, rows
 from tests.databases import database_at
 

@@ -17,11 +17,15 @@ from typing import Any
 
 import pytest
 
-from bullite import Queue, Worker, orphans, processes
-from bullite.engine import chores
-from bullite.engine.chores import MOST_LOOKS, Chores
-from bullite.operations.tending import Recover
-from bullite.orphans import (
+from bullite import Queue, Worker
+from bullite.cli import worker_process
+from bullite.cli.worker_process import SPEC, Spec
+from bullite.commands.processors import Crew
+from bullite.engine import maintenance
+from bullite.engine.maintenance import MOST_LOOKS, Chores
+from bullite.operations.workers import Recover
+from bullite.processes import orphaned_commands, process_info
+from bullite.processes.orphaned_commands import (
     COMMAND,
     NOTICE,
     Look,
@@ -32,11 +36,8 @@ from bullite.orphans import (
     has_lost_its_process,
     read_mark,
 )
-from bullite.processes import COOKIE, Process, look_at, number_space
-from bullite.shell import process
-from bullite.shell.process import SPEC, Spec
-from bullite.shell.tree import adopt_orphans
-from bullite.shell.work import Crew
+from bullite.processes.process_info import COOKIE, Process, look_at, number_space
+from bullite.processes.process_tree import adopt_orphans
 from tests.crash.processes import (
     Child,
     add,
@@ -97,7 +98,7 @@ def begin(location: str) -> None:
     """A worker process as supervisors start it."""
     os.environ["BULLITE_URL"] = location
     os.environ[SPEC] = Spec(("work",)).as_text()
-    process.main()
+    worker_process.main()
 
 
 @pytest.fixture
@@ -334,13 +335,17 @@ def test_numbers_that_count_elsewhere_tell_nothing_of_a_worker(space: str) -> No
 
 
 def test_where_numbers_cannot_be_told_nobody_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "boot_id", lambda: "")
+    monkeypatch.setattr(process_info, "boot_id", lambda: "")
     assert number_space() == ""
     assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, space=""))
 
 
 def test_numbers_count_anew_in_each_namespace() -> None:
-    tells = [sys.executable, "-c", "from bullite.processes import *; print(number_space())"]
+    tells = [
+        sys.executable,
+        "-c",
+        "from bullite.processes.process_info import *; print(number_space())",
+    ]
     found = []
     for shows_its_own in (["--mount-proc"], []):
         line = ["unshare", "--map-root-user", "--pid", "--fork", *shows_its_own, *tells]
@@ -418,8 +423,8 @@ class Left:
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Left:
     left = Left()
-    monkeypatch.setattr(orphans, "commands", left.look)
-    monkeypatch.setattr(chores, "end", left.end)
+    monkeypatch.setattr(orphaned_commands, "commands", left.look)
+    monkeypatch.setattr(maintenance, "end", left.end)
     monkeypatch.setattr(Look, "start", Look.run)
     return left
 
@@ -459,10 +464,10 @@ def test_jobs_are_taken_back_when_the_commands_are_dead(store: Store, left: Left
 
     assert recoveries(due, store) == []
     assert left.ended == [7]
-    assert due.next_at() - store.clock.lease_now() <= chores.UNTIL_KILLED
+    assert due.next_at() - store.clock.lease_now() <= maintenance.UNTIL_KILLED
 
     left.found.clear()
-    store.clock.advance(chores.UNTIL_KILLED)
+    store.clock.advance(maintenance.UNTIL_KILLED)
     assert recoveries(due, store) == [lost.id]
 
 
@@ -487,7 +492,7 @@ def test_who_cannot_be_killed_does_not_keep_a_job_for_ever(store: Store, left: L
     due = Chores(store.home.driver)
     for _ in range(MOST_LOOKS):
         assert recoveries(due, store) == []
-        store.clock.advance(chores.UNTIL_KILLED)
+        store.clock.advance(maintenance.UNTIL_KILLED)
     assert recoveries(due, store) == [lost.id]
 
 
@@ -515,7 +520,7 @@ def test_nobody_looks_for_commands_of_workers_that_run_none(
         raise AssertionError("a process was looked at")
 
     for name in ("commands", "processes", "look_at", "cookie_of"):
-        monkeypatch.setattr(orphans, name, refuse)
+        monkeypatch.setattr(orphaned_commands, name, refuse)
     store.add_all(new_job(), new_job("mail"))
     doomed = store.process()
     lost = [doomed.worker(), doomed.worker(names=["mail"])]
@@ -539,7 +544,7 @@ def test_commands_are_looked_for_beside_the_engine(
         assert allowed.wait(20)
         return {}
 
-    monkeypatch.setattr(orphans, "commands", look)
+    monkeypatch.setattr(orphaned_commands, "commands", look)
     doomed = store.process()
     lost = doomed.worker(names=NAMES)
     store.kill(doomed)
@@ -547,7 +552,7 @@ def test_commands_are_looked_for_beside_the_engine(
     for _ in range(2):
         assert recoveries(due, store) == []
         assert looked.wait(20)
-        store.clock.advance(chores.UNTIL_KILLED)
+        store.clock.advance(maintenance.UNTIL_KILLED)
     allowed.set()
     [thread] = looks
     assert thread is not threading.current_thread()
@@ -566,13 +571,13 @@ def test_who_is_lost_while_commands_are_looked_for_is_looked_for_again(
     due = Chores(store.home.driver)
     assert recoveries(due, store) == []
     store.kill(second)
-    store.clock.advance(chores.UNTIL_KILLED)
+    store.clock.advance(maintenance.UNTIL_KILLED)
     for expected in ([lost[0]], lost):  # what is not carried out is due again
         assert recoveries(due, store) == []
         started[-1].run()
-        store.clock.advance(chores.UNTIL_KILLED)
+        store.clock.advance(maintenance.UNTIL_KILLED)
         assert recoveries(due, store) == expected
-        store.clock.advance(chores.UNTIL_KILLED)
+        store.clock.advance(maintenance.UNTIL_KILLED)
     assert left.looks == 2
 
 
@@ -589,7 +594,7 @@ def forging(*words: str, cookie: str | None, **how: Any) -> Iterator[subprocess.
     with subprocess.Popen(words, env={"PATH": os.environ["PATH"], **marked}, **how) as process:
         try:
             # Until it has become its program, its environment is still ours.
-            wait_until(lambda: processes.cookie_of(process.pid) == cookie)
+            wait_until(lambda: process_info.cookie_of(process.pid) == cookie)
             yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -616,7 +621,7 @@ def test_a_mark_in_a_session_whose_leader_has_none_is_that_of_one_process():
     with forging("sh", "-c", line, cookie=None, start_new_session=True) as leader:
         wait_until(lambda: found_for(cookie))
         [forged] = found_for(cookie)
-        assert processes.cookie_of(forged) == cookie
+        assert process_info.cookie_of(forged) == cookie
         assert forged != leader.pid
 
 
@@ -626,5 +631,5 @@ def test_processes_of_another_user_in_the_session_of_a_command_belong_to_it():
     with forging("sh", "-c", line, cookie=cookie, start_new_session=True) as leader:
         wait_until(lambda: len(found_for(cookie)) == 2)
         [theirs] = found_for(cookie) - {leader.pid}
-        wait_until(lambda: processes.user_of(theirs) == NOBODY)
+        wait_until(lambda: process_info.user_of(theirs) == NOBODY)
         assert theirs in found_for(cookie)

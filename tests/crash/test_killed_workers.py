@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from bullite import Job, Queue, Worker
-from bullite.outcome import STALLED_TOO_OFTEN
+from bullite.core.decide_outcome import STALLED_TOO_OFTEN
 from tests.crash.handlers import process, work
 from tests.crash.processes import (
     add,

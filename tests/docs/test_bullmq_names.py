@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import pytest
 
 import bullite
-from bullite import Queue, backoff, eventlog
-from bullite.states import MOVES
+from bullite import Queue
+from bullite.core import backoff, event_log
+from bullite.core.states import MOVES
 
 
 class Group(NamedTuple):
@@ -43,10 +44,10 @@ GROUPS = (
         "{}",
         "Queue Worker Job FlowProducer QueueEvents QueueEventsProducer JobScheduler",
         renamed={
-            "QueueGetters": ("getters.Getters", "a base class, made by nobody"),
-            "QueueBase": ("queuebase.QueueBase", "a base class, made by nobody"),
+            "QueueGetters": ("client.queue.reads.Getters", "a base class, made by nobody"),
+            "QueueBase": ("client.queue.base.QueueBase", "a base class, made by nobody"),
             "Backoffs": ("Worker(retry_strategies=)", "a worker is given its strategies"),
-            "IQueueBackend": ("engine.contract.Driver", "what a database has to do for us"),
+            "IQueueBackend": ("database.driver.Driver", "what a database has to do for us"),
             "RedisQueueBackend": ("Store", "one class, the URL says which database; no Redis"),
             "PostgresQueueBackend": ("Store", "one class, the URL says which database"),
             "createPostgresBackend": ("Store", "one class, the URL says which database"),
@@ -288,7 +289,7 @@ GROUPS = (
         "Job.get_dependencies({}=)",
         "processed unprocessed ignored failed",
     ),
-    Group("1.9 pages of dependencies", 'family.Page["{}"]', "cursor count"),
+    Group("1.9 pages of dependencies", 'client.job.dependencies.Page["{}"]', "cursor count"),
     Group(
         "1.9 getDependenciesCount",
         "Job.get_dependencies_count({}=)",
@@ -499,7 +500,7 @@ def emitted_by(cls: type) -> Iterator[str]:
     """The names that a class, or what it works with, hands to its listeners."""
     modules = {base.__module__ for base in cls.__mro__ if base.__module__.startswith("bullite")}
     if cls is Queue:
-        modules.add("bullite.job")  # a job that is removed tells its queue
+        modules.add("bullite.client.job.job")  # a job that is removed tells its queue
     for place in map(import_module, modules):
         for call in ast.walk(ast.parse(inspect.getsource(place))):
             match call:
@@ -514,7 +515,7 @@ def emitted_by(cls: type) -> Iterator[str]:
 def told_to_readers() -> set[str]:
     """The events that rows of the log stand for."""
     of_moves = {event for move in MOVES for event in move.events}
-    words = (value for name, value in vars(eventlog).items() if name.isupper())
+    words = (value for name, value in vars(event_log).items() if name.isupper())
     return of_moves | {word.replace("_", "-") for word in words if isinstance(word, str)}
 
 
@@ -592,18 +593,18 @@ SAMPLES: dict[str, Any] = {
     "add": ["7", "a"],
     "add_delayed": ["7", ["a", 5]],
     "claim": "7",
-    eventlog.PROGRESS: ["7", 50],
+    event_log.PROGRESS: ["7", 50],
     "complete": ["7", "done"],
     "fail": ["7", ["no", 1, "failed"]],
     "stall": "7",
     "await": "7",
     "remove": ["7", "waiting"],
-    eventlog.DUPLICATED: "7",
-    eventlog.DEDUPLICATED: ["7", ["a key", "8"]],
-    eventlog.CLEANED: [None, 3],
-    eventlog.PAUSED: None,
-    eventlog.RESUMED: None,
-    eventlog.DRAINED: None,
+    event_log.DUPLICATED: "7",
+    event_log.DEDUPLICATED: ["7", ["a key", "8"]],
+    event_log.CLEANED: [None, 3],
+    event_log.PAUSED: None,
+    event_log.RESUMED: None,
+    event_log.DRAINED: None,
 }
 """By kind: an entry of the log."""
 
@@ -611,7 +612,7 @@ SAMPLES: dict[str, Any] = {
 def test_events_tell_what_bullmqs_tell() -> None:
     told: dict[str, set[str]] = {}
     for kind, entry in SAMPLES.items():
-        for event in eventlog.unfold(1, 1, kind, [entry]):
+        for event in event_log.unfold(1, 1, kind, [entry]):
             told.setdefault(event.name, set()).update(event.payload)
     missing = [
         (event, key)

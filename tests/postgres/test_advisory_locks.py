@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from bullite import Queue, Store, Worker
-from bullite.operations.filing import Change
-from bullite.operations.measuring import Record, Tally
-from bullite.operations.sweeping import Sweep
-from bullite.postgres.connecting import SESSION
-from bullite.postgres.ear import ALERT, Ear
-from bullite.postgres.housekeeping import FORGOTTEN, HINDERED
+from bullite.database.postgres.connections import SESSION
+from bullite.database.postgres.listener import ALERT, Ear
+from bullite.database.postgres.maintenance_locks import FORGOTTEN, HINDERED
+from bullite.operations.key_values import Change
+from bullite.operations.metrics import Record, Tally
+from bullite.operations.prune import Sweep
 from tests.api.helpers import until
 from tests.harness import open_store
 from tests.postgres.places import database_of_its_own, guarded_server, role, url_for

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.postgres.dialect import REFUSAL
+from bullite.database.postgres.statements import REFUSAL
 from tests.api.helpers import again, state_of, until
 from tests.crash.processes import jobs_of
 from tests.postgres.proxy import Fault, Proxy

@@ -11,6 +11,8 @@ import pytest
 from psycopg import sql
 
 from bullite import Queue, Store
+from bullite.database.postgres.connections import cannot_connect
+from bullite.database.postgres.location import Access
 from bullite.errors import (
     BulliteError,
     InvalidOption,
@@ -20,8 +22,6 @@ from bullite.errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
-from bullite.postgres.connecting import cannot_connect
-from bullite.postgres.location import Access
 from tests.api.helpers import python
 from tests.postgres.places import (
     Connection,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bullite import Job, Queue, Scheduler, Worker
-from bullite.postgres.clock import ServerClock
+from bullite.database.postgres.server_clock import ServerClock
 from tests.api.helpers import state_of, until
 from tests.postgres_database import PostgresDatabase
 

@@ -10,11 +10,12 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
-from bullite import Job, Queue, Worker, loop
+from bullite import Job, Queue, Worker
+from bullite.client.runtime import bridge
+from bullite.core.states import PROMOTE
+from bullite.database.locations import parse_location
 from bullite.errors import StoreBusy
-from bullite.locations import parse_location
-from bullite.operations.by_hand import MoveByHand
-from bullite.states import PROMOTE
+from bullite.operations.move import MoveByHand
 from tests.api.helpers import state_of, until
 from tests.postgres_database import PostgresDatabase
 
@@ -65,7 +66,7 @@ async def test_a_deadlock_with_somebody_else_is_got_over(
             somebody.execute("set deadlock_timeout = '1min'")
             somebody.execute(LOCK, [second.pk])
             promote = MoveByHand(PROMOTE, [first.pk, second.pk])
-            promoting = asyncio.ensure_future(loop.ask(queue.store, promote))
+            promoting = asyncio.ensure_future(bridge.ask(queue.store, promote))
             await until(lambda: waiting_for_locks(database))
             # Now each has what the other wants.
             await asyncio.get_running_loop().run_in_executor(

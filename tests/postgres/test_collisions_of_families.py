@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from bullite.core.decide_outcome import Verdict
+from bullite.core.retention import Keep
+from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, REVIVE, Move, State
 from bullite.errors import (
     BulliteError,
     DependencyCycle,
@@ -16,15 +19,12 @@ from bullite.errors import (
     ParentTaken,
     PendingChildren,
 )
-from bullite.operations.by_hand import MoveByHand, MoveOne, move_by_hand, move_one
-from bullite.operations.families import AwaitChildren, LeaveParent, await_children, leave_parent
-from bullite.operations.growing import Grow, grow
-from bullite.operations.settling import Settle, settle
-from bullite.operations.surveying import Node, Ref
+from bullite.operations.add_flow import Grow, grow
+from bullite.operations.children import AwaitChildren, LeaveParent, await_children, leave_parent
+from bullite.operations.finish import Settle, settle
+from bullite.operations.flow_graph import Node, Ref
+from bullite.operations.move import MoveByHand, MoveOne, move_by_hand, move_one
 from bullite.operations.transaction import Operation, Transaction
-from bullite.outcome import Verdict
-from bullite.retention import Keep
-from bullite.states import COMPLETE, FAIL, REMOVE, RESTORE, REVIVE, Move, State
 from tests.crash.processes import wait_until
 from tests.harness import QUEUE, Held, Process, Store, Worker, new_job, node
 from tests.postgres.test_collisions import waiting_for_locks

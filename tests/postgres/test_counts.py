@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullite.postgres import driver as driver_module
+from bullite.database.postgres import driver as driver_module
 from tests.harness import Store, new_job, open_store
 from tests.postgres_database import PostgresDatabase
 

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker
-from bullite.eventlog import UNCOUNTED
-from bullite.postgres.reader import PostgresReader
+from bullite.core.event_log import UNCOUNTED
+from bullite.database.postgres.reader import PostgresReader
 from tests.api.helpers import until
 from tests.harness import open_store
 from tests.postgres_database import PostgresDatabase

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bullite.deduplication import Rule
-from bullite.engine.contract import Undone
-from bullite.operations.adding import AddJobs, add
-from bullite.operations.by_hand import MoveByHand, move_by_hand
-from bullite.operations.settling import Settle, settle
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE, REMOVE
-from bullite.traits import DEDUPLICATED
+from bullite.core.decide_outcome import Verdict
+from bullite.core.deduplication import Rule
+from bullite.core.job_flags import DEDUPLICATED
+from bullite.core.states import COMPLETE, REMOVE
+from bullite.database.driver import Undone
+from bullite.operations.add import AddJobs, add
+from bullite.operations.finish import Settle, settle
+from bullite.operations.move import MoveByHand, move_by_hand
 from tests.harness import Held, Process, Store, new_job, open_store
 from tests.postgres.test_collisions import waiting_for_locks
 from tests.postgres_database import PostgresDatabase

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.postgres import ear
-from bullite.postgres.connecting import SESSION
+from bullite.database.postgres import listener
+from bullite.database.postgres.connections import SESSION
 from tests.api.helpers import state_of, until
 from tests.postgres.proxy import Proxy
 from tests.postgres_database import PostgresDatabase
@@ -92,7 +92,7 @@ async def hang_the_writer(pair: Pair, proxy: Proxy) -> None:
 async def test_a_worker_whose_writer_hangs_keeps_its_jobs(
     location: str, behind_proxy: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "HEARTBEAT", LEASE / 4000)
+    monkeypatch.setattr(listener, "HEARTBEAT", LEASE / 4000)
     async with Pair(location, behind_proxy) as pair:
         await hang_the_writer(pair, proxy)
         await pair.ends_well()
@@ -109,7 +109,7 @@ async def test_a_worker_with_a_short_lease_whose_writer_hangs_keeps_its_jobs(
 async def test_a_worker_whose_writer_waits_for_a_lock_keeps_its_jobs(
     location: str, behind_proxy: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "HEARTBEAT", LEASE / 4000)
+    monkeypatch.setattr(listener, "HEARTBEAT", LEASE / 4000)
     async with Pair(location, behind_proxy) as pair:
         delayed = await pair.theirs.add("b", delay=60_000)
         with closing(psycopg.connect(database.location_of_libpq())) as somebody:
@@ -126,7 +126,7 @@ async def test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one(
     location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by its engine, which has an hour for that."""
-    monkeypatch.setattr(ear, "HEARTBEAT", 3_600)
+    monkeypatch.setattr(listener, "HEARTBEAT", 3_600)
     patient: dict[str, Any] = {"lock_renew_time": "1h"}
 
     def leases() -> list[int]:
@@ -180,7 +180,7 @@ async def test_a_row_that_was_passed_over_is_renewed_soon(
     location: str, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not when leases are renewed next: that may be too late for this one."""
-    monkeypatch.setattr(ear, "HEARTBEAT", 3_600)
+    monkeypatch.setattr(listener, "HEARTBEAT", 3_600)
     async with two_workers(location, lock_duration="3h", lock_renew_time="1h") as queue:
         await until(lambda: len(database.rows("workers", "seen_at > 0")) == 2)
         await until(lambda: have_no_more_to_write(database))
@@ -197,7 +197,7 @@ async def test_a_lost_connection_is_not_told_of_while_a_renewal_waits_for_its_en
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(ear, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(listener, "ANSWER_WITHIN", 0.5)
     async with two_workers(location):
         await until(lambda: have_no_more_to_write(database))
         with locked_worker(database):

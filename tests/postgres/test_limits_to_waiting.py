@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from bullite import Queue, Store, Worker, verify
-from bullite.engine.contract import Undone
+from bullite.database.driver import Undone
+from bullite.database.locations import parse_location
+from bullite.database.postgres.connections import SESSION, Connection
+from bullite.database.postgres.location import ServerLocation
+from bullite.database.postgres.reconnecting import Line
 from bullite.errors import StoreBusy
-from bullite.locations import parse_location
-from bullite.postgres.connecting import SESSION, Connection
-from bullite.postgres.line import Line
-from bullite.postgres.location import ServerLocation
 from tests.api.helpers import until
 from tests.postgres_database import PostgresDatabase, with_options
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bullite import Queue
-from bullite.postgres import ear
-from bullite.postgres.driver import PostgresDriver
+from bullite.database.postgres import listener
+from bullite.database.postgres.driver import PostgresDriver
 from tests.api.helpers import until
 from tests.postgres.listening import (
     NEVER,
@@ -39,8 +39,8 @@ def nothing_else_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notice within a second that nobody is there any more."""
-    monkeypatch.setattr(ear, "HEARTBEAT", 0.4)
-    monkeypatch.setattr(ear, "ANSWER_WITHIN", 0.4)
+    monkeypatch.setattr(listener, "HEARTBEAT", 0.4)
+    monkeypatch.setattr(listener, "ANSWER_WITHIN", 0.4)
 
 
 async def test_an_idle_worker_is_woken_by_what_another_process_adds(
@@ -59,8 +59,8 @@ async def test_a_worker_whose_listener_was_terminated_is_woken_again(
     async with Queue("work", location) as queue, sleeper(behind_proxy, starts):
         for _ in range(6):
             await becomes_idle(database)
-            [listener] = backends(database, "listener")
-            await terminate(database, listener)
+            [pid] = backends(database, "listener")
+            await terminate(database, pid)
             await until(lambda: backends(database, "listener"), LISTENS_AGAIN)
             assert await seconds_to_start(queue, starts) < SOON
 
@@ -71,19 +71,19 @@ async def test_a_job_added_while_the_listener_is_gone_is_found(
     database: PostgresDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starts, may_listen, listen = Starts(), threading.Event(), ear.Ear._listen_to_new
+    starts, may_listen, listen = Starts(), threading.Event(), listener.Ear._listen_to_new
     may_listen.set()
 
-    def listen_when_it_may(ear: ear.Ear, *args: Any) -> None:
+    def listen_when_it_may(ear: listener.Ear, *args: Any) -> None:
         assert may_listen.wait(20)
         listen(ear, *args)
 
-    monkeypatch.setattr(ear.Ear, "_listen_to_new", listen_when_it_may)
+    monkeypatch.setattr(listener.Ear, "_listen_to_new", listen_when_it_may)
     async with Queue("work", location) as queue, sleeper(behind_proxy, starts):
         await becomes_idle(database)
         may_listen.clear()
-        for listener in backends(database, "listener"):
-            await terminate(database, listener)
+        for pid in backends(database, "listener"):
+            await terminate(database, pid)
         job = await queue.add("a")
         may_listen.set()
         await starts.of(job, 5)

@@ -12,19 +12,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from bullite.deduplication import Rule
-from bullite.operations.adding import AddJobs, NewJob
-from bullite.operations.by_hand import MoveByHand
-from bullite.operations.claiming import Promote
-from bullite.operations.filing import Change, change
-from bullite.operations.governing import Configure
-from bullite.operations.growing import Grow
-from bullite.operations.measuring import Record, Tally, record
-from bullite.operations.settling import Settle
-from bullite.operations.surveying import Node
-from bullite.operations.sweeping import Sweep
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE, FAIL, PROMOTE, REMOVE, REVIVE, Move
+from bullite.core.decide_outcome import Verdict
+from bullite.core.deduplication import Rule
+from bullite.core.states import COMPLETE, FAIL, PROMOTE, REMOVE, REVIVE, Move
+from bullite.operations.add import AddJobs, NewJob
+from bullite.operations.add_flow import Grow
+from bullite.operations.claim import Promote
+from bullite.operations.finish import Settle
+from bullite.operations.flow_graph import Node
+from bullite.operations.key_values import Change, change
+from bullite.operations.metrics import Record, Tally, record
+from bullite.operations.move import MoveByHand
+from bullite.operations.prune import Sweep
+from bullite.operations.queue_settings import Configure
 from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, new_job, node, open_store
 from tests.postgres_database import PostgresDatabase

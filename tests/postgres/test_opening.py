@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Store, Worker, verify
+from bullite.database.postgres import connections, schema
 from bullite.errors import NotABulliteDatabase, SchemaTooNew, StoreBusy, StoreError
-from bullite.postgres import connecting, opening
 from tests.crash.processes import ROOT, problems, say, wait_until
 from tests.postgres.places import (
     Connection,
@@ -23,7 +23,7 @@ from tests.postgres.places import (
 )
 from tests.server import Server
 
-SCHEMA = len(list((ROOT / "src/bullite/postgres/migrations").glob("*.sql")))
+SCHEMA = len(list((ROOT / "src/bullite/database/postgres/migrations").glob("*.sql")))
 AT_ONCE = 16
 
 
@@ -156,10 +156,10 @@ def test_sixteen_threads_open_a_new_schema_at_once_and_it_is_made_once(location,
 
 def test_a_migration_that_fails_leaves_nothing_behind(location, shop, monkeypatch):
     scripts = [
-        *opening.scripts("bullite.postgres"),
+        *schema.scripts("bullite.database.postgres"),
         "create table bullite.bullite_more (id nonsense)",
     ]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
 
     with pytest.raises(StoreError):
         Store(location).open()
@@ -174,10 +174,10 @@ def test_an_older_schema_is_brought_up_to_date_with_what_is_in_it(location, shop
         "values ('q', 'low', 1)"
     )
     scripts = [
-        *opening.scripts("bullite.postgres"),
+        *schema.scripts("bullite.database.postgres"),
         "create table bullite.bullite_more (id bigint primary key)",
     ]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
 
     open_once(location)
 
@@ -187,9 +187,9 @@ def test_an_older_schema_is_brought_up_to_date_with_what_is_in_it(location, shop
 
 def test_a_migration_may_take_longer_than_any_other_statement(location, shop, monkeypatch):
     open_once(location)
-    scripts = [*opening.scripts("bullite.postgres"), "select pg_sleep(2.5)"]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
-    monkeypatch.setattr(connecting.Connection, "answer_within", 2.0)
+    scripts = [*schema.scripts("bullite.database.postgres"), "select pg_sleep(2.5)"]
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
+    monkeypatch.setattr(connections.Connection, "answer_within", 2.0)
 
     open_once(location)
 
@@ -198,9 +198,12 @@ def test_a_migration_may_take_longer_than_any_other_statement(location, shop, mo
 
 def test_a_migration_that_waits_for_a_lock_of_another_session_says_so(location, shop, monkeypatch):
     open_once(location)
-    scripts = [*opening.scripts("bullite.postgres"), "create table bullite.bullite_more (id int)"]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
-    monkeypatch.setattr(opening, "_MIGRATE_WITHIN", "set local lock_timeout = 100")
+    scripts = [
+        *schema.scripts("bullite.database.postgres"),
+        "create table bullite.bullite_more (id int)",
+    ]
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "_MIGRATE_WITHIN", "set local lock_timeout = 100")
 
     with shop.transaction(), pytest.raises(StoreBusy, match="another session holds a lock on them"):
         shop.execute("lock table bullite.bullite_meta in share mode")

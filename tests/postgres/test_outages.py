@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bullite import Job, Queue, Worker
+from bullite.database.postgres import connections, reconnecting
 from bullite.errors import StoreUnavailable
-from bullite.postgres import connecting, line
 from tests.api.helpers import until
 from tests.postgres.conftest import url_of
 from tests.postgres.listening import Starts
@@ -24,7 +24,7 @@ from tests.slowness import but_for_slowness
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "PATIENCE", 0.5)
+    monkeypatch.setattr(reconnecting, "PATIENCE", 0.5)
 
 
 @contextlib.contextmanager
@@ -203,7 +203,7 @@ async def test_an_add_waits_for_a_backend_that_hangs(own_server: Server) -> None
 async def test_a_backend_that_hangs_for_too_long_is_given_up_and_nothing_happens_twice(
     own_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting.Connection, "answer_within", 1.0)
+    monkeypatch.setattr(connections.Connection, "answer_within", 1.0)
     async with Queue("work", url_of(own_server)) as queue:
         await queue.add("a")
         hanging = backends(own_server)

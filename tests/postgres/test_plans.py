@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from bullite import Store
-from bullite.postgres.connecting import Connection
-from bullite.postgres.dialect import SOURCE, Prepared, statements
+from bullite.database.postgres.connections import Connection
+from bullite.database.postgres.statements import SOURCE, Prepared, statements
 from tests.postgres.places import database_of_its_own, guarded_server
 
 STATEMENTS = {name: known for name in SOURCE if (known := statements("bullite")[name]).parameters}

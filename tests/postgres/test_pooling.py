@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Scheduler, Store, Worker, verify
-from bullite.postgres import connecting
-from bullite.postgres.location import ServerLocation
+from bullite.database.postgres import connections
+from bullite.database.postgres.location import ServerLocation
 from tests.api.helpers import until
 from tests.postgres_database import PostgresDatabase, server_url, with_options
 
@@ -25,7 +25,7 @@ Sent = list[tuple[str, str, bool]]
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sent]:
     """Whatever any connection of the store sends."""
     found: Sent = []
-    execute = connecting.Connection.execute
+    execute = connections.Connection.execute
 
     def spy(self: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
         text = query.decode() if isinstance(query, bytes) else str(query)
@@ -36,7 +36,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sent]:
         found.extend(("", f"prepare {name!r}", False) for name in self._prepared._names.values())
         return cursor
 
-    monkeypatch.setattr(connecting.Connection, "execute", spy)
+    monkeypatch.setattr(connections.Connection, "execute", spy)
     return found
 
 
@@ -148,14 +148,14 @@ async def test_no_lock_outlives_a_transaction(pooled, sent):
 async def test_no_connection_asks_for_settings_when_it_is_made(pooled):
     location = Store(pooled).location
     assert isinstance(location, ServerLocation)
-    connection = connecting.Connection.open(location.access, pooled=True)
+    connection = connections.Connection.open(location.access, pooled=True)
     with closing(connection):
         assert "options" not in connection.info.get_parameters()
 
 
 async def test_transactions_run_under_the_same_settings_as_without_a_pooler(pooled):
     location = Store(pooled).location
-    with closing(connecting.Connection.open(location.access, pooled=False)) as connection:
+    with closing(connections.Connection.open(location.access, pooled=False)) as connection:
         wanted = settings_of(connection)
     driver = location.driver(None, lambda bits: 5)
     driver.open()
@@ -171,7 +171,7 @@ async def test_transactions_run_under_the_same_settings_as_without_a_pooler(pool
 def settings_of(connection: Any) -> dict[str, str]:
     return {
         name: connection.execute(f"show {name}".encode()).fetchone()[0]
-        for name in connecting.SESSION
+        for name in connections.SESSION
     }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bullite.database.postgres import driver as driver_module
+from bullite.database.postgres.driver import PostgresDriver
 from bullite.errors import StoreUnavailable
-from bullite.operations.locking import TakeLock
-from bullite.postgres import driver as driver_module
-from bullite.postgres.driver import PostgresDriver
+from bullite.operations.locks import TakeLock
 from tests.harness import Process, Store, open_store
 from tests.postgres_database import PostgresDatabase
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bullite.operations.claiming import promote_due
-from bullite.operations.locking import TakeLock, take_locks
-from bullite.operations.stepping import EVENT, Over, Pause, PutOff, SendEvent, pause, send_events
+from bullite.operations.claim import promote_due
+from bullite.operations.locks import TakeLock, take_locks
+from bullite.operations.steps import EVENT, Over, Pause, PutOff, SendEvent, pause, send_events
 from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, open_store
 from tests.postgres.test_collisions import waiting_for_locks

@@ -12,8 +12,8 @@ import pytest
 from psycopg import sql
 
 from bullite import Job, Queue, QueueEvents, Scheduler, Store, Worker, verify
+from bullite.database.postgres import schema
 from bullite.errors import StoreUnwritable
-from bullite.postgres import opening
 from tests.api.helpers import take_away, until
 from tests.crash.processes import ROOT
 from tests.postgres.places import Connection, database_of_its_own, guarded_server, role, url_for
@@ -81,10 +81,10 @@ def test_the_migrator_makes_the_tables_and_the_owner_owns_them(runtime, shop):
 
 def test_the_migrator_brings_the_tables_up_to_date(runtime, migrator, shop, monkeypatch):
     scripts = [
-        *opening.scripts("bullite.postgres"),
+        *schema.scripts("bullite.database.postgres"),
         "create table bullite.bullite_more (id bigint primary key)",
     ]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
 
     with closing(Store(migrator)) as store:
         store.open()
@@ -95,10 +95,10 @@ def test_the_migrator_brings_the_tables_up_to_date(runtime, migrator, shop, monk
 
 async def test_programs_may_use_what_an_upgrade_has_made(runtime, migrator, shop, monkeypatch):
     scripts = [
-        *opening.scripts("bullite.postgres"),
+        *schema.scripts("bullite.database.postgres"),
         "create table bullite.bullite_more (id bigint primary key)",
     ]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
     with closing(Store(migrator)) as store:
         store.open()
 
@@ -223,10 +223,10 @@ def test_programs_cannot_change_the_tables(runtime, statement):
 
 def test_programs_that_are_newer_than_the_tables_are_told_whom_to_ask(runtime, monkeypatch):
     scripts = [
-        *opening.scripts("bullite.postgres"),
+        *schema.scripts("bullite.database.postgres"),
         "create table bullite.bullite_more (id bigint primary key)",
     ]
-    monkeypatch.setattr(opening, "scripts", lambda package: scripts)
+    monkeypatch.setattr(schema, "scripts", lambda package: scripts)
 
     with pytest.raises(StoreUnwritable, match="let their owner open the store once"):
         Store(runtime).open()

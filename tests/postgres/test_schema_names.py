@@ -10,8 +10,8 @@ from contextlib import closing
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker, verify
-from bullite.postgres import ear
-from bullite.postgres.location import DEFAULT_SCHEMA
+from bullite.database.postgres import listener
+from bullite.database.postgres.location import DEFAULT_SCHEMA
 from tests.api.helpers import until
 from tests.postgres.places import database_of_its_own, guarded_server, plain, schema_called
 
@@ -167,7 +167,7 @@ async def test_two_schemas_do_not_hear_each_others_events():
 
 
 def test_two_schemas_have_channels_of_their_own():
-    channels = {ear.Ear.channel(name, queue) for name in NAMES for queue in (1, 2)}
+    channels = {listener.Ear.channel(name, queue) for name in NAMES for queue in (1, 2)}
 
     assert len(channels) == 2 * len(NAMES)
     assert all(len(channel.encode()) <= 63 for channel in channels)
@@ -179,7 +179,7 @@ async def test_two_schemas_do_not_wake_each_other():
         async with first, second, Worker(first, echo), Worker(second, echo):
             await until(lambda: is_hungry(one))
             await until(lambda: is_hungry(two))
-            [other] = {ear.Ear.channel("two", second.key)}
+            [other] = {listener.Ear.channel("two", second.key)}
             listener.execute(f'listen "{other}"')
             await added_elsewhere(first, one)
             woken_for_one = list(listener.notifies(timeout=0.2, stop_after=1))

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from bullite import Job, Queue, QueueEvents, Store, Worker, locations
+from bullite import Job, Queue, QueueEvents, Store, Worker
+from bullite.database import locations
+from bullite.database.locations import default_location
 from bullite.errors import BulliteError, InvalidOption, StoreError, StoreUnwritable
-from bullite.locations import default_location
 from tests.api.helpers import until
 from tests.postgres.places import database_of_its_own, guarded_server, role, url_for
 from tests.server import Server

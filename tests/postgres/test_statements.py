@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from bullite.engine.statements import move_statement
-from bullite.postgres.dialect import SOURCE, statements
-from bullite.sqlite.statements import STATEMENTS as SQLITE
-from bullite.states import MOVES, Move, State
+from bullite.core.states import MOVES, Move, State
+from bullite.database.postgres.statements import SOURCE, statements
+from bullite.database.sqlite.statements import STATEMENTS as SQLITE
+from bullite.database.statements import move_statement
 
 OURS = {name: statements("bullite")[name] for name in SOURCE}
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullite.engine.contract import Result
-from bullite.engine.plan import Request
-from bullite.operations import governing
-from bullite.operations.claiming import Promote, promote
-from bullite.operations.expiring import Expire, expire
-from bullite.operations.governing import Publish, TrimEvents
-from bullite.operations.reviving import ReviveDue, revive_due
-from bullite.operations.scheduling import CatchUp, catch_up
-from bullite.operations.sweeping import Sweep, sweep
-from bullite.postgres import driver as driver_module
+from bullite.database.driver import Result
+from bullite.database.postgres import driver as driver_module
+from bullite.operations import queue_settings
+from bullite.operations.auto_retry import ReviveDue, revive_due
+from bullite.operations.claim import Promote, promote
+from bullite.operations.expire import Expire, expire
+from bullite.operations.prune import Sweep, sweep
+from bullite.operations.queue_settings import Publish, TrimEvents
+from bullite.operations.request import Request
+from bullite.operations.scheduler_ticks import CatchUp, catch_up
 from tests.harness import Store, new_job, open_store
 from tests.postgres_database import PostgresDatabase
 
@@ -155,7 +155,7 @@ def test_verifying_finds_a_wrong_size_of_the_log_and_trimming_by_hand_rights_it(
 
 
 def test_a_log_is_trimmed_by_hand_in_pieces(store, monkeypatch):
-    monkeypatch.setattr(governing, "MOST_TRIMMED", 3)
+    monkeypatch.setattr(queue_settings, "MOST_TRIMMED", 3)
     for _ in range(8):
         store.add()
 

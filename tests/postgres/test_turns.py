@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bullite.errors import QueueFull
-from bullite.operations.adding import AddJobs, add
-from bullite.operations.claiming import Claim, claim
-from bullite.operations.keying import EVERY_KEY, SetKeyLimit
-from bullite.operations.limiting import Limiter, SetConcurrency, SetRate
+from bullite.operations.add import AddJobs, add
+from bullite.operations.claim import Claim, claim
+from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate
+from bullite.operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit
 from tests.crash.processes import wait_until
 from tests.harness import LOCK_DURATION, OpenTransaction, Process, Store, new_job
 from tests.postgres.test_collisions import waiting_for_locks

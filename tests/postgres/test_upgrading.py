@@ -19,7 +19,7 @@ from tests.fixtures.freeze import STATES, Then
 from tests.postgres.places import Connection, database_of_its_own, guarded_server
 
 FROZEN = sorted((ROOT / "tests/fixtures").glob("postgres-schema-*.sql"))
-SCHEMA = len(list((ROOT / "src/bullite/postgres/migrations").glob("*.sql")))
+SCHEMA = len(list((ROOT / "src/bullite/database/postgres/migrations").glob("*.sql")))
 NAME = "frozen"
 
 

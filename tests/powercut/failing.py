@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bullite.sqlite import checkpoints, journal
-from bullite.sqlite.journal import Journal
-from bullite.sqlite.syncmark import SyncMark
+from bullite.database.sqlite import checkpoints, wal_sync
+from bullite.database.sqlite.sync_mark import SyncMark
+from bullite.database.sqlite.wal_sync import Journal
 
 from .recorder import FAILED_SYNC
 
@@ -36,7 +36,7 @@ class FailingDisk:
         self._thread: str | None = None
         self.has_failed = threading.Event()
         self._sync, self._of = os.fdatasync, Journal.of
-        journal.os.fdatasync = self._fdatasync
+        wal_sync.os.fdatasync = self._fdatasync
         Journal.of = self._open  # type: ignore[assignment,method-assign]
 
     def fail_in(self, thread: str) -> None:

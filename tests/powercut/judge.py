@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bullite import BulliteError, Job, Queue, Store, Worker, verify
-from bullite.sqlite.statements import STATEMENTS
-from bullite.verifying import CHECKS
+from bullite.client.verify import CHECKS
+from bullite.database.sqlite.statements import STATEMENTS
 
 Image = Mapping[str, bytes | bytearray]
 """Files by name."""

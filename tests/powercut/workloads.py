@@ -25,9 +25,9 @@ from functools import partial
 from typing import Any
 
 from bullite import FlowProducer, Job, JobFailed, Queue, QueueEvents, Worker
+from bullite.client.runtime.store import StoreReader
+from bullite.database.sqlite import checkpoints
 from bullite.errors import StoreUnsynced
-from bullite.sqlite import checkpoints
-from bullite.store import StoreReader
 
 from .failing import ENGINE, READER, FailingDisk, take_away_the_guard, write_nothing_again
 from .recorder import python

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bullite import children, register, supervisor
 from bullite.errors import BulliteError, StoreBusy
-from bullite.groups import GroupLock, GroupTaken
-from bullite.processes import look_at, processes
-from bullite.supervisor import Supervisor
+from bullite.processes import child, group_registration, supervisor
+from bullite.processes.group_lock import GroupLock, GroupTaken
+from bullite.processes.process_info import look_at, processes
+from bullite.processes.supervisor import Supervisor
 from tests.crash.processes import Child, wait_until
 
 GROUP = "work"
@@ -72,7 +72,7 @@ if manner == "slow":
         time.sleep(0.01)
     manner = "work"
 if manner == "ours":
-    from bullite.lifeline import tell_ready, watch_lifeline
+    from bullite.processes.process_info.child_protocol import tell_ready, watch_lifeline
 
     def leave():
         say("alone")
@@ -147,7 +147,7 @@ def supervise(
     here = Path(folder)
     looks = itertools.count()
     os.dup2(os.pipe()[0], 0)  # something that a child could read
-    for module in (supervisor, children, register):
+    for module in (supervisor, child, group_registration):
         vars(module).update({name: moments[name] for name in moments if name in vars(module)})
     logging.getLogger("bullite.supervisor").addHandler(SpokenLog(logging.WARNING))
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
@@ -238,9 +238,9 @@ class Group:
         """While it is stopped: it spawns no more, and the numbers of the dead stay theirs."""
         self.process.signal(signal.SIGSTOP)
         wait_until(lambda: (found := look_at(self.process.pid)) is None or found.state in "TZ")
-        for child in processes():
-            if child.parent == self.process.pid:
-                os.kill(child.pid, signal.SIGKILL)
+        for each in processes():
+            if each.parent == self.process.pid:
+                os.kill(each.pid, signal.SIGKILL)
 
 
 def install_python(folder: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Signal, Worker
-from bullite.postgres.driver import PostgresDriver
-from bullite.sqlite.driver import SQLiteDriver
+from bullite.database.postgres.driver import PostgresDriver
+from bullite.database.sqlite.driver import SQLiteDriver
 from tests.crash.processes import (
     Child,
     add,

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.clock import SystemClock
+from bullite.core.clock import SystemClock
 from bullite.errors import StoreError, WrongProcess
 from tests.crash.processes import (
     add,

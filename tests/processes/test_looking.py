@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from bullite.processes import began, moment
+from bullite.processes.process_info import began, moment
 
 
 def test_the_beginning_of_a_process_is_told_by_the_clock_that_we_read() -> None:

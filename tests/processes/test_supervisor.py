@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from bullite.children import why_it_ended
 from bullite.errors import InvalidOption
-from bullite.groups import GroupLock, GroupUnreachable, is_there, signal_holder
-from bullite.lifeline import LIFELINE, READY, tell_ready, watch_lifeline
-from bullite.processes import look_at, processes
-from bullite.supervisor import Supervisor
+from bullite.processes.child import why_it_ended
+from bullite.processes.child_protocol import LIFELINE, READY, tell_ready, watch_lifeline
+from bullite.processes.group_lock import GroupLock, GroupUnreachable, is_there, signal_holder
+from bullite.processes.process_info import look_at, processes
+from bullite.processes.supervisor import Supervisor
 from tests.crash.nursery import ROOT
 from tests.crash.processes import Child, wait_until
 from tests.processes.groups import GROUP, Group, groups, install_python, is_gone
@@ -574,7 +574,7 @@ def test_a_process_is_there_only_if_it_is_the_one_that_is_meant(lock, bystander)
 
 
 def test_a_process_that_the_kernel_hides_from_us_is_there(bystander, monkeypatch):
-    monkeypatch.setattr("bullite.groups.look_at", lambda pid: None)
+    monkeypatch.setattr("bullite.processes.group_lock.look_at", lambda pid: None)
     assert is_there({"pid": bystander.pid, "began": 1})
     bystander.kill()
     bystander.wait()
@@ -707,7 +707,7 @@ def test_a_lock_file_that_others_could_have_written_gets_nobody_signalled(lock, 
 def test_where_the_user_of_a_process_is_hidden_only_a_lock_file_of_ours_is_believed(
     lock, bystander, monkeypatch
 ):
-    monkeypatch.setattr("bullite.groups.user_of", lambda pid: None)
+    monkeypatch.setattr("bullite.processes.group_lock.user_of", lambda pid: None)
     assert lock.take()
     lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
     os.chown(lock.path, STRANGER, STRANGER)
@@ -876,7 +876,7 @@ for module, names in {
 }.items():
     for name in names:
         delattr(module, name)
-from bullite.groups import GroupLock, GroupUnreachable
+from bullite.processes.process_info.group_lock import GroupLock, GroupUnreachable
 with tempfile.TemporaryDirectory() as folder:
     try:
         GroupLock(os.path.join(folder, "group"), "work").take()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bullite.systemd import notify, watchdog_interval
+from bullite.processes.systemd import notify, watchdog_interval
 from tests.crash.nursery import ROOT
 from tests.crash.processes import Child
 from tests.processes.groups import Group, groups

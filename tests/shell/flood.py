@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from bullite.shell.running import Command, Shell
+from bullite.commands.runner import Command, Shell
 
 
 def main() -> None:

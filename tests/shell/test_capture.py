@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.shell.capture import Capture
+from bullite.commands.capture import Capture
 
 
 def test_output_that_fits_is_kept_as_it_is() -> None:

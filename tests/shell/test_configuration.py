@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from bullite import Queue
-from bullite.catalogue import keep
-from bullite.errors import InvalidOption
-from bullite.shell.configuration import (
+from bullite.client.directory import keep
+from bullite.commands.config import (
     KIND,
     LONGEST_DELAY,
     SETTINGS,
@@ -20,6 +19,7 @@ from bullite.shell.configuration import (
     retry_delay,
     usable_patterns,
 )
+from bullite.errors import InvalidOption
 
 DEFAULTS = {key: setting.default for key, setting in SETTINGS.items()}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bullite.shell.functions import FunctionNotAllowed, FunctionNotFound, resolve
+from bullite.commands.python_function import FunctionNotAllowed, FunctionNotFound, resolve
 
 TASKS = """
 import functools

@@ -21,18 +21,19 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue, Worker, loop
-from bullite.catalogue import keep
-from bullite.cli.orders import notice
+from bullite import Job, Queue, Worker
+from bullite.cli.job_spec import notice
 from bullite.cli.session import NOTICES
-from bullite.operations.commanding import Piece, WriteOutput
-from bullite.processors import AndTheRest
-from bullite.shell import running, work
-from bullite.shell.configuration import KIND, SETTINGS
-from bullite.shell.kinds import RETRIES
-from bullite.shell.runs import Run, runs_of, said_after
-from bullite.shell.webhooks import verify_signature
-from bullite.shell.work import Crew
+from bullite.client.directory import keep
+from bullite.client.runtime import bridge
+from bullite.commands import processors, runner
+from bullite.commands.config import KIND, SETTINGS
+from bullite.commands.history import Run, runs_of, said_after
+from bullite.commands.job_types import RETRIES
+from bullite.commands.processors import Crew
+from bullite.commands.webhook import verify_signature
+from bullite.operations.command_output import Piece, WriteOutput
+from bullite.worker.processors import AndTheRest
 from tests.api.helpers import again, state_of, take_away, until
 from tests.databases import Database
 from tests.shell.test_notifying import Post
@@ -352,7 +353,7 @@ async def test_what_a_command_says_after_its_job_was_lost_is_not_taken(
 ) -> None:
     job = await add(queue, "true")
     request = WriteOutput(job.pk, 12_345, 1, [Piece(1, "stdout", "aGVsbG8=")])
-    assert await loop.ask(queue.store, request) is False
+    assert await bridge.ask(queue.store, request) is False
     assert database.rows("output") == []
 
 
@@ -523,7 +524,7 @@ async def test_a_command_that_is_stopped_in_its_grace_is_ended_and_its_run_kept(
 async def test_a_command_that_has_ended_completes_its_job_although_that_is_cancelled(
     queue: Queue, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "DRAINING", 60)
+    monkeypatch.setattr(runner, "DRAINING", 60)
     crew = Crew(queue.store)
     async with Worker(queue, crew.processors()) as worker:
         job = await add(queue, f"sleep {mark} & echo $$ > pid")
@@ -882,5 +883,5 @@ async def test_of_a_job_that_is_gone_is_told_what_is_known(queue: Queue) -> None
         "attempts_made": 2,
         "failed_at": 1_700_000_000_000,
     }
-    told = await work.failure_of(queue.store, failed)
+    told = await processors.failure_of(queue.store, failed)
     assert (told.job_id, told.attempts, told.command, told.output_tail) == ("77", 2, "", "")

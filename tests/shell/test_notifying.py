@@ -22,18 +22,11 @@ from typing import Any
 
 import pytest
 
-from bullite.shell import notifying
-from bullite.shell.capture import Captured
-from bullite.shell.notifying import (
-    Failure,
-    MailServer,
-    NotifyFailed,
-    Security,
-    kind_of,
-    notify,
-)
-from bullite.shell.running import EXITED, SIGNALLED, Command, Ended
-from bullite.shell.webhooks import verify_signature
+from bullite.commands import notify as notifications
+from bullite.commands.capture import Captured
+from bullite.commands.notify import Failure, MailServer, NotifyFailed, Security, kind_of, notify
+from bullite.commands.runner import EXITED, SIGNALLED, Command, Ended
+from bullite.commands.webhook import verify_signature
 from tests.shell.servers import listening
 
 FAILURE = Failure(
@@ -199,7 +192,7 @@ def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer
     (letter,) = post.letters
     assert letter["Bcc"] is None
     assert "\n" not in letter["Subject"]
-    assert len(letter["Subject"]) <= notifying.MOST_SUBJECT
+    assert len(letter["Subject"]) <= notifications.MOST_SUBJECT
     assert letter["Subject"].startswith("Job a Bcc: all@example.com $(touch x)")
     assert letter.get_content().rstrip().endswith("QUIT")
     assert receivers(post) == ["rcpt to:<me@example.com>"]
@@ -246,7 +239,7 @@ def test_a_password_is_sent_in_the_clear_only_on_this_machine(
 def test_who_would_be_told_a_password_in_the_clear_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notifying, "_called", lambda mail: pytest.fail("called"))
+    monkeypatch.setattr(notifications, "_called", lambda mail: pytest.fail("called"))
     server = MailServer("mail.example.com", user="me", password="hidden")
     message = problem_with("me@example.com", mail=server)
     assert "smtp_security" in message
@@ -491,14 +484,14 @@ def test_a_command_that_fails_is_said_to(line: str, how: str) -> None:
 
 
 def test_a_command_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "COMMAND_TIMEOUT", 0.2)
+    monkeypatch.setattr(notifications, "COMMAND_TIMEOUT", 0.2)
     assert "took longer than 0.2 s" in problem_with("sleep 60")
 
 
 def test_a_command_that_takes_too_long_takes_nobody_else_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notifying, "COMMAND_TIMEOUT", 0.4)
+    monkeypatch.setattr(notifications, "COMMAND_TIMEOUT", 0.4)
     waiting = threading.Thread(target=problem_with, args=("touch begun; sleep 60",))
     waiting.start()
     while not Path("begun").exists():

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.operations.commanding import Piece
-from bullite.shell import output
-from bullite.shell.capture import Capture, Captured
-from bullite.shell.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes, without
+from bullite.commands import output
+from bullite.commands.capture import Capture, Captured
+from bullite.commands.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes, without
+from bullite.operations.command_output import Piece
 
 NOTHING = Redactor()
 SECRETS = Redactor([r"password=\S+", "hunter2"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.shell.patterns import problem_of
+from bullite.commands.redaction_patterns import problem_of
 
 
 @pytest.mark.parametrize(

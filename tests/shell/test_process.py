@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, Job, Queue, Worker
-from bullite.shell.process import (
+from bullite.cli.worker_process import (
     AppNotFound,
     Spec,
     TaskNameReserved,
@@ -21,7 +21,7 @@ from bullite.shell.process import (
     memory_used,
     processors_of,
 )
-from bullite.shell.work import Crew
+from bullite.commands.processors import Crew
 
 OURS = {"shell", "http-webhook", "python-function", "notify"}
 

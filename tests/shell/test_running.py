@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from bullite.processes import cookie_of, make_badge
-from bullite.shell import running, tree
-from bullite.shell.capture import Captured
-from bullite.shell.running import (
+from bullite.client.job.abort_signal import Signal
+from bullite.commands import runner
+from bullite.commands.capture import Captured
+from bullite.commands.runner import (
     EXITED,
     NULL_BYTE,
     SIGNALLED,
@@ -33,8 +33,9 @@ from bullite.shell.running import (
     Shell,
     Stopped,
 )
-from bullite.shell.tree import adopt_orphans, processes
-from bullite.signals import Signal
+from bullite.processes import process_tree
+from bullite.processes.process_info import cookie_of, make_badge
+from bullite.processes.process_tree import adopt_orphans, processes
 
 _numbers = itertools.count(1)
 
@@ -240,7 +241,7 @@ def test_a_command_with_a_clean_environment_finds_only_where_programs_are(
 
 
 def test_without_a_shell_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "SHELL", "/nowhere/sh")
+    monkeypatch.setattr(runner, "SHELL", "/nowhere/sh")
     with pytest.raises(NotStarted, match="No such file or directory: /nowhere/sh"):
         sh("true")
 
@@ -315,7 +316,7 @@ def test_a_command_that_cannot_be_watched_is_ended_and_leaves_nothing_open(
 ) -> None:
     shell = Shell()
     shell.run(Command("true"))
-    monkeypatch.setattr(running._Run, "_watch", raising(error))
+    monkeypatch.setattr(runner._Run, "_watch", raising(error))
     before = opened_for_commands()
     with pytest.raises(NotStarted) as refused:
         shell.run(Command(f"sleep {mark}"))
@@ -337,7 +338,7 @@ def opened_for_commands() -> set[tuple[str, str]]:
 def test_a_command_is_ended_although_no_processes_are_shown(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "processes", lambda: iter(()))
+    monkeypatch.setattr(process_tree, "processes", lambda: iter(()))
     assert sh(f"sleep {mark}", timeout=0.1).signal == signal.SIGKILL
     assert sleepers(mark) == []
 
@@ -554,7 +555,7 @@ def test_the_last_words_of_a_stopped_command_are_kept() -> None:
 def test_how_a_command_ended_counts_although_it_is_stopped_while_the_rest_is_read(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "DRAINING", 60)
+    monkeypatch.setattr(runner, "DRAINING", 60)
     command = UnderWay(Command(f"sleep {mark} & echo $$ > pid"))
     until(lambda: has_left(Path("pid")) and bool(sleepers(mark)))
     command.stop()
@@ -586,7 +587,7 @@ def test_a_daemon_left_behind_does_not_hold_its_command_open(mark: str) -> None:
 def test_what_commands_leave_behind_does_not_become_zombies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(running, "REAP_EVERY", 0.02)
+    monkeypatch.setattr(runner, "REAP_EVERY", 0.02)
 
     def zombies() -> set[int]:
         return {p.pid for p in processes() if p.is_gone and p.parent == os.getpid()}

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bullite.shell import webhooks
-from bullite.shell.webhooks import (
+from bullite.commands import webhook
+from bullite.commands.webhook import (
     MOST_BODY,
     WebAnswer,
     WebhookFailed,
@@ -582,8 +582,8 @@ def test_the_deadline_holds_against_a_name_service_that_hangs(
 
 
 def test_only_so_many_names_are_looked_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "_lookups", threading.BoundedSemaphore(1))
-    webhooks._lookups.acquire()
+    monkeypatch.setattr(webhook, "_lookups", threading.BoundedSemaphore(1))
+    webhook._lookups.acquire()
     monkeypatch.setattr(socket, "getaddrinfo", _never)
     assert "did not answer within 0.1 s" in str(failure_of("http://late.example", timeout=0.1))
 
@@ -762,7 +762,7 @@ def answer_to(raw: bytes) -> WebAnswer:
     with ours, theirs, pytest.MonkeyPatch.context() as patch:
         theirs.sendall(raw)
         theirs.shutdown(socket.SHUT_WR)
-        patch.setattr(webhooks, "_connect", lambda *_: ours)
+        patch.setattr(webhook, "_connect", lambda *_: ours)
         return call(WebRequest("http://example.com/", body=b"{}"))
 
 
@@ -830,20 +830,20 @@ def test_whatever_a_server_says_is_an_answer_or_a_failed_call(begin: bytes, rest
     with contextlib.suppress(WebhookFailed):
         answer = answer_to(begin + rest)
         assert isinstance(answer.status, int)
-        assert len(answer.body) <= webhooks.MOST_BODY
-        assert 0 <= (webhooks._retry_after(answer, 0.0) or 0) <= webhooks.LONGEST_WAIT
+        assert len(answer.body) <= webhook.MOST_BODY
+        assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.LONGEST_WAIT
 
 
 @given(st.text() | st.text("Mon, 31 Dec99:+-GMT\xb2", max_size=40))
 def test_whatever_a_server_says_of_when_to_retry_is_bounded(text: str) -> None:
     answer = WebAnswer(503, {"retry-after": text}, b"")
-    assert 0 <= (webhooks._retry_after(answer, 0.0) or 0) <= webhooks.LONGEST_WAIT
+    assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.LONGEST_WAIT
 
 
 def test_a_server_that_breaks_our_parser_is_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def burst(*_: Any, **__: Any) -> Any:
         raise AttributeError("no such thing")
 
-    monkeypatch.setattr(webhooks.http.client, "parse_headers", burst)
+    monkeypatch.setattr(webhook.http.client, "parse_headers", burst)
     with pytest.raises(WebhookFailed, match=r"example\.com did not answer in proper HTTP"):
         answer_to(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 
 from bullite import Queue, Store
-from bullite.clock import SystemClock
-from bullite.sqlite.checkpoints import (
+from bullite.core.clock import SystemClock
+from bullite.database.sqlite.checkpoints import (
     BYTES_PER_FRAME,
     CHECKPOINT_FRAMES,
     FRAMES_PER_TRANSACTION,
     CheckpointGauge,
 )
-from bullite.sqlite.driver import SQLiteDriver
+from bullite.database.sqlite.driver import SQLiteDriver
 from tests.crash.processes import add, hang, problems, rows, say, states
 
 MEGABYTE = 1024 * 1024

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.clock import SystemClock
+from bullite.core.clock import SystemClock
+from bullite.database.sqlite.connections import refuse_old_sqlite
+from bullite.database.sqlite.driver import SQLiteDriver
+from bullite.database.sqlite.wal_sync import Journal
 from bullite.errors import SQLiteTooOld
-from bullite.sqlite.connecting import refuse_old_sqlite
-from bullite.sqlite.driver import SQLiteDriver
-from bullite.sqlite.journal import Journal
 from tests.crash.processes import wait_until
 
 # --- settings ------------------------------------------------------------------------------------

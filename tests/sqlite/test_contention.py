@@ -12,8 +12,8 @@ from threading import Timer
 import pytest
 
 from bullite import Queue, Store
+from bullite.database.sqlite import connections, schema
 from bullite.errors import StoreBusy
-from bullite.sqlite import connecting, opening
 from tests.crash.processes import add, rows, say, states, wait_until
 from tests.processes.test_contention import add_one_by_one
 
@@ -113,7 +113,7 @@ def test_a_long_wait_for_the_lock_is_said_in_the_log(database, start, tmp_path, 
 async def test_an_add_that_waits_for_too_long_says_who_has_the_lock(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.05)
     async with Queue("work", database) as queue:
         with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
             stranger.execute("begin immediate")
@@ -124,8 +124,8 @@ async def test_an_add_that_waits_for_too_long_says_who_has_the_lock(
 def test_a_database_that_another_process_holds_locked_is_not_called_unwritable(
     database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.1)
-    monkeypatch.setattr(opening, "TOLD_AFTER", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.1)
+    monkeypatch.setattr(schema, "TOLD_AFTER", 0.05)
     add(database, "job")
     with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
         stranger.execute("begin exclusive")
@@ -138,7 +138,7 @@ def test_a_database_that_another_process_holds_locked_is_not_called_unwritable(
 
 
 def test_a_database_that_is_let_go_in_time_is_opened(database, start, tmp_path, monkeypatch):
-    monkeypatch.setattr(opening, "TOLD_AFTER", 0.05)
+    monkeypatch.setattr(schema, "TOLD_AFTER", 0.05)
     release = tmp_path / "release"
     add(database, "job")
     start(hold_the_lock, database, release).said("holding")

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker
-from bullite.clock import SystemClock
+from bullite.client.runtime.store import StoreReader
+from bullite.core.clock import SystemClock
+from bullite.database.sqlite import checkpoints, driver, wal_sync
+from bullite.database.sqlite.driver import SQLiteDriver
+from bullite.database.sqlite.sync_mark import SyncMark
 from bullite.errors import StoreUnsynced
-from bullite.sqlite import checkpoints, driver, journal
-from bullite.sqlite.driver import SQLiteDriver
-from bullite.sqlite.syncmark import SyncMark
-from bullite.store import StoreReader
 from tests.api.helpers import until
 
 READER, ENGINE = "bullite-reader", "bullite-engine"
@@ -34,7 +34,7 @@ class BrokenDisk:
         self.thread: str | None = None
         self.failures = 0
         self._sync = os.fdatasync
-        monkeypatch.setattr(journal.os, "fdatasync", self._fdatasync)
+        monkeypatch.setattr(wal_sync.os, "fdatasync", self._fdatasync)
 
     def _fdatasync(self, descriptor: int) -> None:
         if threading.current_thread().name == self.thread:
@@ -171,7 +171,7 @@ class Rewrites:
         self.is_locked: list[bool] = []
         """Whether others could not write meanwhile."""
         self._database, self._pwrite = database, os.pwrite
-        monkeypatch.setattr(journal.os, "pwrite", self._note)
+        monkeypatch.setattr(wal_sync.os, "pwrite", self._note)
 
     def _note(self, descriptor: int, data: bytes, offset: int) -> int:
         if os.path.samestat(os.fstat(descriptor), os.stat(self._log)):
@@ -317,7 +317,7 @@ def test_nothing_is_written_while_the_disk_still_fails(other, mark, monkeypatch)
 
     mark.set()
     with monkeypatch.context() as failing:
-        failing.setattr(journal.os, "fdatasync", fail)
+        failing.setattr(wal_sync.os, "fdatasync", fail)
         with pytest.raises(StoreUnsynced):
             other.begin(durable=True)
         assert mark.is_set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.crash.processes import ROOT, rows
 from tests.processes.test_first_opening import PROCESSES, open_and_add
 
-SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
+SCHEMA = len(list((ROOT / "src/bullite/database/sqlite/migrations").glob("*.sql")))
 
 
 def test_sixteen_processes_open_a_new_file_at_once_and_it_has_the_newest_schema(

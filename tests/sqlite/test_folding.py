@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bullite.sqlite import folding
-from bullite.sqlite.folding import FEW, FOLDS_AFTER, LONG, Loading
+from bullite.database.sqlite import row_fetch
+from bullite.database.sqlite.row_fetch import FEW, FOLDS_AFTER, LONG, Loading
 
 SELECT = "select id, name || '', data from things where id >= :least order by id"
 
@@ -42,7 +42,7 @@ class Things:
 
 @pytest.fixture
 def things(monkeypatch: pytest.MonkeyPatch) -> Iterator[Things]:
-    monkeypatch.setattr(folding, "SLOW", 60)  # others on this machine may compute, too
+    monkeypatch.setattr(row_fetch, "SLOW", 60)  # others on this machine may compute, too
     things = Things()
     yield things
     things.close()
@@ -92,7 +92,7 @@ def test_beside_somebody_who_computes_long_ones_are_read_in_one_step_for_a_while
     things.put(*payloads)
     expected = things.read()
     with monkeypatch.context() as computing:
-        computing.setattr(folding, "SLOW", -1)
+        computing.setattr(row_fetch, "SLOW", -1)
         assert things.read() == expected
         assert things.were_folded
     for _ in range(FOLDS_AFTER - 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bullite.sqlite.liveness import is_alive
+from bullite.database.sqlite.liveness import is_alive
 from tests.crash.processes import add, registered, rows
 from tests.processes.test_forks import works_and_forks
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Worker
+from bullite.database.sqlite import wal_sync
+from bullite.database.sqlite.sync_mark import SyncMark
+from bullite.database.sqlite.wal_sync import Journal
 from bullite.errors import StoreUnsynced
-from bullite.sqlite import journal
-from bullite.sqlite.journal import Journal
-from bullite.sqlite.syncmark import SyncMark
 from tests.api.helpers import until
 
 
@@ -48,7 +48,7 @@ class Disk:
                 sync(descriptor)
                 (folder / "written").replace(folder / "kept-wal")
 
-        monkeypatch.setattr(journal.os, "fdatasync", keep)
+        monkeypatch.setattr(wal_sync.os, "fdatasync", keep)
 
     def state_after_a_cut(self, job: str) -> str | None:
         self._cuts += 1
@@ -244,7 +244,7 @@ def test_a_disk_that_fails_to_sync_ends_the_store(database, monkeypatch):
         async with Queue("work", database) as queue:
             await queue.add("job", 1)
             with monkeypatch.context() as failing:
-                failing.setattr(journal.os, "fdatasync", fail)
+                failing.setattr(wal_sync.os, "fdatasync", fail)
                 with pytest.raises(StoreUnsynced, match=r"could not be synced: .* reopen"):
                     await queue.add("job", 2)
             # The system would call the lost data safe now.
@@ -293,8 +293,8 @@ def test_the_log_is_kept_when_another_thread_reuses_the_number_of_a_descriptor(
             os.dup2(nothing, decoy)
         return status
 
-    monkeypatch.setattr(journal.os, "fstat", fstat_and_reuse)
-    monkeypatch.setattr(journal.os, "listdir", lambda folder: [str(decoy)])
+    monkeypatch.setattr(wal_sync.os, "fstat", fstat_and_reuse)
+    monkeypatch.setattr(wal_sync.os, "listdir", lambda folder: [str(decoy)])
     log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
     assert log is not None
     assert os.path.samestat(fstat(log._descriptor), os.stat(log_of_connection))

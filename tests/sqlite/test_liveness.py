@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bullite.sqlite.files import Places
-from bullite.sqlite.gate import Gate
-from bullite.sqlite.liveness import Liveness, is_alive
+from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.liveness import Liveness, is_alive
+from bullite.database.sqlite.write_lock import Gate
 from tests.crash.handlers import work
 from tests.crash.processes import (
     Child,

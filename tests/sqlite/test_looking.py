@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
-from bullite.blocking import carry_out
+from bullite.client.runtime.blocking import carry_out
+from bullite.database.sqlite import connections, files
+from bullite.database.sqlite.location import FileLocation
+from bullite.database.sqlite.reader import SQLiteReader
 from bullite.errors import NetworkFileSystem, NotABulliteDatabase, SQLiteTooOld
-from bullite.sqlite import connecting, files
-from bullite.sqlite.location import FileLocation
-from bullite.sqlite.reader import SQLiteReader
 from tests.crash.processes import Child, hang, say
 from tests.processes.test_forks import fork
 from tests.sqlite.test_connections import SETTINGS, settings_of
@@ -206,6 +206,6 @@ def test_a_network_file_system_is_refused_unless_it_is_allowed(
 
 
 def test_a_sqlite_that_is_too_old_is_refused(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "OLDEST_SQLITE", (99, 0, 0))
+    monkeypatch.setattr(connections, "OLDEST_SQLITE", (99, 0, 0))
     with pytest.raises(SQLiteTooOld):
         FileLocation(filled).reader()

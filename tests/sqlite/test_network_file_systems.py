@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
+from bullite.database.sqlite import files
+from bullite.database.sqlite.files import file_system_of, refuse_network_file_system
 from bullite.errors import NetworkFileSystem
-from bullite.sqlite import files
-from bullite.sqlite.files import file_system_of, refuse_network_file_system
 
 
 def mount(place: str | Path, kind: str) -> str:

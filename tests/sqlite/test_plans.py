@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bullite.engine.statements import move_statement
-from bullite.sqlite.statements import STATEMENTS
-from bullite.states import MOVES
+from bullite.core.states import MOVES
+from bullite.database.sqlite.statements import STATEMENTS
+from bullite.database.statements import move_statement
 from tests.databases import SQLiteDatabase
 from tests.harness import open_store
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bullite.operations.tending import Recover
+from bullite.operations.workers import Recover
 from tests.databases import SQLiteDatabase
 from tests.harness import LOCK_DURATION, Store, open_store
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from bullite import Store
+from bullite.database.sqlite import schema
+from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.liveness import Liveness, is_alive
+from bullite.database.sqlite.location import FileLocation
+from bullite.database.sqlite.notifications import Wakeups
+from bullite.database.sqlite.sync_mark import SyncMark
 from bullite.errors import StoreUnwritable
-from bullite.groups import GroupLock, GroupUnreachable, _remove_if_not_ours
-from bullite.sqlite import opening
-from bullite.sqlite.files import Places
-from bullite.sqlite.liveness import Liveness, is_alive
-from bullite.sqlite.location import FileLocation
-from bullite.sqlite.syncmark import SyncMark
-from bullite.sqlite.wakeups import Wakeups
+from bullite.processes.group_lock import GroupLock, GroupUnreachable, _remove_if_not_ours
 from tests.crash.processes import add, hang, say, states
 from tests.databases import PATIENCE
 
@@ -287,8 +287,8 @@ def work_as_member(database: str, user: int, groups: list[int]) -> None:
     # While the files of the interpreter and of this package can be read.
     for module in ("grp", "pwd"):
         importlib.import_module(module)
-    scripts = opening.scripts("bullite.sqlite")
-    opening.scripts = lambda package: scripts
+    scripts = schema.scripts("bullite.database.sqlite")
+    schema.scripts = lambda package: scripts
     with tempfile.TemporaryDirectory() as folder:
         other = Store(Path(folder) / "other.db")  # loads all that is loaded late
         other.open()
@@ -369,14 +369,14 @@ def test_a_new_database_is_closed_to_others_before_sqlite_opens_it(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, int] = {}
-    connect = opening.connect
+    connect = schema.connect
 
     def note(path: Path, *arguments: object) -> object:
         connection = connect(path, *arguments)
         seen.setdefault("database", mode(path))
         return connection
 
-    monkeypatch.setattr(opening, "connect", note)
+    monkeypatch.setattr(schema, "connect", note)
     store = Store(database)
     store.open()
     try:
@@ -390,14 +390,14 @@ def test_a_new_database_is_closed_to_others_before_sqlite_opens_it(
 def test_the_descriptor_that_makes_a_database_is_closed_before_a_connection_exists(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, openings = opening.connect, []
+    connect, openings = schema.connect, []
 
     def note(path: Path, *arguments: object) -> object:
         links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         openings.append([os.readlink(link) for link in links if os.path.lexists(link)])
         return connect(path, *arguments)
 
-    monkeypatch.setattr(opening, "connect", note)
+    monkeypatch.setattr(schema, "connect", note)
     add(database, "job")
 
     assert str(database) not in openings[0]

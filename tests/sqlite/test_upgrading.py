@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobNotFound, Queue, QueueEvents, Store, Worker, verify
-from bullite.engine.migrations import scripts
-from bullite.sqlite import opening
+from bullite.database.migrations import scripts
+from bullite.database.sqlite import schema as sqlite_schema
 from tests.api.helpers import again, until
 from tests.crash.processes import ROOT, Child, hang, problems, rows, say, wait_until
 from tests.fixtures import freeze
 from tests.fixtures.freeze import STATES, Then
 
 FROZEN = sorted((ROOT / "tests/fixtures").glob("schema-*.db"))
-SCHEMA = len(list((ROOT / "src/bullite/sqlite/migrations").glob("*.sql")))
+SCHEMA = len(list((ROOT / "src/bullite/database/sqlite/migrations").glob("*.sql")))
 PRESENT = "present"
 
 
@@ -299,14 +299,14 @@ def test_many_processes_upgrade_it_once(
 
 
 def stops_before_the_upgrade_is_committed(path: str) -> None:
-    connect = opening.connect
+    connect = sqlite_schema.connect
 
     def connect_and_listen(*given: Any) -> sqlite3.Connection:
         connection = connect(*given)
         connection.set_trace_callback(stop_before_commit)
         return connection
 
-    opening.connect = connect_and_listen  # type: ignore[assignment]
+    sqlite_schema.connect = connect_and_listen  # type: ignore[assignment]
     Store(path).open()
 
 
@@ -349,7 +349,7 @@ async def nobody_works_there(path: Path) -> None:
 
 async def test_the_jobs_of_an_older_schema_are_found_by_their_tags(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
-        for script in scripts("bullite.sqlite")[:3]:
+        for script in scripts("bullite.database.sqlite")[:3]:
             connection.executescript(script)
         connection.executescript(
             """

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue, Worker
-from bullite.engine.contract import Heard
-from bullite.sqlite.files import Places
-from bullite.sqlite.wakeups import LONGEST_SOCKET_PATH, Wakeups
+from bullite.database.driver import Heard
+from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.notifications import LONGEST_SOCKET_PATH, Wakeups
 from tests.crash.processes import Child, add, rows, states, wait_until, write
 from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
 

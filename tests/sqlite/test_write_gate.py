@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
+from bullite.database.sqlite import connections
+from bullite.database.sqlite.write_lock import Gate
 from bullite.errors import StoreBusy
-from bullite.sqlite import connecting
-from bullite.sqlite.gate import Gate
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_an_add_that_waits_too_long_for_its_turn_is_told_so_and_the_next_succeed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a process is stopped in the middle of a transaction."""
-    monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with Queue("work", tmp_path / "jobs.db") as queue:
@@ -116,7 +116,7 @@ def test_an_add_that_waits_too_long_for_its_turn_is_told_so_and_the_next_succeed
                 await queue.add("a")
             stopped.leave()
             stopped.close()
-            monkeypatch.setattr(connecting, "BUSY_TIMEOUT", 20)
+            monkeypatch.setattr(connections, "BUSY_TIMEOUT", 20)
             await queue.add("b")
             assert await queue.get_job_counts("waiting") == {"waiting": 1}
 

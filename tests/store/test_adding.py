@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.operations.adding import AddJobs
-from bullite.operations.by_hand import MoveByHand
-from bullite.operations.opening import OpenQueue
-from bullite.states import DELETE, REMOVE, RESTORE, REVIVE, State
+from bullite.core.states import DELETE, REMOVE, RESTORE, REVIVE, State
+from bullite.operations.add import AddJobs
+from bullite.operations.move import MoveByHand
+from bullite.operations.open_queue import OpenQueue
 from tests.harness import Store, new_job
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from bullite.core.states import DELETE, PROMOTE, REVIVE
 from bullite.errors import QueueFull
-from bullite.operations.adding import Added, AddJobs, add_now
-from bullite.operations.governing import Reset
-from bullite.states import DELETE, PROMOTE, REVIVE
+from bullite.operations.add import Added, AddJobs, add_now
+from bullite.operations.queue_settings import Reset
 from tests.harness import Process, Store, new_job
 
 

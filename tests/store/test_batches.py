@@ -7,17 +7,27 @@ from typing import Any
 
 import pytest
 
-from bullite.engine import writer
-from bullite.engine.mail import DIRECT
-from bullite.engine.plan import Request, group
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import (
+    BACK_OFF,
+    COMPLETE,
+    DELETE,
+    GIVE_BACK,
+    REMOVE,
+    RESTORE,
+    REVIVE,
+    State,
+)
+from bullite.engine import engine
+from bullite.engine.batching import group
+from bullite.engine.replies import DIRECT
 from bullite.errors import StoreFull, StoreUnavailable
-from bullite.operations.adding import AddJobs
-from bullite.operations.by_hand import MoveByHand
-from bullite.operations.editing import Progress
-from bullite.operations.governing import Publish
-from bullite.operations.settling import Settle
-from bullite.outcome import Verdict
-from bullite.states import BACK_OFF, COMPLETE, DELETE, GIVE_BACK, REMOVE, RESTORE, REVIVE, State
+from bullite.operations.add import AddJobs
+from bullite.operations.finish import Settle
+from bullite.operations.move import MoveByHand
+from bullite.operations.queue_settings import Publish
+from bullite.operations.request import Request
+from bullite.operations.update import Progress
 from tests.harness import Held, Store, new_job
 
 RESTORE_COMPLETED = RESTORE[State.COMPLETED]
@@ -350,7 +360,7 @@ def test_a_running_job_cannot_be_deleted_by_hand(store: Store) -> None:
 def test_a_slow_statement_is_named_in_the_log_once_a_second_at_most(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(writer, "SLOW_STATEMENT", 0.0)
+    monkeypatch.setattr(engine, "SLOW_STATEMENT", 0.0)
     store.add()
     store.add()
     [warning] = [line for line in caplog.messages if line.startswith("the statement")]

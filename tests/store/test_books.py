@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bullite.operations.adding import AddJobs
-from bullite.operations.settling import Settle
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE, FAIL, REMOVE, RESTORE, State
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, State
+from bullite.operations.add import AddJobs
+from bullite.operations.finish import Settle
 from tests.harness import Event, Store, new_job
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bullite.endings import CANCELLED
-from bullite.retention import Keep
-from bullite.states import FAIL, REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED, Move
+from bullite.core.outcomes import CANCELLED
+from bullite.core.retention import Keep
+from bullite.core.states import FAIL, REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED, Move
 from tests.harness import Event, Store
 
 DEAD = "dead"

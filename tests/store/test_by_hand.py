@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.engine.mail import DIRECT
-from bullite.operations.governing import SetPaused
-from bullite.operations.tending import Deregister
+from bullite.engine.replies import DIRECT
+from bullite.operations.queue_settings import SetPaused
+from bullite.operations.workers import Deregister
 from tests.harness import LOCK_DURATION, Store, Worker, new_job
 
 

@@ -9,25 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bullite.deduplication import Rule
-from bullite.endings import CANCELLED
-from bullite.engine.appetite import Stop
-from bullite.engine.contract import Conflict
-from bullite.engine.mail import DIRECT
-from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
-from bullite.eventlog import unfold
-from bullite.operations.cancelling import Cancel
-from bullite.operations.cancelling import cancel as cancel_in
-from bullite.operations.expiring import Expire, expire_due
-from bullite.operations.families import AwaitChildren
-from bullite.operations.governing import Configure
-from bullite.operations.reviving import ReviveDue
-from bullite.operations.settling import Settle, Settled
-from bullite.operations.stepping import Pause
-from bullite.operations.surveying import Ref
-from bullite.outcome import STALLED_TOO_OFTEN, Verdict
-from bullite.retention import Keep
-from bullite.states import (
+from bullite.core.decide_outcome import STALLED_TOO_OFTEN, Verdict
+from bullite.core.deduplication import Rule
+from bullite.core.event_log import unfold
+from bullite.core.job_flags import CANCELLED as MARK
+from bullite.core.outcomes import CANCELLED
+from bullite.core.retention import Keep
+from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
@@ -41,7 +29,19 @@ from bullite.states import (
     REVIVE_DELAYED,
     Move,
 )
-from bullite.traits import CANCELLED as MARK
+from bullite.database.driver import Conflict
+from bullite.engine.replies import DIRECT
+from bullite.engine.subscription import Stop
+from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
+from bullite.operations.auto_retry import ReviveDue
+from bullite.operations.cancel import Cancel
+from bullite.operations.cancel import cancel as cancel_in
+from bullite.operations.children import AwaitChildren
+from bullite.operations.expire import Expire, expire_due
+from bullite.operations.finish import Settle, Settled
+from bullite.operations.flow_graph import Ref
+from bullite.operations.queue_settings import Configure
+from bullite.operations.steps import Pause
 from tests.databases import PATIENCE
 from tests.harness import QUEUE, Event, Held, Process, Store, Worker, new_job
 from tests.store.test_interleaving import Make, claiming, interleave, recovering, settling

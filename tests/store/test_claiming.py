@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import COMPLETE, PROMOTE, REMOVE, RESTORE, REVIVE, State
 from bullite.errors import StoreUnavailable
-from bullite.operations.adding import AddJobs
-from bullite.operations.claiming import MOST_PROMOTED, MOST_SORTED
-from bullite.operations.editing import Progress
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE, PROMOTE, REMOVE, RESTORE, REVIVE, State
+from bullite.operations.add import AddJobs
+from bullite.operations.claim import MOST_PROMOTED, MOST_SORTED
+from bullite.operations.update import Progress
 from tests.harness import LOCK_DURATION, Held, Store, Worker, new_job
 
 

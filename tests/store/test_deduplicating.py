@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from bullite.deduplication import HOLDING, Rule
-from bullite.engine.contract import Undone
-from bullite.operations.adding import Added, AddJobs, Extras, NewJob, add
-from bullite.operations.claiming import promote_due
-from bullite.operations.deduplicating import by_name, from_names
-from bullite.operations.expiring import Expire
-from bullite.operations.governing import Reset, SetPaused
-from bullite.operations.releasing import FreeKey, FreeKeyOf
-from bullite.operations.sweeping import Sweep
-from bullite.retention import Keep
-from bullite.states import (
+from bullite.core.deduplication import HOLDING, Rule
+from bullite.core.job_flags import DEDUPLICATED
+from bullite.core.retention import Keep
+from bullite.core.states import (
     DELETE,
     REMOVE,
     RESCHEDULE,
@@ -27,7 +20,14 @@ from bullite.states import (
     TEAR_AWAY,
     State,
 )
-from bullite.traits import DEDUPLICATED
+from bullite.database.driver import Undone
+from bullite.operations.add import Added, AddJobs, Extras, NewJob, add
+from bullite.operations.claim import promote_due
+from bullite.operations.deduplicate import by_name, from_names
+from bullite.operations.deduplicate_release import FreeKey, FreeKeyOf
+from bullite.operations.expire import Expire
+from bullite.operations.prune import Sweep
+from bullite.operations.queue_settings import Reset, SetPaused
 from tests.harness import Event, Held, Store, new_job
 
 X = Rule("x")

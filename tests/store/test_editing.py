@@ -6,19 +6,12 @@ from typing import Any
 
 import pytest
 
+from bullite.core.decide_outcome import Verdict
+from bullite.core.event_log import LONGEST_COPIED
+from bullite.core.states import COMPLETE, DELETE, REMOVE
 from bullite.errors import IllegalMove, JobNotFound, LostLock
-from bullite.eventlog import LONGEST_COPIED
-from bullite.operations.editing import (
-    AddLog,
-    ClearLogs,
-    ExtendLease,
-    Progress,
-    SetData,
-    SetPriority,
-)
-from bullite.operations.settling import Settle
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE, DELETE, REMOVE
+from bullite.operations.finish import Settle
+from bullite.operations.update import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from tests.harness import LOCK_DURATION, Held, Process, Store, new_job
 
 

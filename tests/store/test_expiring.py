@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.engine.chores import Chores
-from bullite.operations import claiming, expiring
-from bullite.operations.expiring import REASON, Expire
-from bullite.states import REMOVE, RESTORE, REVIVE, REVIVE_DELAYED, Move, State
+from bullite.core.states import REMOVE, RESTORE, REVIVE, REVIVE_DELAYED, Move, State
+from bullite.engine.maintenance import Chores
+from bullite.operations import claim
+from bullite.operations import expire as expiry
+from bullite.operations.expire import REASON, Expire
 from tests.harness import Event, Store, new_job
 
 
@@ -71,7 +72,7 @@ def test_a_delayed_job_that_is_due_and_expired_at_once_is_not_handed_out(store: 
 def test_no_expired_job_is_handed_out_even_when_there_are_more_than_one_go_can_fail(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (expiring, claiming):
+    for module in (expiry, claim):
         monkeypatch.setattr(module, "MOST_EXPIRED", 2, raising=False)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     good = store.add()
@@ -153,7 +154,7 @@ def test_a_removed_job_expires_only_when_it_is_back(store: Store) -> None:
 
 
 def test_expired_jobs_fail_in_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiring, "MOST_EXPIRED", 2)
+    monkeypatch.setattr(expiry, "MOST_EXPIRED", 2)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     store.clock.advance(5)
     assert [expire(store) for _ in range(4)] == [2, 2, 1, 0]

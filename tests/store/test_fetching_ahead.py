@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.appetite import UNLOAD_AFTER
-from bullite.engine.mail import Ask
-from bullite.operations.editing import AddLog, Progress
-from bullite.states import COMPLETE
+from bullite.core.states import COMPLETE
+from bullite.engine.replies import Ask
+from bullite.engine.subscription import UNLOAD_AFTER
+from bullite.operations.update import AddLog, Progress
 from tests.harness import Store, new_job
 
 

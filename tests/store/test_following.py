@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.engine.appetite import Habits
-from bullite.engine.chores import Chores
-from bullite.engine.mail import DIRECT
-from bullite.operations.adding import AddJobs
-from bullite.operations.governing import Publish
-from bullite.operations.tending import Recover
+from bullite.engine.maintenance import Chores
+from bullite.engine.replies import DIRECT
+from bullite.engine.subscription import Habits
+from bullite.operations.add import AddJobs
+from bullite.operations.queue_settings import Publish
+from bullite.operations.workers import Recover
 from tests.harness import Process, Store, new_job
 
 

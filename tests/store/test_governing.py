@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from bullite.operations import governing
-from bullite.operations.adding import AddJobs, OutOfDate
-from bullite.operations.governing import (
+from bullite.core.states import REMOVE, RESTORE_WAITING
+from bullite.operations import queue_settings
+from bullite.operations.add import AddJobs, OutOfDate
+from bullite.operations.open_queue import OpenQueue
+from bullite.operations.queue_settings import (
     Configure,
     Publish,
     Reset,
@@ -17,8 +19,6 @@ from bullite.operations.governing import (
     TellCleaned,
     TrimEvents,
 )
-from bullite.operations.opening import OpenQueue
-from bullite.states import REMOVE, RESTORE_WAITING
 from tests.harness import QUEUE, Event, Store, new_job
 
 
@@ -229,7 +229,7 @@ def test_trimming_leaves_other_logs_alone(store: Store) -> None:
 
 
 def test_a_queue_can_be_made_as_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(governing, "MOST_TRIMMED", 2)
+    monkeypatch.setattr(queue_settings, "MOST_TRIMMED", 2)
     new = settings(store)
     settings(store, dead_letter="dead", keep_failed_age=5, max_events=9)
     pause(store)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.endings import TIMED_OUT
-from bullite.states import COMPLETE, FAIL, REVIVE
+from bullite.core.outcomes import TIMED_OUT
+from bullite.core.states import COMPLETE, FAIL, REVIVE
 from tests.harness import Store
 
 

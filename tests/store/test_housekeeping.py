@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.chores import Chores
-from bullite.engine.contract import Params, Result, Step, Undone
-from bullite.engine.writer import MOST_PUT_OFF, Engine
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import COMPLETE
+from bullite.database.driver import Params, Result, Step, Undone
+from bullite.engine.engine import MOST_PUT_OFF, Engine
+from bullite.engine.maintenance import Chores
 from bullite.errors import StoreBusy
-from bullite.operations import sweeping
-from bullite.operations.adding import AddJobs
-from bullite.operations.claiming import Promote
-from bullite.operations.governing import Configure
-from bullite.operations.settling import Settle
-from bullite.outcome import Verdict
-from bullite.states import COMPLETE
+from bullite.operations import prune
+from bullite.operations.add import AddJobs
+from bullite.operations.claim import Promote
+from bullite.operations.finish import Settle
+from bullite.operations.queue_settings import Configure
 from tests.harness import Held, Process, Store, new_job
 
 LATE = 20_000
@@ -147,7 +147,7 @@ def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(s
 
 
 def test_results_and_claims_come_between_the_pieces_of_a_sweep(store, monkeypatch):
-    monkeypatch.setattr(sweeping, "MOST_SWEPT", 1)
+    monkeypatch.setattr(prune, "MOST_SWEPT", 1)
     worker = store.worker()
     store.add_all(*[new_job() for _ in range(8)])
     held = worker.claim(8)

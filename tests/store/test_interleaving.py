@@ -12,16 +12,8 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.contract import Conflict
-from bullite.operations.by_hand import MoveByHand, move_by_hand
-from bullite.operations.claiming import Claim, claim, promote_due
-from bullite.operations.editing import ExtendLease, Progress, extend_leases, record_progress
-from bullite.operations.settling import Settle, settle
-from bullite.operations.sweeping import Sweep, sweep
-from bullite.operations.tending import Recover, recover
-from bullite.operations.transaction import Operation, Transaction
-from bullite.outcome import Verdict
-from bullite.states import (
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import (
     COMPLETE,
     DELETE,
     FAIL,
@@ -34,6 +26,14 @@ from bullite.states import (
     Move,
     State,
 )
+from bullite.database.driver import Conflict
+from bullite.operations.claim import Claim, claim, promote_due
+from bullite.operations.finish import Settle, settle
+from bullite.operations.move import MoveByHand, move_by_hand
+from bullite.operations.prune import Sweep, sweep
+from bullite.operations.transaction import Operation, Transaction
+from bullite.operations.update import ExtendLease, Progress, extend_leases, record_progress
+from bullite.operations.workers import Recover, recover
 from tests.harness import LOCK_DURATION, Held, Process, Store, Worker
 
 RESTORE_WAITING = RESTORE[State.WAITING]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.operations import keying
-from bullite.operations.editing import SetPriority
-from bullite.operations.expiring import Expire
-from bullite.operations.governing import Configure, Reset
-from bullite.operations.keying import EVERY_KEY, SetKeyLimit
-from bullite.operations.limiting import Limiter, SetConcurrency, SetRate
-from bullite.states import DELETE, REMOVE, RESTORE_WAITING, REVIVE
+from bullite.core.states import DELETE, REMOVE, RESTORE_WAITING, REVIVE
+from bullite.operations import rate_limits_by_key
+from bullite.operations.expire import Expire
+from bullite.operations.queue_settings import Configure, Reset
+from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate
+from bullite.operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit
+from bullite.operations.update import SetPriority
 from tests.harness import Held, Store, Worker, new_job
 
 
@@ -31,7 +31,7 @@ def add(store: Store, *keys: str | None, **options: object) -> list[int]:
 def aside(store: Store) -> list[int]:
     """The jobs that stand aside."""
     rows = store.database.rows("jobs")
-    return [row["id"] for row in rows if row["lane"].startswith(keying.ASIDE)]
+    return [row["id"] for row in rows if row["lane"].startswith(rate_limits_by_key.ASIDE)]
 
 
 def everything(worker: Worker, want: int = 99) -> list[int]:
@@ -207,7 +207,7 @@ def test_a_worker_for_all_names_does_not_walk_over_those_aside(store: Store) -> 
 def test_more_jobs_in_front_than_one_look_sees_hold_up_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keying, "MOST_ASIDE", 3)
+    monkeypatch.setattr(rate_limits_by_key, "MOST_ASIDE", 3)
     limit(store, "a", 1)
     jobs = add(store, *"a" * 50, "b")
     assert everything(store.worker(), 5) == [jobs[0], jobs[-1]]
@@ -216,7 +216,7 @@ def test_more_jobs_in_front_than_one_look_sees_hold_up_nobody(
 def test_more_keys_whose_time_has_come_than_one_claim_brings_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keying, "MOST_KEYS", 2)
+    monkeypatch.setattr(rate_limits_by_key, "MOST_KEYS", 2)
     limit(store, EVERY_KEY, 1)
     jobs = add(store, *"abcdeabcde")
     worker = store.worker()
@@ -258,7 +258,7 @@ def test_all_come_back_when_the_limit_is_removed(
     jobs = add(store, *"aaaaa")
     worker = store.worker()
     everything(worker)
-    monkeypatch.setattr(keying, "MOST_ASIDE", 2)
+    monkeypatch.setattr(rate_limits_by_key, "MOST_ASIDE", 2)
     limit(store, "a", None)
     assert everything(worker) == jobs[1:]
 

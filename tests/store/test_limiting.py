@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.operations.by_hand import MoveByHand
-from bullite.operations.governing import Reset, SetPaused
-from bullite.operations.limiting import Limiter, SetConcurrency, SetRate, UseUpWindow
-from bullite.states import REMOVE, TEAR_AWAY
+from bullite.core.states import REMOVE, TEAR_AWAY
+from bullite.operations.move import MoveByHand
+from bullite.operations.queue_settings import Reset, SetPaused
+from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate, UseUpWindow
 from tests.harness import Held, Store, Worker, new_job
 
 

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from bullite.core.decide_outcome import Verdict
+from bullite.core.job_flags import DOWNSTREAM, UPSTREAM
+from bullite.core.retention import Keep
+from bullite.core.states import COMPLETE, DELETE, FAIL, REMOVE, RESTORE, REVIVE, State
 from bullite.errors import (
     ChildFailed,
     DependencyCycle,
@@ -18,16 +22,12 @@ from bullite.errors import (
     PendingChildren,
     StoreFull,
 )
-from bullite.operations.by_hand import MoveByHand, MoveOne
-from bullite.operations.expiring import Expire
-from bullite.operations.families import AwaitChildren, LeaveParent, RemoveUnprocessed
-from bullite.operations.growing import Grow
-from bullite.operations.settling import Settle
-from bullite.operations.surveying import Node, Ref
-from bullite.outcome import Verdict
-from bullite.retention import Keep
-from bullite.states import COMPLETE, DELETE, FAIL, REMOVE, RESTORE, REVIVE, State
-from bullite.traits import DOWNSTREAM, UPSTREAM
+from bullite.operations.add_flow import Grow
+from bullite.operations.children import AwaitChildren, LeaveParent, RemoveUnprocessed
+from bullite.operations.expire import Expire
+from bullite.operations.finish import Settle
+from bullite.operations.flow_graph import Node, Ref
+from bullite.operations.move import MoveByHand, MoveOne
 from tests.harness import QUEUE, Held, Process, Store, Worker, new_job, node
 
 BLOCKED = "waiting-children"

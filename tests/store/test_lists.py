@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bullite.operations.listing import START
-from bullite.states import REMOVE
+from bullite.core.states import REMOVE
+from bullite.operations.job_lists import START
 from tests.harness import Store, new_job
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.chores import Chores
-from bullite.engine.keeping import Grant
-from bullite.operations.locking import (
+from bullite.engine.held_locks import Grant
+from bullite.engine.maintenance import Chores
+from bullite.operations.locks import (
     ExtendLock,
     Lease,
     ReleaseLock,

@@ -23,14 +23,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bullite.errors import BulliteError
-from bullite.operations.adding import NewJob
-from bullite.operations.editing import SetPriority
-from bullite.operations.expiring import Expire
-from bullite.operations.governing import SetPaused
-from bullite.outcome import Verdict
-from bullite.retention import Keep
-from bullite.states import (
+from bullite.core.decide_outcome import Verdict
+from bullite.core.retention import Keep
+from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
@@ -49,6 +44,11 @@ from bullite.states import (
     Move,
     State,
 )
+from bullite.errors import BulliteError
+from bullite.operations.add import NewJob
+from bullite.operations.expire import Expire
+from bullite.operations.queue_settings import SetPaused
+from bullite.operations.update import SetPriority
 from tests.databases import DATABASES
 from tests.harness import (
     LOCK_DURATION,

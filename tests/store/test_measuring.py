@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from bullite.engine import gauges
-from bullite.engine.contract import StatementRefused
-from bullite.engine.gauges import Gauges, Readings
-from bullite.engine.mail import Ask
+from bullite.client.queue.metrics import Metrics, metrics_of
+from bullite.core.histogram import Sketch
+from bullite.core.states import REVIVE
+from bullite.database.driver import StatementRefused
+from bullite.engine import metrics as engine_metrics
+from bullite.engine.metrics import Gauges, Readings
+from bullite.engine.replies import Ask
 from bullite.errors import StoreBusy
-from bullite.metrics import Metrics, metrics_of
-from bullite.operations.adding import Added, AddJobs
-from bullite.operations.measuring import KEPT_MINUTES, MINUTE, Record, Tally
-from bullite.sketch import Sketch
-from bullite.states import REVIVE
+from bullite.operations.add import Added, AddJobs
+from bullite.operations.metrics import KEPT_MINUTES, MINUTE, Record, Tally
 from tests.harness import Process, Store, Worker, new_job
 
 LONG_WAIT = 1_000.0
@@ -25,7 +25,7 @@ LONG_WAIT = 1_000.0
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, nobody waits for the write lock."""
-    monkeypatch.setattr(gauges, "SLOW_LOCK", LONG_WAIT)
+    monkeypatch.setattr(engine_metrics, "SLOW_LOCK", LONG_WAIT)
 
 
 def write_down(process: Process) -> bool:

@@ -9,13 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bullite.engine.contract import Conflict
-from bullite.operations.expiring import Expire
-from bullite.operations.moving import delete_jobs, swap_all
-from bullite.operations.surveying import Ref
-from bullite.operations.tending import Recover
-from bullite.outcome import Verdict
-from bullite.states import (
+from bullite.core.decide_outcome import Verdict
+from bullite.core.states import (
     ADD,
     ADD_DELAYED,
     AWAIT,
@@ -43,6 +38,11 @@ from bullite.states import (
     State,
     diagram,
 )
+from bullite.database.driver import Conflict
+from bullite.operations.expire import Expire
+from bullite.operations.flow_graph import Ref
+from bullite.operations.transitions import delete_jobs, swap_all
+from bullite.operations.workers import Recover
 from tests.harness import Process, Store, Worker, new_job, node
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"

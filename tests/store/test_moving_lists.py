@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.operations.by_hand import Moved, MoveListed
-from bullite.operations.listing import START
-from bullite.options import LATEST
-from bullite.states import PROMOTE, REMOVE
+from bullite.core.job_options import LATEST
+from bullite.core.states import PROMOTE, REMOVE
+from bullite.operations.job_lists import START
+from bullite.operations.move import Moved, MoveListed
 from tests.harness import Store, new_job
 
 

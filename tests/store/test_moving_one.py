@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullite.errors import IllegalMove, JobIdTaken, JobLocked, JobNotFound
-from bullite.operations.by_hand import MoveOne
-from bullite.states import (
+from bullite.core.states import (
     DELETE,
     PROMOTE,
     REMOVE,
@@ -20,6 +18,8 @@ from bullite.states import (
     Move,
     State,
 )
+from bullite.errors import IllegalMove, JobIdTaken, JobLocked, JobNotFound
+from bullite.operations.move import MoveOne
 from tests.harness import Event, Store
 
 

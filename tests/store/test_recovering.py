@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from bullite.engine.appetite import Habits
-from bullite.engine.chores import Chores
-from bullite.operations import tending
-from bullite.operations.cancelling import Cancel
-from bullite.operations.tending import Recover
-from bullite.outcome import STALLED_TOO_OFTEN
-from bullite.states import REVIVE
+from bullite.core.decide_outcome import STALLED_TOO_OFTEN
+from bullite.core.states import REVIVE
+from bullite.engine.maintenance import Chores
+from bullite.engine.subscription import Habits
+from bullite.operations import workers
+from bullite.operations.cancel import Cancel
+from bullite.operations.workers import Recover
 from tests.harness import LOCK_DURATION, Event, Store, new_job
 
 # --- dead workers --------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_a_process_does_not_take_its_own_workers_for_dead(store: Store) -> None:
 def test_many_jobs_of_a_dead_worker_go_back_in_pieces_and_in_order(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tending, "MOST_RECOVERED", 3)
+    monkeypatch.setattr(workers, "MOST_RECOVERED", 3)
     doomed = store.process()
     jobs = store.add_all(*(new_job() for _ in range(7)))
     worker = doomed.worker()
@@ -109,7 +109,7 @@ def test_many_jobs_of_a_dead_worker_go_back_in_pieces_and_in_order(
 def test_a_worker_stays_on_the_register_until_all_its_jobs_are_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tending, "MOST_RECOVERED", 1)
+    monkeypatch.setattr(workers, "MOST_RECOVERED", 1)
     doomed = store.process()
     store.add_all(new_job(), new_job())
     worker = doomed.worker()
@@ -485,7 +485,7 @@ def test_the_jobs_of_a_process_that_closed_under_its_workers_go_back_at_once(sto
 def test_a_worker_that_was_given_up_registers_anew(store: Store) -> None:
     worker = store.worker()
     first = worker.id
-    store.ask(tending.Deregister(first))
+    store.ask(workers.Deregister(first))
     store.home.engine._chores = Chores(store.home.driver)
     store.home.engine.turn()
     store.home.engine.turn()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.retention import Keep
-from bullite.states import COMPLETE, FAIL, RETRY, Move
+from bullite.core.retention import Keep
+from bullite.core.states import COMPLETE, FAIL, RETRY, Move
 from tests.harness import Event, Store, new_job
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bullite.endings import CANCELLED, STALLED, TIMED_OUT
-from bullite.operations import reviving
-from bullite.operations.cancelling import Cancel
-from bullite.operations.expiring import Expire
-from bullite.operations.reviving import ReviveDue
-from bullite.states import REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED
+from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
+from bullite.core.states import REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED
+from bullite.operations import auto_retry
+from bullite.operations.auto_retry import ReviveDue
+from bullite.operations.cancel import Cancel
+from bullite.operations.expire import Expire
 from tests.harness import QUEUE, Store, Worker, new_job
 
 HOUR = 3_600_000
@@ -188,7 +188,7 @@ def test_a_removed_job_is_left_alone_until_it_is_restored(store: Store) -> None:
 
 
 def test_many_are_tried_again_piece_by_piece(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviving, "MOST_REVIVED", 2)
+    monkeypatch.setattr(auto_retry, "MOST_REVIVED", 2)
     retrying(store)
     store.add_all(*[new_job() for _ in range(5)])
     worker = store.worker()

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from bullite.core.job_flags import SCHEDULED
+from bullite.core.log_throttle import Seldom
+from bullite.core.recurrence import GRACE, Recurrence
+from bullite.core.states import PROMOTE, REMOVE, REVIVE
 from bullite.errors import (
     InvalidOption,
     SchedulerNotFound,
@@ -15,12 +19,13 @@ from bullite.errors import (
     SchedulerSlotsTaken,
     StoreError,
 )
-from bullite.operations import scheduling
-from bullite.operations.adding import NewJob, OutOfDate
-from bullite.operations.by_hand import MoveOne
-from bullite.operations.expiring import Expire
-from bullite.operations.governing import SetPaused
-from bullite.operations.planning import (
+from bullite.operations import scheduler_ticks
+from bullite.operations.add import NewJob, OutOfDate
+from bullite.operations.expire import Expire
+from bullite.operations.move import MoveOne
+from bullite.operations.queue_settings import SetPaused
+from bullite.operations.scheduler_ticks import MOST_SLOTS, CatchUp, Plan, advance
+from bullite.operations.schedulers import (
     AddPlanned,
     EnableScheduler,
     ForgetSchedulers,
@@ -28,11 +33,6 @@ from bullite.operations.planning import (
     RemoveScheduler,
     RunScheduler,
 )
-from bullite.operations.scheduling import MOST_SLOTS, CatchUp, Plan, advance
-from bullite.recurrence import GRACE, Recurrence
-from bullite.seldom import Seldom
-from bullite.states import PROMOTE, REMOVE, REVIVE
-from bullite.traits import SCHEDULED
 from tests.harness import Held, Process, Store, Worker, new_job
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -382,7 +382,7 @@ def test_who_takes_a_missed_tick_looks_for_the_next_at_once(store: Store) -> Non
 def test_of_all_missed_ticks_only_the_newest_are_made_up(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "_seldom", Seldom(scheduling.log))
+    monkeypatch.setattr(scheduler_ticks, "_seldom", Seldom(scheduler_ticks.log))
     start = store.clock.now()
     upsert(store, every=MINUTE, missed="all", most_missed=10)
     store.clock.advance(DOWN)

@@ -6,12 +6,9 @@ import json
 
 import pytest
 
-from bullite.engine.mail import DIRECT
-from bullite.errors import JobNotFound
-from bullite.eventlog import LONGEST_COPIED
-from bullite.operations.editing import Progress
-from bullite.outcome import Verdict
-from bullite.states import (
+from bullite.core.decide_outcome import Verdict
+from bullite.core.event_log import LONGEST_COPIED
+from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
@@ -24,6 +21,9 @@ from bullite.states import (
     REVIVE,
     Move,
 )
+from bullite.engine.replies import DIRECT
+from bullite.errors import JobNotFound
+from bullite.operations.update import Progress
 from tests.harness import Event, Store, new_job
 
 SETTLING = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY, RELEASE, GIVE_BACK)

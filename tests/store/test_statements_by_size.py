@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.contract import Params, Result
-from bullite.states import REMOVE, RESTORE_WAITING, REVIVE
+from bullite.core.states import REMOVE, RESTORE_WAITING, REVIVE
+from bullite.database.driver import Params, Result
 from tests.harness import Recorder, Store, new_job
 
 FEW, MANY = 2, 40

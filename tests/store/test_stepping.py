@@ -6,23 +6,10 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.contract import Conflict
-from bullite.errors import IllegalMove, JobNotFound, LostLock
-from bullite.operations.settling import Settle, settle
-from bullite.operations.stepping import (
-    EVENT,
-    SLEEP,
-    Over,
-    Pause,
-    PutOff,
-    RecordStep,
-    SendEvent,
-    pause,
-    send_events,
-)
-from bullite.options import LATEST
-from bullite.outcome import Verdict
-from bullite.states import (
+from bullite.core.decide_outcome import Verdict
+from bullite.core.job_flags import STEPPED
+from bullite.core.job_options import LATEST
+from bullite.core.states import (
     COMPLETE,
     DELETE,
     PROMOTE,
@@ -33,7 +20,20 @@ from bullite.states import (
     TEAR_AWAY,
     State,
 )
-from bullite.traits import STEPPED
+from bullite.database.driver import Conflict
+from bullite.errors import IllegalMove, JobNotFound, LostLock
+from bullite.operations.finish import Settle, settle
+from bullite.operations.steps import (
+    EVENT,
+    SLEEP,
+    Over,
+    Pause,
+    PutOff,
+    RecordStep,
+    SendEvent,
+    pause,
+    send_events,
+)
 from tests.harness import Held, Store, Worker, new_job
 
 

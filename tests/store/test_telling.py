@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bullite.endings import CANCELLED, STALLED, TIMED_OUT
+from bullite.core.job_flags import NOTICE, TELLING
+from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
+from bullite.core.retention import Keep
+from bullite.core.states import REVIVE
 from bullite.errors import StoreBusy
-from bullite.operations.cancelling import Cancel
-from bullite.operations.expiring import Expire
-from bullite.retention import Keep
-from bullite.states import REVIVE
-from bullite.traits import NOTICE, TELLING
+from bullite.operations.cancel import Cancel
+from bullite.operations.expire import Expire
 from tests.harness import NewJob, Store, new_job
 
 NEWS = "news"

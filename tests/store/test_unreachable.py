@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.chores import Chores
+from bullite.engine.maintenance import Chores
 from bullite.errors import StoreUnavailable, StoreUnsynced
 from tests.harness import Process, Store, Worker
 

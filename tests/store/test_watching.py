@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.mail import DIRECT, Ask
+from bullite.core.event_log import LONGEST_COPIED
+from bullite.core.retention import Keep
+from bullite.core.states import REMOVE
+from bullite.engine.replies import DIRECT, Ask
 from bullite.errors import JobNotFound, StoreBusy
-from bullite.eventlog import LONGEST_COPIED
-from bullite.operations.by_hand import MoveOne
-from bullite.operations.expiring import REASON, Expire
-from bullite.retention import Keep
-from bullite.states import REMOVE
+from bullite.operations.expire import REASON, Expire
+from bullite.operations.move import MoveOne
 from tests.harness import Store, new_job
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bullite import Bullite, Job, catalogue
+from bullite import Bullite, Job
+from bullite.client import directory
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.testing import POINTS, START, Playground
 
@@ -161,7 +162,7 @@ def test_processes_that_died_leave_nothing_behind(play: Playground) -> None:
         play.kill_at("after_commit")
         play.add("test", "job")
         play.advance("1m")
-    workers = play.run(catalogue.workers(play.store))
+    workers = play.run(directory.workers(play.store))
     assert [worker.name for worker in workers] == ["process 6"]
     signs_of_life = list(play.path.with_name("jobs.db.bullite").glob("*.alive"))
     assert len(signs_of_life) <= 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bullite.backoff import LONGEST_DELAY, TYPES, delay_after
+from bullite.core.backoff import LONGEST_DELAY, TYPES, delay_after
 
 
 def never() -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullite import JobNotFound, Queue
-from bullite.blocking import carry_out, each_of
+from bullite.client.runtime.blocking import carry_out, each_of
 
 
 def test_a_job_is_added_and_found_without_an_event_loop(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_nobody_imports_asyncio_for_it(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from bullite import JobNotFound, Queue\n"
-        "from bullite.blocking import carry_out\n"
+        "from bullite.client.runtime.blocking import carry_out\n"
         f"queue = Queue('q', {str(tmp_path / 'jobs.db')!r})\n"
         "job = carry_out(queue.add('n', 1))\n"
         "assert carry_out(queue.get_job(job.id)).data == 1\n"

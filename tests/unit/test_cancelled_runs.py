@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
+from bullite.core.decide_outcome import Raised, Result, Returned
+from bullite.core.job_record import Fate
 from bullite.errors import JobCancelled
-from bullite.outcome import Raised, Result, Returned
-from bullite.processors import ANY, make_handler
-from bullite.record import Fate
-from bullite.runner import Line, LoopRunner, ThreadRunner
+from bullite.worker.processors import ANY, make_handler
+from bullite.worker.runner import Line, LoopRunner, ThreadRunner
 from tests.api.helpers import until
 from tests.crash.processes import wait_until
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from bullite.clock import SystemClock
-from bullite.engine.contract import Params, Result
-from bullite.engine.mail import DIRECT, Ask
-from bullite.engine.reading import ReadingThread
+from bullite.core.clock import SystemClock
+from bullite.database.driver import Params, Result
+from bullite.database.sqlite.driver import SQLiteDriver
+from bullite.engine.engine import Engine
+from bullite.engine.read_thread import ReadingThread
+from bullite.engine.replies import DIRECT, Ask
 from bullite.engine.threads import start_thread
-from bullite.engine.writer import Engine
 from bullite.errors import StoreClosed
-from bullite.operations.opening import OpenQueue
-from bullite.sqlite.driver import SQLiteDriver
+from bullite.operations.open_queue import OpenQueue
 
 PATIENCE = 10
 

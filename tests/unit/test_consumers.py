@@ -7,8 +7,8 @@ from typing import Any
 
 from bullite import Job
 from bullite.errors import JobSuspended
-from bullite.processors import ANY, Handler
-from bullite.runner import LoopRunner, is_suspension
+from bullite.worker.processors import ANY, Handler
+from bullite.worker.runner import LoopRunner, is_suspension
 
 from .test_runners import job
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullite.emitter import EventEmitter, OwnEmitter, plain
+from bullite.client.runtime.emitter import EventEmitter, OwnEmitter, plain
 from bullite.errors import InvalidOptionType
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.escaping import on_one_line, visible, visible_json
-from bullite.shell.logformat import VisibleFormatter
+from bullite.commands.log_format import VisibleFormatter
+from bullite.core.escaping import on_one_line, visible, visible_json
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bullite.eventlog import Event, told_by, unfold
-from bullite.states import MOVES, Move
+from bullite.core.event_log import Event, told_by, unfold
+from bullite.core.states import MOVES, Move
 
 DETAILS: dict[str, Any] = {
     "add": [7, "mail"],

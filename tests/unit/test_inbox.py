@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bullite.engine.inbox import BATCH_ROWS, Inbox
-from bullite.engine.mail import Ask
+from bullite.engine.replies import Ask
 
 
 class Joined:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.record import Fate, JobRow
+from bullite.core.job_record import Fate, JobRow
 
 FACTS = JobRow(
     id=7,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite import Queue
-from bullite.backoff import LONGEST_DELAY
-from bullite.blocking import carry_out
-from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
-from bullite.options import (
+from bullite.client.queue.settings import check_defaults
+from bullite.client.runtime.blocking import carry_out
+from bullite.core.backoff import LONGEST_DELAY
+from bullite.core.job_options import (
     HIGHEST_PRIORITY,
     MOST_ATTEMPTS,
     CheckedOptions,
@@ -23,7 +23,7 @@ from bullite.options import (
     check_name,
     check_options,
 )
-from bullite.settings import check_defaults
+from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 
 
 def test_without_options_a_job_runs_once_and_at_once() -> None:

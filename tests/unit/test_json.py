@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite import codec
-from bullite.codec import DEEPEST, decode, encode
+from bullite.core import codec
+from bullite.core.codec import DEEPEST, decode, encode
 from bullite.errors import UnserializableData
 
 json_values = st.recursive(

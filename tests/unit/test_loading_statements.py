@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.engine.statements import load, move_statement
-from bullite.sqlite.statements import STATEMENTS
-from bullite.states import MOVES, Move, State
+from bullite.core.states import MOVES, Move, State
+from bullite.database.sqlite.statements import STATEMENTS
+from bullite.database.statements import load, move_statement
 
 TEMPLATES = """
 -- template: move

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bullite.clock import moment_of
+from bullite.core.clock import moment_of
 
 
 def test_milliseconds_since_the_epoch_are_a_moment_in_utc() -> None:

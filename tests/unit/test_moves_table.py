@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bullite import states
-from bullite.states import (
+from bullite.core import states
+from bullite.core.states import (
     ALIASES,
     BACK_OFF,
     MOVES,

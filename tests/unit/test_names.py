@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bullite.core.names import check_queue_name, job_number
 from bullite.errors import InvalidOption
-from bullite.names import check_queue_name, job_number
 
 
 @pytest.mark.parametrize("number", [0, 7, 10**18 - 1])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bullite import locations
+from bullite.client.runtime.store import Store
+from bullite.database import locations
+from bullite.database.locations import default_location, parse_location
+from bullite.database.sqlite.location import FileLocation
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.locations import default_location, parse_location
-from bullite.sqlite.location import FileLocation
-from bullite.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bullite import Store
-from bullite.blocking import Answer
-from bullite.engine.writer import Engine
+from bullite.client.runtime.blocking import Answer
+from bullite.database.sqlite.driver import SQLiteDriver
+from bullite.engine.engine import Engine
 from bullite.errors import StoreBusy, StoreClosed
-from bullite.sqlite.driver import SQLiteDriver
 
 PATIENCE = 20.0
 

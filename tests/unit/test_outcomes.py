@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite import UnrecoverableError
-from bullite.endings import ERROR, STALLED, TIMED_OUT
-from bullite.errors import JobTimedOut
-from bullite.outcome import (
+from bullite.core.decide_outcome import (
     LONGEST_REASON,
     LONGEST_RESULT,
     STALLED_TOO_OFTEN,
@@ -27,8 +25,10 @@ from bullite.outcome import (
     decide,
     storable,
 )
-from bullite.retention import Keep
-from bullite.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.core.outcomes import ERROR, STALLED, TIMED_OUT
+from bullite.core.retention import Keep
+from bullite.core.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.errors import JobTimedOut
 
 
 @dataclass

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import bullite.cli
-import bullite.shell
+import bullite.commands
 
 MISSING = ("fcntl", "pwd", "grp", "resource", "termios", "tty", "pty", "syslog")
 
@@ -49,10 +49,16 @@ os._exit(0)
 def modules() -> list[str]:
     found = [
         f"{package.__name__}.{module.name}"
-        for package in (bullite.cli, bullite.shell)
+        for package in (bullite.cli, bullite.commands)
         for module in pkgutil.iter_modules(package.__path__)
     ]
-    return ["bullite.queue", "bullite.worker", "bullite.orphans", "bullite.supervisor", *found]
+    return [
+        "bullite.client.queue.queue",
+        "bullite.worker.worker",
+        "bullite.processes.orphaned_commands",
+        "bullite.processes.supervisor",
+        *found,
+    ]
 
 
 def test_the_program_can_be_imported_on_windows() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.processors import ANY, check_processors, make_handler
+from bullite.worker.processors import ANY, check_processors, make_handler
 
 JOB: Any = SimpleNamespace(token="t", signal="s")
 

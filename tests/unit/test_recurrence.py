@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite import cron
-from bullite.cron import NICKNAMES, tick_after
-from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.options import LATEST
-from bullite.recurrence import (
+from bullite.core import cron
+from bullite.core.cron import NICKNAMES, tick_after
+from bullite.core.job_options import LATEST
+from bullite.core.recurrence import (
     GRACE,
     MISSED,
     USUAL_MOST_MISSED,
@@ -27,6 +26,7 @@ from bullite.recurrence import (
     next_tick,
     tick_in_time,
 )
+from bullite.errors import InvalidOption, InvalidOptionType
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullite.retention import MOST_REMOVED, Keep, keep_of
+from bullite.core.retention import MOST_REMOVED, Keep, keep_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bullite import Job, Queue
-from bullite.record import Fate
-from bullite.runner import AHEAD_MOST, AHEAD_SLOWEST, FEW, Line, Pace
+from bullite.core.job_record import Fate
+from bullite.worker.runner import AHEAD_MOST, AHEAD_SLOWEST, FEW, Line, Pace
 
 
 def job(number: int, rank: int = 0) -> Job:

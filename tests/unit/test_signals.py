@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bullite.signals import Signal
+from bullite.client.job.abort_signal import Signal
 
 
 def test_at_first_there_is_no_need_to_stop() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.sketch import Sketch
+from bullite.core.histogram import Sketch
 
 DURATIONS = st.lists(st.floats(0.1, 1e10), min_size=1, max_size=200)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bullite.backoff import LONGEST_DELAY
+from bullite.core.backoff import LONGEST_DELAY
 from bullite.errors import InvalidOption, InvalidOptionType, UnrecoverableError
-from bullite.strategies import Strategies
+from bullite.worker.retry_strategies import Strategies
 
 ERROR = ValueError("no")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bullite.engine.contract import Same, Table
+from bullite.database.driver import Same, Table
 
 ROWS = [(1, "mail", None), (2, "mail", "x"), (3, "mail", None)]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bullite import Job
-from bullite.outcome import Result, Returned
-from bullite.processors import ANY, Handler
-from bullite.runner import ThreadRunner
+from bullite.core.decide_outcome import Result, Returned
+from bullite.worker.processors import ANY, Handler
+from bullite.worker.runner import ThreadRunner
 
 from .test_runners import job
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bullite import locations
+from bullite.database import locations
+from bullite.database.locations import default_location
 from bullite.errors import InvalidOption, SettingsNotTrusted
-from bullite.locations import default_location
 from tests.crash.conftest import start
 from tests.crash.processes import say
 

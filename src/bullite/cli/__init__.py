@@ -11,7 +11,7 @@ def main() -> None:
     # it looked for again.
     gc.disable()
     try:
-        from .app import run
+        from .program import run
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     run()

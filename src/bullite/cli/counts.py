@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .. import loop
-from ..catalogue import WorkerStats, workers
-from ..endings import CANCELLED, EXPIRED
-from ..queue import Queue
-from ..states import PRIORITIZED, State
-from .jobs import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
+from ..client.directory import WorkerStats, workers
+from ..client.queue.queue import Queue
+from ..client.runtime import bridge
+from ..core.outcomes import CANCELLED, EXPIRED
+from ..core.states import PRIORITIZED, State
+from .console import so_many
+from .job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
 from .session import Session
-from .talk import so_many
 
 
 def counts_of(session: Session, queue: Queue) -> dict[str, int]:
@@ -41,7 +41,7 @@ def count_due(session: Session, queue: Queue) -> int:
 
 def _number(session: Session, queue: Queue, statement: str, params: Mapping[str, Any]) -> int:
     async def read() -> int:
-        [[number]] = await loop.read(queue.store, statement, params)
+        [[number]] = await bridge.read(queue.store, statement, params)
         return int(number)
 
     return session.wait(read())
@@ -51,7 +51,7 @@ def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
     """How the failed jobs of a queue ended."""
 
     async def read() -> dict[str, int]:
-        rows = await loop.read(queue.store, "count_outcomes", {"queue": queue.key})
+        rows = await bridge.read(queue.store, "count_outcomes", {"queue": queue.key})
         return {row[0]: row[1] for row in rows}
 
     return session.wait(read())

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..shell.kinds import COMMAND, NOTICE, WEBHOOK
+from ..commands.job_types import COMMAND, NOTICE, WEBHOOK
 
 MASK = "***"
 _SHOWN = "bullite.secrets"

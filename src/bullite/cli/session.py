@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from ..blocking import carry_out, each_of
+from ..client.read_only import View
+from ..client.runtime.blocking import carry_out, each_of
+from ..database.locations import Origin, default_database, doubt_about_default, parse_location
+from ..database.urls import means_server
 from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
-from ..locations import Origin, default_database, doubt_about_default, parse_location
-from ..urls import means_server
-from ..view import View
-from .talk import BadInput, Refusal, Talk
+from .console import BadInput, Refusal, Talk
 
 if TYPE_CHECKING:
-    from ..engine.contract import Reader
-    from ..job import Job
-    from ..locations import Location
-    from ..queue import Queue
-    from ..store import Store
+    from ..client.job.job import Job
+    from ..client.queue.queue import Queue
+    from ..client.runtime.store import Store
+    from ..database.driver import Reader
+    from ..database.locations import Location
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Session:
         if self._reader is None:
             reader = self._existing().reader()
             if reader is None:
-                from ..store import StoreReader
+                from ..client.runtime.store import StoreReader
 
                 reader = StoreReader(self.store())
             self._reader = reader
@@ -116,7 +116,7 @@ class Session:
                 self._existing()
             import logging
 
-            from ..store import Store
+            from ..client.runtime.store import Store
 
             # What concerns the user is an answer or an error; without a handler, warnings of the
             # library would be written to the terminal beside it.
@@ -177,7 +177,7 @@ class Session:
             return self._queues[wanted]
         if not make:
             self.views(wanted)  # refused if it is not there
-        from ..queue import Queue
+        from ..client.queue.queue import Queue
 
         try:
             queue = Queue(wanted, self.store(make), priority_order="high" if make else None)
@@ -198,7 +198,7 @@ class Session:
 
     def job(self, job_id: str, queue: str | None = None) -> tuple[Queue, Job]:
         """A job and its queue, found by its id alone if that is enough."""
-        from ..catalogue import queues_with
+        from ..client.directory import queues_with
 
         names = [queue] if queue is not None else self.wait(queues_with(self.store(), job_id))
         if not names:

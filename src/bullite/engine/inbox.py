@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..operations.adding import AddJobs
-from .mail import Ask, Joiner, Mailbox, Reply
+from ..operations.add import AddJobs
+from .replies import Ask, Joiner, Mailbox, Reply
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, TypeVar
 
-from ..codec import encode_plain
-from ..engine.contract import Result, Step
-from ..eventlog import DRAINED, told_by
-from ..states import SHOWN_STATES
+from ..core.codec import encode_plain
+from ..core.event_log import DRAINED, told_by
+from ..core.states import SHOWN_STATES
+from ..database.driver import Result, Step
 
 T = TypeVar("T")
 Operation = Generator[Step, Result, T]

@@ -6,10 +6,10 @@ in a thread of their own.
 
 from __future__ import annotations
 
-from ..locks import NamedLock
-from ..store import Store
-from ..verifying import verify
-from .answers import FlowJob, Found
+from ..client.runtime.named_lock import NamedLock
+from ..client.runtime.store import Store
+from ..client.verify import verify
+from .callbacks import BackoffStrategy, Processor
 from .classes import (
     FlowProducer,
     Queue,
@@ -18,8 +18,8 @@ from .classes import (
     Scheduler,
     Worker,
 )
-from .handing import BackoffStrategy, Processor
 from .job import Job
+from .results import FlowJob, Found
 
 __all__ = [
     "BackoffStrategy",

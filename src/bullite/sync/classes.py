@@ -9,35 +9,35 @@ import random as _random
 from functools import partial
 from typing import TYPE_CHECKING, overload
 
-from ..blocking import carry_out, each_of
-from ..flow import FlowProducer as AsyncFlowProducer
-from ..queue import Queue as AsyncQueue
-from .answers import as_dependencies, as_found, as_job, as_jobs, as_tree, as_tree_if_any, as_trees
-from .handing import Listening, plain, plain_processors, plain_strategy, taking_job
+from ..client.flow import FlowProducer as AsyncFlowProducer
+from ..client.queue.queue import Queue as AsyncQueue
+from ..client.runtime.blocking import carry_out, each_of
+from .background import RunningEvents, RunningWorker
+from .base import Blocking, asynchronous, refuse_in_loop
+from .callbacks import Listening, plain, plain_processors, plain_strategy, taking_job
 from .job import Job
-from .outside import Blocking, asynchronous, refuse_in_loop
-from .thread import RunningEvents, RunningWorker
+from .results import as_dependencies, as_found, as_job, as_jobs, as_tree, as_tree_if_any, as_trees
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Self, Unpack
 
-    from ..events import QueueEventsProducer as AsyncQueueEventsProducer
-    from ..flow import QueueDefaults
-    from ..getters import WorkerInfo
-    from ..metrics import Metrics
-    from ..options import Duration, JobOptions, KeepJobs, Moment, RateLimit
-    from ..planting import FlowNode
-    from ..queue import BulkJob, _StoredSettings
+    from ..client.flow import QueueDefaults
+    from ..client.queue.flow_builder import FlowNode
+    from ..client.queue.job_schedulers import JobScheduler, JobTemplate
+    from ..client.queue.metrics import Metrics
+    from ..client.queue.queue import BulkJob, _StoredSettings
+    from ..client.queue.reads import WorkerInfo
+    from ..client.queue.settings import QueueSettings
+    from ..client.queue_events import QueueEventsProducer as AsyncQueueEventsProducer
+    from ..client.runtime.store import Store
+    from ..core.job_options import Duration, JobOptions, KeepJobs, Moment, RateLimit
     from ..scheduler import Scheduler as AsyncScheduler
-    from ..schedules import JobScheduler, JobTemplate
-    from ..settings import QueueSettings
-    from ..store import Store
-    from ..strategies import RetryStrategy
-    from ..worker import F, Flag
-    from .answers import FlowJob, Found
-    from .handing import BackoffStrategy, Processor
+    from ..worker.retry_strategies import RetryStrategy
+    from ..worker.worker import F, Flag
+    from .callbacks import BackoffStrategy, Processor
+    from .results import FlowJob, Found
 
 
 class Queue(Listening[AsyncQueue]):
@@ -694,7 +694,7 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
     _async: AsyncQueueEventsProducer
 
     def __init__(self, name: str, store: Store | str | os.PathLike[str] | None = None) -> None:
-        from ..events import QueueEventsProducer as Asynchronous
+        from ..client.queue_events import QueueEventsProducer as Asynchronous
 
         super().__init__(Asynchronous(name, store))
 
@@ -786,7 +786,7 @@ class QueueEvents(RunningEvents):
         last_event_id: str = "$",
     ) -> None:
         refuse_in_loop("QueueEvents")
-        from ..events import QueueEvents as Asynchronous
+        from ..client.queue_events import QueueEvents as Asynchronous
 
         super().__init__(Asynchronous(name, store, last_event_id=last_event_id))
 
@@ -854,7 +854,7 @@ class Worker(RunningWorker):
         maximum_rate_limit_delay: Duration = 30_000,
     ) -> None:
         refuse_in_loop("Worker")
-        from ..worker import Worker as Asynchronous
+        from ..worker.worker import Worker as Asynchronous
 
         super().__init__(
             Asynchronous(

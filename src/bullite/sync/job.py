@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ..blocking import carry_out
-from ..job import Job as AsyncJob
-from .outside import Blocking
+from ..client.job.job import Job as AsyncJob
+from ..client.runtime.blocking import carry_out
+from .base import Blocking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
     from typing import Any
 
-    from ..family import Page
-    from ..job import Attempt
-    from ..options import Duration, KeepJobs, Moment, Priority
-    from ..signals import Signal
-    from ..steps import Step, T
-    from ..ties import ParentRef
+    from ..client.job.abort_signal import Signal
+    from ..client.job.dependencies import Page
+    from ..client.job.job import Attempt
+    from ..client.job.steps import Step, T
+    from ..core.dependency_options import ParentRef
+    from ..core.job_options import Duration, KeepJobs, Moment, Priority
 
 
 class Job(Blocking[AsyncJob]):

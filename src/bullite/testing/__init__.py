@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .clock import START, VirtualClock
+from .killable_process import POINTS
 from .playground import Playground
-from .processes import POINTS
-from .records import Ran, Run
+from .run_records import Ran, Run
 
 __all__ = ["POINTS", "START", "Playground", "Ran", "Run", "VirtualClock"]

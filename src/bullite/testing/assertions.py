@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
-from ..arguments import ARGS, KWARGS, VERSION
-from ..codec import decode
+from ..app.arguments import ARGS, KWARGS, VERSION
+from ..app.task import Producer, Task, TaskJob
+from ..client.job.job import Job
+from ..client.queue.queue import Queue
+from ..core.codec import decode
+from ..core.job_options import CheckedOptions, JobOptions, Priority, check_int, check_options
 from ..errors import BulliteError, InvalidArguments, InvalidOption, InvalidOptionType
-from ..job import Job
-from ..options import CheckedOptions, JobOptions, Priority, check_int, check_options
-from ..queue import Queue
-from ..tasks import Producer, Task, TaskJob
 
 if TYPE_CHECKING:
-    from ..tasktypes import CallsWithJob
+    from ..app.task_typing import CallsWithJob
 
 P = ParamSpec("P")
 

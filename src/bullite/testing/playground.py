@@ -12,24 +12,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from .. import catalogue
-from ..app import Bullite
-from ..blocking import carry_out, running_loop
-from ..engine.contract import Worker
-from ..job import Job
-from ..options import Duration, JobOptions, Moment, check_duration, check_int, check_name
-from ..outcome import Raised, Returned
-from ..processors import ANY, Handler, Processor, make_handler
-from ..queue import Queue
-from ..sqlite.driver import SQLiteDriver
-from ..store import Store
+from ..app.application import Bullite
+from ..client import directory
+from ..client.job.job import Job
+from ..client.queue.queue import Queue
+from ..client.runtime.blocking import carry_out, running_loop
+from ..client.runtime.store import Store
+from ..core.decide_outcome import Raised, Returned
+from ..core.job_options import Duration, JobOptions, Moment, check_duration, check_int, check_name
+from ..database.driver import Worker
+from ..database.sqlite.driver import SQLiteDriver
+from ..worker.processors import ANY, Handler, Processor, make_handler
 from .assertions import Assertions
 from .clock import START, VirtualClock
-from .foresight import next_moment
-from .inline import InlineStore
-from .processes import Ambush, Killed, Process
-from .records import KILLED, LOST, Ran, Run
-from .working import OneByOne, check_worker_options
+from .inline_engine import InlineStore
+from .killable_process import Ambush, Killed, Process
+from .manual_worker import OneByOne, check_worker_options
+from .next_due import next_moment
+from .run_records import KILLED, LOST, Ran, Run
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -286,7 +286,7 @@ class Playground(Assertions):
     def jobs(self, queue: str | Queue, *states: str) -> list[Job]:
         async def look() -> list[Job]:
             found = self._queue(queue)
-            if found.name not in await catalogue.queue_names(found.store):
+            if found.name not in await directory.queue_names(found.store):
                 return []  # looking for it would make it
             await found.wait_until_ready()
             return await found.get_jobs(states or None, asc=True)
@@ -294,7 +294,7 @@ class Playground(Assertions):
         return self._at_once(look())
 
     def queue_names(self) -> list[str]:
-        return self._at_once(catalogue.queue_names(self.store))
+        return self._at_once(directory.queue_names(self.store))
 
     def refreshed(self, job: Job) -> Job | None:
         return self._at_once(self._queue(job.queue_name).get_job(job.id))

@@ -1,0 +1,3 @@
+"""Bullite: tasks, schedules, middleware and routes of one application."""
+
+from __future__ import annotations

@@ -1,0 +1,215 @@
+"""What is called around every job: before, after, around; a plain function stays in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..client.job.job import Job
+from ..client.runtime import bridge
+from ..errors import InvalidOptionType
+from ..worker.processors import is_async, make_handler
+from .current_job import running
+from .job_logging import JobLog
+
+Next = Callable[[], Awaitable[Any]]
+Around = Callable[[Job, Next], Awaitable[Any]]
+Hook = Callable[..., Awaitable[None] | None]
+
+Call = Callable[[Job], Any]
+"""A processor, with some of what is around it: one that blocks, or a coroutine function."""
+
+Layer = Callable[[Call], Call]
+"""Puts one hook around a call. What was all plain functions stays one, and runs in one thread."""
+
+
+class Hooks:
+    """Those of one application; the first that is added is the outermost."""
+
+    def __init__(self, log: JobLog | None = None) -> None:
+        self._layers: list[Layer] = []
+        self._log = log
+
+    def before(self, hook: Hook) -> None:
+        """Call `hook(job)` before every job."""
+        _check("before", hook, "(job)", 1)
+        self._layers.append(functools.partial(_before, hook))
+
+    def after(self, hook: Hook) -> None:
+        """Call `hook(job, result, error)` after every job."""
+        _check("after", hook, "(job, result, error)", 3)
+        self._layers.append(functools.partial(_after, hook))
+
+    def around(self, hook: Around) -> None:
+        """Call `hook(job, call_next)` instead of every job."""
+        _check("around", hook, "(job, call_next)", 2)
+        if not is_async(hook):
+            raise InvalidOptionType(
+                f"around must be an `async def`, not {hook!r}: it awaits the job"
+            )
+        self._layers.append(functools.partial(_around, hook))
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[[Job], Any]:
+        """A processor with everything around it."""
+        handler = make_handler("the processor", function)
+        plain = handler.call
+        call: Call = _coroutine(plain) if handler.in_loop else plain
+        for layer in reversed(self._layers):
+            call = layer(call)
+        return _running(call, self._log)
+
+
+def _check(kind: str, hook: Any, takes: str, number: int) -> None:
+    try:
+        inspect.signature(hook).bind(*[None] * number)
+    except TypeError:
+        raise InvalidOptionType(
+            f"{kind} must be a function that takes {takes}, not {hook!r}"
+        ) from None
+
+
+def _before(hook: Hook, call: Call) -> Call:
+    if not is_async(call) and not is_async(hook):
+
+        def in_thread(job: Job) -> Any:
+            _told(hook, job)
+            return call(job)
+
+        return in_thread
+    awaited_hook, awaited = _awaited(hook, functools.partial(_told, hook)), _awaited(call)
+
+    async def on_loop(job: Job) -> Any:
+        await awaited_hook(job)
+        return await awaited(job)
+
+    return on_loop
+
+
+def _after(hook: Hook, call: Call) -> Call:
+    if not is_async(call) and not is_async(hook):
+
+        def in_thread(job: Job) -> Any:
+            try:
+                result = call(job)
+            except Exception as error:
+                _told(hook, job, None, error)
+                raise
+            _told(hook, job, result, None)
+            return result
+
+        return in_thread
+    awaited_hook, awaited = _awaited(hook, functools.partial(_told, hook)), _awaited(call)
+
+    async def on_loop(job: Job) -> Any:
+        try:
+            result = await awaited(job)
+        except Exception as error:
+            await awaited_hook(job, None, error)
+            raise
+        await awaited_hook(job, result, None)
+        return result
+
+    return on_loop
+
+
+def _around(hook: Around, call: Call) -> Call:
+    awaited = _awaited(call)
+
+    async def on_loop(job: Job) -> Any:
+        return await hook(job, functools.partial(awaited, job))
+
+    return on_loop
+
+
+def _running(call: Call, log: JobLog | None) -> Call:
+    """The same, as the job that is current; one job must not end the program of all others."""
+    if not is_async(call):
+
+        def in_thread(job: Job) -> Any:
+            with running(job, log):
+                return call(job)
+
+        return in_thread
+
+    async def on_loop(job: Job) -> Any:
+        with running(job, log):
+            try:
+                return await call(job)
+            except SystemExit as error:
+                raise _exited(error) from error
+
+    return on_loop
+
+
+def _exited(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _coroutine(function: Callable[..., Any]) -> Call:
+    """What gives something to await, as the coroutine function that it may not look like."""
+
+    async def call(job: Job) -> Any:
+        return await function(job)
+
+    return call
+
+
+def _awaited(
+    function: Callable[..., Any], plainly: Callable[..., Any] | None = None
+) -> Callable[..., Awaitable[Any]]:
+    """What can be awaited; a plain function runs in a thread, as `plainly` if that is another."""
+    if is_async(function):
+        return function
+    return functools.partial(_in_a_thread, plainly or function)
+
+
+def _told(hook: Hook, *given: Any) -> None:
+    """Call a plain hook; one that only looks plain would not be heard."""
+    answer = hook(*given)
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidOptionType(f"{hook!r} gives something to await: write it as an `async def`")
+
+
+async def _in_a_thread(function: Callable[..., Any], job: Job, *rest: Any) -> Any:
+    """Not one of asyncio's own few: requests wait for those, and the end of the loop, too.
+
+    A thread cannot be interrupted: whoever cancels this waits for its end.
+    """
+    context = contextvars.copy_context()
+    work = asyncio.ensure_future(
+        bridge.in_thread(functools.partial(context.run, _kept, function, job, *rest))
+    )
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            job.abort("the worker is closing")  # unless it was told a better reason
+    value, error = work.result()
+    _take_over(context)
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        # From a thread it must not end the event loop.
+        raise _exited(error) from error
+    if error is not None:
+        raise error
+    return value
+
+
+def _take_over(context: contextvars.Context) -> None:
+    """Set here what was set there: hooks and the job share their context."""
+    for variable, value in context.items():
+        if variable.get(None) is not value:
+            variable.set(value)
+
+
+def _kept(function: Callable[..., Any], *given: Any) -> tuple[Any, BaseException | None]:
+    """What a call comes to; as a value, whatever it raises: a future takes not everything."""
+    try:
+        return function(*given), None
+    except BaseException as error:
+        return None, error

@@ -1,0 +1,87 @@
+"""Names that a shell can complete. Whatever goes wrong, nothing is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..client.queue.search import Criteria, find
+from ..database.locations import Origin, default_database, doubt_about_default, parse_location
+from .console import Talk, named_before
+from .session import Session, file_of
+
+NEWEST = 50
+"""Jobs of each queue that are offered."""
+
+Completes = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Completes:
+    """Offers those of the names read that begin with what was typed."""
+
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        try:
+            db = context.params.get("db") or named_before(context)
+            if db is None and not _default_may_be_asked():
+                return []
+            with closing(Session(db, Talk(as_json=True))) as session:
+                return [name for name in read(session, context) if name.startswith(typed)]
+        except Exception:
+            # Nobody who presses a key for a name wants to read why there is none.
+            return []
+
+    return complete
+
+
+def _default_may_be_asked() -> bool:
+    """Return whether a key that completes may open the database that no option names.
+
+    A settings file comes with its folder, from whoever made that: it must not have a password sent
+    to its server by a key. Nor is a ./bullite.db opened that is not trusted.
+    """
+    found = default_database()
+    if found.origin is Origin.SETTINGS:
+        return file_of(parse_location(found.location)) is not None
+    return found.origin is not Origin.NOTHING or doubt_about_default() is None
+
+
+@completes
+def queue_names(session: Session, context: click.Context) -> Iterable[str]:
+    return session.queue_names()
+
+
+@completes
+def job_ids(session: Session, context: click.Context) -> Iterable[str]:
+    return _newest(session, context.params.get("queue"))
+
+
+@completes
+def job_ids_of_all_queues(session: Session, context: click.Context) -> Iterable[str]:
+    return _newest(session, None)
+
+
+def _newest(session: Session, queue: str | None) -> Iterator[str]:
+    for view in session.views(queue):
+        jobs, _ = session.wait(find(view, Criteria(), NEWEST, None))
+        yield from (job.id for job in jobs)
+
+
+@completes
+def template_names(session: Session, context: click.Context) -> Iterable[str]:
+    from .job_spec import TEMPLATES
+
+    return sorted(row[0] for row in session.reader().read("kept", {"kind": TEMPLATES}).rows)
+
+
+Paths = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+
+def _paths(kind: str) -> Paths:
+    """Leaves it to the shell, which knows best."""
+    return lambda context, parameter, typed: [CompletionItem(typed, type=kind)]
+
+
+files, folders = _paths("file"), _paths("dir")

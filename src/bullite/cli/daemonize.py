@@ -1,0 +1,105 @@
+"""`worker start --daemon`: the same once more, without a terminal."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..processes.child import python_running
+from ..processes.group_lock import GroupLock
+from ..processes.private_environment import PRIVATE, offer, split
+from .console import Refusal
+from .session import Session
+from .worker_groups import group_of, holder_of, is_here, taken
+
+STARTS_WITHIN = 15.0
+"""Seconds that the process in the background has to take its group."""
+
+
+def start_in_background(session: Session, lock: GroupLock) -> None:
+    """Start it and wait until it runs the group; its talk goes to a file beside the lock."""
+    log = lock.path.with_suffix(".log")
+    lock.make_folder()
+    process = _start(log, session.absolute_location)
+
+    def runs() -> bool:
+        """Whether it has the group on this machine, and everywhere."""
+        if (lock.holder() or {}).get("pid") != process.pid:
+            return False
+        entry = group_of(session, lock.group)
+        return entry is not None and is_here(entry) and entry["pid"] == process.pid
+
+    try:
+        if not until(lambda: runs() or process.poll() is not None, STARTS_WITHIN):
+            raise Refusal(f"the workers did not start within {STARTS_WITHIN:g} s; see {log}")
+        if process.poll() is not None:
+            if (holder := holder_of(session, lock)) is not None:
+                raise taken(lock.group, holder)
+            raise Refusal(f"the workers could not be started; see {log}")
+    except BaseException:
+        process.kill()  # if it has workers by now, they end with it
+        process.wait()
+        raise
+    session.talk.done(
+        f"workers of the group {lock.group!r} run in the background, process {process.pid}; "
+        f"they write to {log}",
+        {"group": lock.group, "pid": process.pid, "log": str(log)},
+    )
+
+
+def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
+    public, private = split({**os.environ, "BULLITE_URL": location})
+    with open(_open_log(log), "ab") as out, offer(private) as offered:
+        return subprocess.Popen(
+            [*python_running("bullite"), *_for_the_background(sys.argv[1:])],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            env={**public, PRIVATE: str(offered.fileno())},
+            pass_fds=(offered.fileno(),),
+        )
+
+
+def _open_log(log: Path) -> int:
+    """Open a log to append to. Refuse what another user may have put in its place."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # Not blocking: if a FIFO takes the place of the file, its opening must not wait.
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        descriptor = os.open(log, flags, 0o600)
+    except OSError as error:
+        raise Refusal(f"cannot open {log}: {error.strerror}; remove it") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise Refusal(f"cannot open {log}: it is not a file with one name; remove it")
+    return descriptor
+
+
+def _for_the_background(arguments: Sequence[str]) -> list[str]:
+    """The same words without --daemon, and without the database, whose URL may hold a password:
+    what a process is called with, everybody can read."""
+    words: list[str] = []
+    given = iter(arguments)
+    for word in given:
+        if word == "--db":
+            next(given, None)
+        elif word != "--daemon" and not word.startswith("--db="):
+            words.append(word)
+    return words
+
+
+def until(is_so: Callable[[], bool], seconds: float) -> bool:
+    """Ask again and again, at least once, until the answer is yes; False if it never was."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,148 @@
+"""The program: which verbs there are, and what becomes of errors. Verbs are imported when used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from .. import __version__
+from ..errors import BulliteError
+from .console import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, is_bad_input, shown
+
+VERBS: dict[str, tuple[str, str]] = {
+    "enqueue": ("verbs.enqueue", "Add a command to a queue."),
+    "run": ("verbs.enqueue", "Add a program with arguments, without a shell."),
+    "add": ("verbs.enqueue", "Add a job for Python workers."),
+    "enqueue-batch": ("verbs.enqueue_batch", "Add jobs from a file, or from standard input."),
+    "worker": ("verbs.worker", "Start, stop and look at workers."),
+    "scheduler": ("verbs.worker", "Do the housekeeping without taking jobs."),
+    "status": ("verbs.inspect", "Show queues and workers."),
+    "list": ("verbs.inspect", "List jobs."),
+    "show": ("verbs.inspect", "Show one job."),
+    "output": ("verbs.output", "Show what a command said."),
+    "logs": ("verbs.output", "Show the log of a job; -f follows it."),
+    "stats": ("verbs.stats", "Show statistics."),
+    "metrics": ("verbs.stats", "Show what queues did, minute by minute."),
+    "why": ("verbs.inspect", "Say why a job is where it is."),
+    "wait": ("verbs.output", "Wait until jobs have ended."),
+    "events": ("verbs.events", "Show what happens; -f follows it."),
+    "doctor": ("verbs.health", "Look for what will not go on without help."),
+    "verify": ("verbs.health", "Check that what is stored is consistent."),
+    "cancel": ("verbs.manage", "End jobs before their time."),
+    "retry": ("verbs.manage", "Let failed jobs run again."),
+    "promote": ("verbs.manage", "Let delayed jobs run now."),
+    "pause": ("verbs.manage", "Let a queue hand out no jobs."),
+    "resume": ("verbs.manage", "Let a queue hand out jobs again."),
+    "remove": ("verbs.manage", "Remove jobs; they can be restored for a while."),
+    "restore": ("verbs.manage", "Bring removed jobs back."),
+    "cleanup": ("verbs.manage", "Delete old jobs for good."),
+    "drain": ("verbs.manage", "Remove the jobs that wait."),
+    "dlq": ("verbs.dlq", "Dead jobs: list, show, retry, purge."),
+    "schedule": ("verbs.schedule", "Run a command again and again."),
+    "template": ("verbs.template", "Options of commands, kept under a name."),
+    "config": ("verbs.config", "Look at and change the configuration."),
+    "queues": ("verbs.queues", "List queues and change their settings."),
+    "completion": ("verbs.completion", "Print what completes names in a shell."),
+}
+"""By name: the module it is in, and what it does."""
+
+
+class Interrupted(click.ClickException):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+class Program(click.Group):
+    """Finds a verb's command by importing its module, and only that."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        module = importlib.import_module(f".{VERBS[name][0]}", __package__)
+        command: click.Command = getattr(module, name.replace("-", "_"))
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, help) for name, (_, help) in VERBS.items()])
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:
+            # click would write a line of its own.
+            raise Interrupted("interrupted") from None
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(context, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, cutoff=0.5) if args else []
+            hint = f"; did you mean {' or '.join(near)}?" if near else "; see queuectl --help"
+            raise click.UsageError(error.message.rstrip(".") + hint) from None
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", prog_name="queuectl")
+@click.option("--db", metavar="PATH|URL", help="The database; it may also stand behind the verb.")
+def queuectl(db: str | None) -> None:
+    """Background jobs from the shell: commands, web hooks and Python functions.
+
+    The database is ./bullite.db unless --db, BULLITE_URL, bullite.toml or [tool.bullite] in
+    pyproject.toml names another. Whoever can write it can have commands run by its workers.
+    """
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Carry out a command line; errors become one line on standard error and an exit code."""
+    if "_QUEUECTL_COMPLETE" in os.environ:
+        importlib.import_module(".verbs.completion", __package__)  # has click answer shells our way
+    try:
+        code = queuectl.main(arguments, prog_name="queuectl", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.ctx.get_help()}\n")
+        sys.exit(EXIT_BAD_INPUT)
+    except click.exceptions.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except click.UsageError as error:
+        _complain(_sentence(error.format_message()))
+        sys.exit(EXIT_BAD_INPUT)
+    except click.ClickException as error:
+        _complain(_sentence(error.format_message()))
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _complain("interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone; flushing at exit would only complain again.
+        sys.stdout = None
+        sys.exit(EXIT_FAILED)
+    except BulliteError as error:
+        _complain(str(error))
+        sys.exit(EXIT_BAD_INPUT if is_bad_input(error) else EXIT_FAILED)
+    except Exception as error:
+        if os.environ.get("QUEUECTL_TRACEBACK"):
+            raise
+        kind = type(error).__name__
+        _complain(f"unexpected {kind}: {error} (set QUEUECTL_TRACEBACK=1 to see where)")
+        sys.exit(EXIT_FAILED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(problem: str) -> None:
+    sys.stderr.write(f"queuectl: {shown(problem)}\n")
+
+
+def _sentence(message: str) -> str:
+    return " ".join(message.split()).rstrip(".")

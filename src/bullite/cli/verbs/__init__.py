@@ -1,0 +1,3 @@
+"""The verbs of `queuectl`, a file each."""
+
+from __future__ import annotations

@@ -1,0 +1,161 @@
+"""`config set|get|list|unset`: what holds for commands and their workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from ...client.directory import change, keep, kept
+from ...commands.config import HIDDEN, KIND, SETTINGS, Value, effective, read_value, variable_of
+from ..console import BadInput, one_line, verb
+from ..session import Session
+
+SEVERAL = ("redact_output",)
+"""Keys that take several values."""
+
+STANDARD_INPUT = "-"
+"""The value that is read from there: the arguments of a program can be seen by others."""
+
+
+def _keys(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    return [key for key in SETTINGS if key.startswith(typed)]
+
+
+key_argument = click.argument("key", metavar="KEY", shell_complete=_keys)
+reveal_option = click.option("--reveal", is_flag=True, help="Show secrets, too.")
+
+
+@click.group()
+def config() -> None:
+    """Look at and change the configuration.
+
+    QUEUECTL_<KEY> in the environment beats what is set here, which beats the default.
+    """
+
+
+# So that -1 is a value, and the complaint about it says what the value must be.
+@config.command("set", context_settings={"ignore_unknown_options": True})
+@key_argument
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@verb
+def set_(session: Session, key: str, values: tuple[str, ...]) -> None:
+    """Set KEY to VALUE, or with - to what standard input says, which suits secrets.
+
+    `queuectl config list` shows the keys.
+    """
+    if len(values) > 1 and key not in SEVERAL and key in SETTINGS:
+        raise BadInput(f"{key} takes one value, not {len(values)}; quote what has blanks")
+    text = _standard_input(key) if values == (STANDARD_INPUT,) else "\n".join(values)
+    value = read_value(key, text)
+    session.wait(keep(session.store(make=True), KIND, key, value))
+    shown = _for_people(_masked(key, value, reveal=False))
+    session.talk.done(f"{key} = {shown}", _as_json(key, Value(value, "database"), reveal=False))
+    _warn(session, key)
+
+
+def _standard_input(key: str) -> str:
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise BadInput(f"{key} must be text, and standard input is not UTF-8") from None
+
+
+def _warn(session: Session, key: str) -> None:
+    """Of what was changed to no purpose, or will do no good."""
+    if variable_of(key) in os.environ:
+        session.talk.note(f"{variable_of(key)} in the environment says otherwise, and beats it")
+    if key.startswith("smtp_"):
+        from ...commands.notify import mail_server
+
+        mail = mail_server({key: value.value for key, value in _values(session).items()})
+        if mail is not None and mail.problem is not None:
+            session.talk.note(mail.problem)
+
+
+@config.command()
+@key_argument
+@reveal_option
+@verb
+def get(session: Session, key: str, reveal: bool) -> None:
+    """Print the value of KEY that holds here."""
+    _check_key(key)
+    value = _values(session)[key]
+    if value.problem is not None:
+        raise BadInput(value.problem)
+    if session.talk.as_json:
+        session.talk.data(_as_json(key, value, reveal))
+        return
+    known = _masked(key, value.value, reveal)
+    for line in known if isinstance(known, list) else [known]:
+        session.talk.line(one_line(_for_people(line), 10_000))
+
+
+@config.command("list")
+@reveal_option
+@verb
+def list_(session: Session, reveal: bool) -> None:
+    """List every key with its value and where that comes from."""
+    values = _values(session)
+    if session.talk.as_json:
+        session.talk.data([_as_json(key, value, reveal) for key, value in values.items()])
+        return
+    rows = [
+        [
+            key,
+            one_line(_for_people(_masked(key, value.value, reveal))),
+            value.origin,
+            value.problem or SETTINGS[key].meaning,
+        ]
+        for key, value in values.items()
+    ]
+    session.talk.table(("KEY", "VALUE", "ORIGIN", "MEANING"), rows)
+
+
+@config.command()
+@key_argument
+@verb
+def unset(session: Session, key: str) -> None:
+    """Forget what was set for KEY: its default holds again."""
+    _check_key(key)
+    old, _ = session.wait(change(session.store(), KIND, key, lambda old: None))
+    value = _values(session)[key]
+    shown = _for_people(_masked(key, value.value, reveal=False))
+    text = f"{key} = {shown}" if old is not None else f"{key} was not set; it is {shown}"
+    session.talk.done(text, _as_json(key, value, reveal=False))
+    _warn(session, key)
+
+
+def _values(session: Session) -> dict[str, Value]:
+    stored = session.wait(kept(session.store(), KIND)) if session.exists() else {}
+    return effective(stored, os.environ)
+
+
+def _check_key(key: str) -> None:
+    if key not in SETTINGS:
+        raise BadInput(f"unknown configuration key {key!r}; the keys are: {', '.join(SETTINGS)}")
+
+
+def _as_json(key: str, value: Value, reveal: bool) -> dict[str, Any]:
+    return {
+        "key": key,
+        "value": _masked(key, value.value, reveal),
+        "origin": value.origin,
+        "default": SETTINGS[key].default,
+        "meaning": SETTINGS[key].meaning,
+        "problem": value.problem,
+    }
+
+
+def _masked(key: str, value: Any, reveal: bool) -> Any:
+    return HIDDEN if SETTINGS[key].is_secret and value is not None and not reveal else value
+
+
+def _for_people(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) or "-" if isinstance(value, list) else str(value)

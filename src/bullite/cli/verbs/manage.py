@@ -1,0 +1,306 @@
+"""`cancel`, `retry`, `promote`, `remove`, `restore`; `pause`, `resume`, `cleanup`, `drain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ...client.directory import queues_that_removed
+from ...client.queue.queue import Queue
+from ...core.states import PRIORITIZED, State
+from ...errors import IllegalMove
+from .. import times
+from ..bulk import finished_jobs, purge_all, retry_all, watched
+from ..console import (
+    BadInput,
+    Refusal,
+    job_argument,
+    queue_argument,
+    queue_option,
+    so_many,
+    state_option,
+    verb,
+    yes_option,
+)
+from ..job_format import COMPLETED, DEAD, FAILED, status_of
+from ..session import Session, check_only_one
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Acted = dict[str, Any]
+
+
+def delay_option(function: F) -> F:
+    return click.option("--delay", metavar="5m", help="Not before that has passed.")(function)
+
+
+def keep_attempts_option(function: F) -> F:
+    text = "Count the attempts made so far, too: it gets one more run."
+    return click.option("--keep-attempts", is_flag=True, help=text)(function)
+
+
+def act_on_each(session: Session, job_ids: tuple[str, ...], act: Callable[[str], Acted]) -> None:
+    """Do something to each job and say so; in JSON an array with what was done to each."""
+    done: list[Acted] = []
+
+    def one(job_id: str) -> None:
+        acted = act(job_id)
+        done.append(acted)
+        if not session.talk.as_json:
+            session.talk.done(f"{acted['id']}: {acted['done']}", acted)
+
+    try:
+        session.for_each(job_ids, one)
+    finally:
+        if session.talk.as_json:
+            session.talk.data(done)
+
+
+def acted(job_id: str, queue: Queue, done: str) -> Acted:
+    return {"id": job_id, "queue": queue.name, "done": done}
+
+
+def numbers(session: Session, done: str, by_queue: dict[str, int]) -> None:
+    """Say how many jobs something was done to."""
+    total = sum(by_queue.values())
+    told = ", ".join(f"{name} {number}" for name, number in by_queue.items())
+    text = f"{done} {so_many(total, 'job', 'jobs')}" + (f" ({told})" if len(by_queue) > 1 else "")
+    session.talk.done(text, {"done": done, "jobs": total, "queues": by_queue})
+
+
+# --- one by one ----------------------------------------------------------------------------------
+
+
+def _status(session: Session, home: Queue, job_id: str) -> str:
+    """Where a job is by now, in the words that are used here."""
+    _, job = session.job(job_id, home.name)
+    return status_of(job)
+
+
+@click.command()
+@job_argument(many=True)
+@click.option("--reason", metavar="TEXT", help="Why; kept as the reason of its failure.")
+@queue_option(help="The queue they are in, where an id alone is not enough.")
+@verb
+def cancel(
+    session: Session, job_ids: tuple[str, ...], reason: str | None, queue: str | None
+) -> None:
+    """End jobs before their time; they are not retried.
+
+    One that waits ends at once. One that runs is told to end: a command gets TERM, then KILL.
+    """
+
+    def end(job_id: str) -> Acted:
+        home, job = session.job(job_id, queue)
+        try:
+            ended = session.wait(home.cancel(job.id, reason))
+        except IllegalMove:
+            raise Refusal(f"job {job_id} is {_status(session, home, job_id)} already") from None
+        return acted(job.id, home, "cancelled" if ended else "told to end")
+
+    act_on_each(session, job_ids, end)
+
+
+@click.command()
+@job_argument(many=True, required=False)
+@click.option("--all", "every", is_flag=True, help="All that have ended in this state.")
+@state_option(help="With --all: dead unless given.")
+@queue_option(help="The queue they are in; with --all, all queues unless given.")
+@delay_option
+@keep_attempts_option
+@verb
+def retry(
+    session: Session,
+    job_ids: tuple[str, ...],
+    every: bool,
+    state: str | None,
+    queue: str | None,
+    delay: str | None,
+    keep_attempts: bool,
+) -> None:
+    """Let dead, cancelled or completed jobs run again, with all their attempts.
+
+    A job of a dead-letter queue goes back to where it came from.
+    """
+    wait = check_which(job_ids, every, delay)
+    if not every and state is not None:
+        raise BadInput("--state goes with --all")
+    if not every:
+        retry_each(session, job_ids, queue, wait, keep_attempts)
+        return
+    name, fits = finished_jobs(state or DEAD)
+    places = [(each, name, fits) for each in session.queues(queue)]
+    numbers(session, "retried", retry_all(session, places, wait, keep_attempts))
+
+
+def check_which(job_ids: tuple[str, ...], every: bool, delay: str | None) -> int:
+    """That jobs were named, or all of them meant; the delay in ms."""
+    if bool(job_ids) == every:
+        raise BadInput("name jobs by their ids, or say --all" + ("; not both" if every else ""))
+    return 0 if delay is None else times.duration("--delay", delay)
+
+
+def retry_each(
+    session: Session,
+    job_ids: tuple[str, ...],
+    queue: str | None,
+    delay: int,
+    keep_attempts: bool,
+    only: str | None = None,
+) -> None:
+    """Let jobs run again; with `only`, those of this status."""
+
+    def revive(job_id: str) -> Acted:
+        home, job = session.job(job_id, queue)
+        status = status_of(job)
+        if status == FAILED:
+            raise Refusal(
+                f"job {job_id} waits for its retry already; `queuectl promote {job_id}` runs it now"
+            )
+        if only is not None and status != only:
+            raise Refusal(f"job {job_id} is not {only} but {status}")
+        again = home.retry_job(job.id, delay=delay, reset_attempts=not keep_attempts)
+        try:
+            back = session.wait(again)
+        except IllegalMove:
+            raise Refusal(
+                f"job {job_id} is {_status(session, home, job_id)}: "
+                "only completed, dead or cancelled jobs can be retried"
+            ) from None
+        return {**acted(job.id, home, "retried"), "queue": back.queue_name}
+
+    act_on_each(session, job_ids, revive)
+
+
+@click.command()
+@job_argument(many=True)
+@queue_option(help="The queue they are in, where an id alone is not enough.")
+@verb
+def promote(session: Session, job_ids: tuple[str, ...], queue: str | None) -> None:
+    """Let jobs that wait for their time, or for a retry, run now."""
+
+    def now(job_id: str) -> Acted:
+        home, job = session.job(job_id, queue)
+        try:
+            job.promote().result()
+        except IllegalMove:
+            raise Refusal(
+                f"job {job_id} is {_status(session, home, job_id)}: "
+                "only jobs that wait for their time or for a retry can be promoted"
+            ) from None
+        return acted(job.id, home, "promoted")
+
+    act_on_each(session, job_ids, now)
+
+
+@click.command()
+@job_argument(many=True)
+@queue_option(help="The queue they are in, where an id alone is not enough.")
+@yes_option
+@verb
+def remove(session: Session, job_ids: tuple[str, ...], queue: str | None, yes: bool) -> None:
+    """Remove jobs, and their children; `queuectl restore` brings them back for 24 hours.
+
+    Running jobs are not removed.
+    """
+    session.store()
+    session.talk.ask(f"Remove {_so_many(job_ids)}?", yes)
+
+    def take_out(job_id: str) -> Acted:
+        home, job = session.job(job_id, queue)
+        job.remove().result()
+        return acted(job.id, home, "removed")
+
+    act_on_each(session, job_ids, take_out)
+
+
+def _so_many(job_ids: tuple[str, ...]) -> str:
+    return f"job {job_ids[0]}" if len(job_ids) == 1 else f"{len(job_ids)} jobs"
+
+
+@click.command()
+@click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
+@queue_option(help="The queue they were in, where an id alone is not enough.")
+@verb
+def restore(session: Session, job_ids: tuple[str, ...], queue: str | None) -> None:
+    """Bring removed jobs back to where they were."""
+
+    def bring_back(job_id: str) -> Acted:
+        home = _where_removed(session, job_id, queue)
+        job = session.wait(home.restore(job_id))
+        return acted(job.id, home, "restored")
+
+    act_on_each(session, job_ids, bring_back)
+
+
+def _where_removed(session: Session, job_id: str, queue: str | None) -> Queue:
+    """The queue that a job was removed from."""
+    names = [queue] if queue else session.wait(queues_that_removed(session.store(), job_id))
+    if not names:
+        raise Refusal(f"no job {job_id} was removed of late")
+    check_only_one(f"jobs {job_id} were removed from", names)
+    return session.queue(names[0])
+
+
+# --- a whole queue -------------------------------------------------------------------------------
+
+
+@click.command()
+@queue_argument
+@verb
+def pause(session: Session, queue: str | None) -> None:
+    """Let QUEUE hand out no jobs until it is resumed; what runs, runs on."""
+    home = session.queue(queue)
+    session.wait(home.pause())
+    session.talk.done(f"paused {home.name}", {"queue": home.name, "paused": True})
+
+
+@click.command()
+@queue_argument
+@verb
+def resume(session: Session, queue: str | None) -> None:
+    """Let QUEUE hand out jobs again."""
+    home = session.queue(queue)
+    session.wait(home.resume())
+    session.talk.done(f"resumed {home.name}", {"queue": home.name, "paused": False})
+
+
+@click.command()
+@click.option("--older-than", metavar="7d", required=True, help="Ended longer ago than that.")
+@state_option(default=COMPLETED, help="completed unless given.")
+@queue_option(help="All queues unless given.")
+@yes_option
+@verb
+def cleanup(session: Session, older_than: str, state: str, queue: str | None, yes: bool) -> None:
+    """Delete old jobs that have ended, for good: completed, dead, cancelled, expired.
+
+    What other jobs still wait for stays.
+    """
+    age = times.duration("--older-than", older_than)
+    name, fits = finished_jobs(state)
+    places = [(each, name, fits) for each in session.queues(queue)]
+    where = f"of the queue {queue!r}" if queue else "of all queues"
+    session.talk.ask(f"Delete {state} jobs {where} older than {older_than} for good?", yes)
+    numbers(session, "deleted", purge_all(session, places, age))
+
+
+@click.command()
+@queue_argument
+@click.option("--delayed", is_flag=True, help="Also those that wait for their time.")
+@yes_option
+@verb
+def drain(session: Session, queue: str | None, delayed: bool, yes: bool) -> None:
+    """Remove the jobs of QUEUE that wait; `queuectl restore` brings them back for 24 hours."""
+    home = session.queue(queue)
+    lists = [State.WAITING.value, PRIORITIZED, *([State.DELAYED.value] if delayed else [])]
+
+    def left() -> int:
+        return session.wait(home.get_job_count_by_types(*lists))
+
+    if waiting := left():
+        jobs = so_many(waiting, "job that waits", "jobs that wait")
+        session.talk.ask(f"Remove the {jobs} in {home.name!r}?", yes)
+    gone = watched(session, "removed", home.drain(delayed), left)
+    numbers(session, "removed", {home.name: gone})

@@ -1,0 +1,268 @@
+"""`output`, `logs`, `wait`: what jobs say, and what becomes of them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from ...client.job.job import Job
+from ...commands.config import configuration
+from ...commands.history import Run, runs_of
+from ...commands.job_types import COMMAND, FUNCTION, WEBHOOK
+from ...core.clock import moment_of
+from ...core.states import State
+from ...errors import JobFailed, JobNotFound
+from .. import times
+from ..console import (
+    EXIT_JOB_FAILED,
+    EXIT_TIMED_OUT,
+    Refusal,
+    job_argument,
+    one_line,
+    queue_option,
+    shown,
+    verb,
+)
+from ..follow_output import ENDED, LOOK_EVERY, follow_output, keeps_output, state_of
+from ..job_format import as_json, duration_of, status_of, what_it_does
+from ..session import Session
+
+PATIENCE = 2.0
+"""Seconds after which it is said why a job that is waited for has not begun."""
+
+
+@click.command()
+@job_argument()
+@queue_option()
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of that run, not the last.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until it has ended.")
+@click.option("--raw", is_flag=True, help="Only what it said, byte for byte.")
+@verb
+def output(
+    session: Session,
+    job_id: str,
+    queue: str | None,
+    attempt: int | None,
+    follow: bool,
+    raw: bool,
+) -> None:
+    """Show a job, and what its command said."""
+    found, job = session.job(job_id, queue)
+    if follow and job.state not in ENDED:
+        follow_output(session, job, raw)
+        now = session.wait(found.get_job(job.id))
+        session.talk.note(f"job {job.id} is {'gone' if now is None else status_of(now)}")
+        return
+    runs = session.wait(runs_of(session.store(), job))
+    run = _chosen(job, runs, attempt)
+    if session.talk.as_json:
+        session.talk.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
+    elif raw:
+        if run is not None:
+            _write_raw(run)
+    else:
+        _show(session, job, run)
+        _explain_gaps(session, job, [] if run is None else [run])
+
+
+def _chosen(job: Job, runs: list[Run], attempt: int | None) -> Run | None:
+    if attempt is None:
+        return runs[-1] if runs else None
+    for run in runs:
+        if run.number == attempt:
+            return run
+    raise Refusal(f"job {job.id} has no output of attempt {attempt}")
+
+
+def _write_raw(run: Run) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(run.stdout.whole())
+    sys.stdout.buffer.flush()
+    sys.stderr.flush()
+    sys.stderr.buffer.write(run.stderr.whole())
+    sys.stderr.buffer.flush()
+
+
+def _show(session: Session, job: Job, run: Run | None) -> None:
+    """As the document has it, line by line."""
+    line = session.talk.line
+    data = job.data if isinstance(job.data, dict) else {}
+    line(f"--- Job {shown(job.id)} ---")
+    line(f"Command: {shown(what_it_does(job))}")
+    line(f"State: {status_of(job)}")
+    line(f"Priority: {job.priority}")
+    line(f"Attempts: {job.attempts_made}/{job.attempts}")
+    if data.get("timeout") is not None:
+        line(f"Timeout: {shown(str(data['timeout']))}s")
+    for label, when in (("Started", job.processed_at), ("Completed", job.finished_at)):
+        if when is not None:
+            line(f"{label}: {times.iso(when)}")
+    if (ms := duration_of(job)) is not None:
+        line(f"Duration: {ms}ms")
+    line(f"Created: {times.iso(job.created_at)}")
+    if job.failed_reason is not None:
+        line(f"Error: {shown(job.failed_reason)}")
+    if run is not None and run.exit_code not in (None, 0):
+        line(f"Exit code: {run.exit_code}")
+    line()
+    line("--- Output ---")
+    line("STDOUT:")
+    line(_text(b"" if run is None else run.stdout.whole()))
+    line()
+    line("STDERR:")
+    line(_text(b"" if run is None else run.stderr.whole()))
+
+
+def _text(data: bytes) -> str:
+    return shown(data.decode("utf-8", "replace").rstrip("\n"))
+
+
+def _explain_gaps(session: Session, job: Job, runs: Sequence[Run]) -> None:
+    """Say why more is missing of long lines than would have to be."""
+    has_gaps = any(run.stdout.dropped or run.stderr.dropped for run in runs)
+    if not has_gaps or not keeps_output(job):
+        return
+    if session.wait(configuration(session.store()))["redact_output"]:
+        session.talk.note(
+            "a line that was cut is left out: what is left of it cannot be checked for what "
+            "redact_output takes out"
+        )
+
+
+def _run_as_json(run: Run) -> dict[str, Any]:
+    return {
+        "attempt": run.number,
+        "started_at": times.iso(run.began_at),
+        "ended_at": times.iso(run.ended_at),
+        "how": run.how,
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+        "stdout": run.stdout.whole().decode("utf-8", "replace"),
+        "stdout_dropped_bytes": run.stdout.dropped,
+        "stderr": run.stderr.whole().decode("utf-8", "replace"),
+        "stderr_dropped_bytes": run.stderr.dropped,
+    }
+
+
+@click.command()
+@job_argument()
+@queue_option()
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--raw", is_flag=True, help="Do not escape control bytes.")
+@verb
+def logs(session: Session, job_id: str, queue: str | None, follow: bool, raw: bool) -> None:
+    """Show the lines that a job has logged."""
+    found, job = session.job(job_id, queue)
+    told = 0
+    while True:
+        ended = session.wait(state_of(job)) in (*ENDED, "unknown")
+        page = session.wait(found.get_job_logs(job.id, told, -1))
+        for entry in page["logs"]:
+            told += 1
+            _log_line(session, entry, raw)
+        session.talk.flush()
+        if not follow or ended:
+            break
+        time.sleep(LOOK_EVERY)
+    if not told:
+        where = f"; `queuectl output {job.id}` shows what the command said"
+        session.talk.note("no log lines" + (where if job.name == COMMAND else ""))
+
+
+def _log_line(session: Session, entry: dict[str, Any], raw: bool) -> None:
+    if session.talk.as_json:
+        session.talk.data(entry)
+        return
+    when = times.iso(moment_of(entry["timestamp"]))
+    message = entry["message"] if raw else shown(entry["message"])
+    session.talk.line(f"{when} {entry['level']} {message}")
+
+
+@click.command()
+@job_argument(many=True)
+@queue_option()
+@click.option("--timeout", metavar="TIME", help="Give up after that, with exit code 124.")
+@verb
+def wait(
+    session: Session, job_ids: tuple[str, ...], queue: str | None, timeout: str | None
+) -> None:
+    """Wait until jobs have ended; exit code 3 if one failed."""
+    limit = None if timeout is None else times.duration("--timeout", timeout)
+    deadline = None if limit is None else time.monotonic() + limit / 1000
+    failed = False
+    jobs = [session.job(job_id, queue) for job_id in job_ids]
+    for found, job in jobs:
+        left = None if deadline is None else max(1, round((deadline - time.monotonic()) * 1000))
+        failed = not _ended_well(session, job, left) or failed
+        now = session.wait(found.get_job(job.id)) or job
+        text = f"{now.id} {status_of(now)}"
+        if now.failed_reason:
+            text += f": {one_line(now.failed_reason, 200)}"
+        session.talk.done(text, as_json(now))
+        session.talk.flush()
+    if failed:
+        raise click.exceptions.Exit(EXIT_JOB_FAILED)
+
+
+def _ended_well(session: Session, job: Job, limit: int | None) -> bool:
+    if job.state in ENDED:
+        return job.state == State.COMPLETED
+    try:
+        session.wait(job.result(timeout=limit))
+    except JobFailed:
+        return False
+    except JobNotFound:
+        raise Refusal(f"job {job.id} is gone: what came of it is not known") from None
+    except TimeoutError:
+        session.talk.note(f"job {job.id} has not ended yet")
+        raise click.exceptions.Exit(EXIT_TIMED_OUT) from None
+    return True
+
+
+def wait_and_show(session: Session, job: Job, raw: bool) -> None:
+    """Wait for a job that was just added; show what its command said, as if it had run here."""
+    session.talk.note(f"waiting for job {job.id}")
+    try:
+        if not session.talk.as_json:
+            follow_output(session, job, raw, _impatience(session, job))
+        well = _ended_well(session, job, None)
+    except KeyboardInterrupt:
+        session.talk.note(f"job {job.id} stays queued: `queuectl cancel {job.id}` cancels it")
+        raise
+    _, now = session.job(job.id, job.queue_name)
+    _tell_end(session, now, well)
+    if not well:
+        raise click.exceptions.Exit(EXIT_JOB_FAILED)
+
+
+def _impatience(session: Session, job: Job) -> Callable[[str], None]:
+    """Says once, if a job has not begun after a while, what keeps it."""
+    due = time.monotonic() + PATIENCE
+
+    def look(state: str) -> None:
+        nonlocal due
+        if time.monotonic() < due:
+            return
+        due = math.inf
+        if state != State.ACTIVE:
+            session.talk.note(session.wait(session.queue(job.queue_name).why(job.id)))
+
+    return look
+
+
+def _tell_end(session: Session, job: Job, well: bool) -> None:
+    """What became of a job whose output was shown already."""
+    runs = session.wait(runs_of(session.store(), job))
+    if session.talk.as_json:
+        session.talk.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
+        return
+    _explain_gaps(session, job, runs)
+    if not well:
+        session.talk.note(f"job {job.id} failed: {job.failed_reason}")
+    elif job.name in (WEBHOOK, FUNCTION):
+        session.talk.data(job.return_value)

@@ -1,0 +1,287 @@
+"""`schedule COMMAND --cron ...`, and `schedule list|pause|resume|run|remove NAME`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from ...client.queue.job_schedulers import JobScheduler, check_key
+from ...client.queue.queue import Queue
+from ...commands.job_types import describe
+from ...core.recurrence import check_recurrence
+from .. import times
+from ..completers import completes
+from ..console import BadInput, Refusal, one_line, queue_option, verb, yes_option
+from ..job_format import as_json
+from ..job_spec import Order
+from ..masking import masked, masked_data, masked_text, secrets_option
+from ..session import Session, check_only_one
+from ..shared_options import checked_order, given_options, options_of_enqueue
+from .enqueue import make_order
+
+LONGEST_DERIVED = 40
+"""Characters of a name that is made from a command."""
+
+
+class CommandOrWord(click.Group):
+    """What follows is a command to be scheduled, unless it is one of the group's own words."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help", "-h"):
+            args = ["add", *args]
+        return super().parse_args(context, args)
+
+    def collect_usage_pieces(self, context: click.Context) -> list[str]:
+        return ["COMMAND --cron PATTERN|--every TIME [OPTIONS]..., or one of the words below"]
+
+
+@click.group(cls=CommandOrWord)
+def schedule() -> None:
+    """Run a command again and again: `queuectl schedule "backup.sh" --cron "0 2 * * *"`.
+
+    A command that is called like one of the words below is scheduled with `add`, or after --.
+    `schedule add --help` shows the options.
+    """
+
+
+# --- making one ----------------------------------------------------------------------------------
+
+
+@schedule.command()
+@click.argument("command", required=False)
+@click.option("--cron", metavar="PATTERN", help='When, such as "0 2 * * *": daily at 2.')
+@click.option("--every", metavar="5m", help="How often; the first time at once.")
+@click.option("--tz", metavar="ZONE", help="Whose clocks --cron means; UTC unless given.")
+@click.option("--name", metavar="NAME", help="Its name; made from the command unless given.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Ends after so many times.")
+@options_of_enqueue(without=("run_at", "delay", "after", "id"))
+@verb
+def add(
+    session: Session,
+    cron: str | None,
+    every: str | None,
+    tz: str | None,
+    name: str | None,
+    limit: int | None,
+    **options: Any,
+) -> None:
+    """Run a command by a cron pattern, or every so often.
+
+    A schedule of the same --name in the same queue is changed.
+    """
+    when = _when(options["command"], cron, every, tz, limit)
+    if name is not None:
+        check_key("--name", name)
+    order = _order(session, options)
+    queue = session.queue(order.queue, make=True)
+    called = name or _name_for(session, queue, order, when)
+    template: Any = {"name": order.name, "data": order.data, "opts": order.options}
+    session.wait(queue.upsert_job_scheduler(called, **when, template=template))
+    entry = _entry(session, queue, called)
+    session.talk.done(f"{called}: next at {times.iso(entry.next_run_at)}", _as_json(queue, entry))
+
+
+def _when(
+    command: str | None, cron: str | None, every: str | None, tz: str | None, limit: int | None
+) -> dict[str, Any]:
+    """The times, checked before anything is changed."""
+    if (cron is None) == (every is None):
+        word = f"; to use the word {command!r} write it first" if command in _words() else ""
+        raise BadInput(f"say when with --cron or --every, one of them{word}")
+    if every is not None and tz is not None:
+        raise BadInput("--tz goes with --cron: --every is the same in all zones")
+    ms = None if every is None else times.duration("--every", every)
+    if ms == 0:
+        raise BadInput("--every must be more than 0")
+    when = {"pattern": cron, "every": ms, "tz": tz, "limit": limit}
+    check_recurrence(round(time.time() * 1000), **when)  # type: ignore[arg-type]
+    return when
+
+
+def _words() -> list[str]:
+    return list(schedule.commands)
+
+
+def _order(session: Session, options: dict[str, Any]) -> Order:
+    given = given_options(options)
+    if "template" not in given:
+        checked_order(given)
+    else:
+        session.store()
+    order = make_order(session, {**given, "template": given.get("template")})
+    for name in ("run_at", "delay", "job_id"):
+        if name in order.options:
+            raise BadInput(f"the template has {name.removeprefix('job_')}: not for a schedule")
+    if order.after:
+        raise BadInput("the template has after: not for a schedule")
+    return order
+
+
+def _name_for(session: Session, queue: Queue, order: Order, when: dict[str, Any]) -> str:
+    """A name that says what it does and is not taken, unless by the very same."""
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", describe(order.name, order.data)).strip("-.")
+    base = slug[:LONGEST_DERIVED].rstrip("-.") or "schedule"
+    if base.isdecimal():
+        base = f"schedule-{base}"
+    number = 1
+    while True:
+        name = base if number == 1 else f"{base}-{number}"
+        taken = session.wait(queue.get_job_scheduler(name))
+        if taken is None or _is_same(taken, order, when):
+            return name
+        number += 1
+
+
+def _is_same(entry: JobScheduler, order: Order, when: dict[str, Any]) -> bool:
+    there = (entry.name, entry.template["data"], entry.pattern, entry.every, entry.tz)
+    tz = None if when["pattern"] is None else when["tz"] or "UTC"
+    return there == (order.name, order.data, when["pattern"], when["every"], tz)
+
+
+# --- looking at them, and changing them ----------------------------------------------------------
+
+
+@schedule.command("list")
+@queue_option(help="Those of this queue; of all unless given.")
+@secrets_option
+@verb
+def list_(session: Session, queue: str | None) -> None:
+    """List the schedules, the next to run first."""
+    entries = [
+        (each, entry)
+        for each in session.queues(queue)
+        for entry in session.wait(each.get_job_schedulers(asc=True))
+    ]
+    entries.sort(key=lambda pair: times.iso(pair[1].next_run_at) or "~")
+    if session.talk.as_json:
+        session.talk.data([_as_json(each, entry) for each, entry in entries])
+        return
+    columns = ("NAME", "QUEUE", "WHEN", "NEXT", "LAST", "COMMAND")
+    on_terminal = session.talk.on_terminal
+    session.talk.table(columns, [_row(each, entry, on_terminal) for each, entry in entries])
+    if not entries:
+        session.talk.note("no schedules")
+
+
+def _row(queue: Queue, entry: JobScheduler, on_terminal: bool) -> list[str]:
+    when = entry.pattern or f"every {times.lasted(entry.every)}"
+    ends = entry.next_run_at is None and not entry.enabled
+    return [
+        entry.id,
+        queue.name,
+        when if entry.tz in (None, "UTC") else f"{when} {entry.tz}",
+        _why_not(entry) if ends else times.stamp(entry.next_run_at, on_terminal),
+        times.stamp(entry.last_run_at, on_terminal),
+        one_line(masked_text(describe(entry.name, entry.template["data"])), 40),
+    ]
+
+
+def _why_not(entry: JobScheduler) -> str:
+    ended = entry.limit is not None and entry.iteration_count >= entry.limit
+    return "ended" if ended else "paused"
+
+
+def _as_json(queue: Queue, entry: JobScheduler) -> dict[str, Any]:
+    return {
+        "name": entry.id,
+        "queue": queue.name,
+        "command": masked_text(describe(entry.name, entry.template["data"])),
+        "cron": entry.pattern,
+        "every_ms": entry.every,
+        "tz": entry.tz,
+        "limit": entry.limit,
+        "enabled": entry.enabled,
+        "next_run_at": times.iso(entry.next_run_at),
+        "last_run_at": times.iso(entry.last_run_at),
+        "last_run_job_id": entry.last_run_job_id,
+        "iterations": entry.iteration_count,
+        "template": {
+            **masked(entry.template),
+            "data": masked_data(entry.name, entry.template["data"]),
+        },
+    }
+
+
+@completes
+def _names(session: Session, context: click.Context) -> Iterable[str]:
+    for queue in session.queues(context.params.get("queue")):
+        yield from (entry.id for entry in session.wait(queue.get_job_schedulers()))
+
+
+name_argument = click.argument("name", shell_complete=_names)
+where_option = queue_option(help="The queue it is in, where its name alone is not enough.")
+
+
+@schedule.command()
+@name_argument
+@where_option
+@verb
+def pause(session: Session, name: str, queue: str | None) -> None:
+    """Let a schedule make no jobs until it is resumed."""
+    home = _find(session, name, queue)
+    session.wait(home.pause_job_scheduler(name))
+    session.talk.done(f"paused {name}", _as_json(home, _entry(session, home, name)))
+
+
+@schedule.command()
+@name_argument
+@where_option
+@verb
+def resume(session: Session, name: str, queue: str | None) -> None:
+    """Let a paused schedule go on."""
+    home = _find(session, name, queue)
+    session.wait(home.resume_job_scheduler(name))
+    entry = _entry(session, home, name)
+    if not entry.enabled:
+        raise Refusal(f"the schedule {name!r} has come to its end: schedule it anew")
+    text = f"resumed {name}: next at {times.iso(entry.next_run_at)}"
+    session.talk.done(text, _as_json(home, entry))
+
+
+@schedule.command()
+@name_argument
+@where_option
+@verb
+def run(session: Session, name: str, queue: str | None) -> None:
+    """Add one job of a schedule now; the schedule goes on as it would. Prints the job's id."""
+    home = _find(session, name, queue)
+    job = session.wait(home.run_job_scheduler(name))
+    session.talk.done(job.id, as_json(job))
+
+
+@schedule.command()
+@name_argument
+@where_option
+@yes_option
+@verb
+def remove(session: Session, name: str, queue: str | None, yes: bool) -> None:
+    """Remove a schedule and the job that it waits with; jobs that were made before stay."""
+    home = _find(session, name, queue)
+    session.talk.ask(f"Remove the schedule {name!r} of the queue {home.name!r}?", yes)
+    session.wait(home.remove_job_scheduler(name))
+    session.talk.done(f"removed {name}", {"name": name, "queue": home.name, "removed": True})
+
+
+def _find(session: Session, name: str, queue: str | None) -> Queue:
+    """The queue that has a schedule of this name."""
+    check_key("NAME", name)
+    having = [
+        each
+        for each in session.queues(queue)
+        if session.wait(each.get_job_scheduler(name)) is not None
+    ]
+    if not having:
+        raise Refusal(f"there is no schedule {name!r}; `queuectl schedule list` shows them")
+    check_only_one(f"schedules {name!r} are in", [each.name for each in having])
+    return having[0]
+
+
+def _entry(session: Session, queue: Queue, name: str) -> JobScheduler:
+    entry = session.wait(queue.get_job_scheduler(name))
+    if entry is None:
+        raise Refusal(f"the schedule {name!r} was removed meanwhile")
+    return entry

@@ -1,0 +1,135 @@
+"""`template create|list|show|remove`: options of commands, kept under a name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+import click
+
+from ...client.directory import change, kept, kept_value
+from ...commands.job_types import describe
+from ...core.job_options import check_name
+from ..completers import template_names
+from ..console import Refusal, one_line, verb, yes_option
+from ..job_spec import TEMPLATES
+from ..masking import masked_given, masked_text, secrets_option
+from ..session import Session
+from ..shared_options import checked_order, given_options, options_of_enqueue
+
+name_argument = click.argument("name", shell_complete=template_names)
+
+
+@click.group()
+def template() -> None:
+    """Options of commands, kept under a name for `queuectl enqueue --template`."""
+
+
+@template.command()
+@click.argument("name")
+@click.option("--command", metavar="COMMAND", help="What is run.")
+@options_of_enqueue(without=("template", "id"))
+@click.option("--force", is_flag=True, help="Take the place of one of this name.")
+@verb
+def create(session: Session, name: str, force: bool, **options: Any) -> None:
+    """Keep a command and its options under NAME.
+
+    `queuectl enqueue --template NAME` adds it; options given there beat those kept here.
+    """
+    check_name("the name of a template", name)
+    given = given_options(options)
+    checked_order(given)
+    old, _ = session.wait(
+        change(
+            session.store(make=True),
+            TEMPLATES,
+            name,
+            lambda old: given if old is None or force else old,
+        )
+    )
+    if old is not None and not force:
+        raise Refusal(f"there is a template {name!r} already; --force takes its place")
+    what = "replaced" if old is not None else "created"
+    session.talk.done(f"{what} the template {name}", _as_json(name, given))
+
+
+@template.command("list")
+@secrets_option
+@verb
+def list_(session: Session) -> None:
+    """List the templates."""
+    templates = sorted(session.wait(kept(session.store(), TEMPLATES)).items())
+    if session.talk.as_json:
+        session.talk.data([_as_json(name, given) for name, given in templates])
+        return
+    rows = [[name, one_line(_what(given)), _others(given)] for name, given in templates]
+    session.talk.table(("NAME", "COMMAND", "OPTIONS"), rows)
+    if not templates:
+        session.talk.note("no templates; `queuectl template create` keeps one")
+
+
+@template.command()
+@name_argument
+@secrets_option
+@verb
+def show(session: Session, name: str) -> None:
+    """Show the options that are kept under NAME."""
+    given = _existing(session, name)
+    if session.talk.as_json:
+        session.talk.data(_as_json(name, given))
+        return
+    for option, value in masked_given(given).items():
+        for one in value if isinstance(value, list) and option != "args" else [value]:
+            session.talk.line(f"--{option.replace('_', '-')}: {one_line(str(one), 10_000)}")
+
+
+@template.command()
+@name_argument
+@yes_option
+@verb
+def remove(session: Session, name: str, yes: bool) -> None:
+    """Forget the template NAME; jobs that were made with it stay."""
+    _existing(session, name)
+    session.talk.ask(f"Remove the template {name!r}?", yes)
+    session.wait(change(session.store(), TEMPLATES, name, lambda old: None))
+    session.talk.done(f"removed the template {name}", {"name": name, "removed": True})
+
+
+def _existing(session: Session, name: str) -> dict[str, Any]:
+    given: dict[str, Any] | None = session.wait(kept_value(session.store(), TEMPLATES, name))
+    if given is None:
+        raise Refusal(f"there is no template {name!r}; `queuectl template list` shows them")
+    return given
+
+
+def _as_json(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "options": masked_given(given)}
+
+
+_TOLD_AS_COMMAND = ("command", "type", "url", "method", "module")
+
+
+def _what(given: Mapping[str, Any]) -> str:
+    order = checked_order(given)
+    return masked_text(describe(order.name, order.data))
+
+
+def _others(given: Mapping[str, Any]) -> str:
+    others = {
+        name: value for name, value in masked_given(given).items() if name not in _TOLD_AS_COMMAND
+    }
+    words = [word for name, value in others.items() for word in _as_typed(name, value)]
+    return one_line(" ".join(map(quote, words)))
+
+
+def _as_typed(name: str, value: Any) -> list[str]:
+    """The words of an option on a command line."""
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return [option]
+    if name in ("args", "kwargs"):
+        return [option, json.dumps(value)]
+    several = value if isinstance(value, list) else [value]
+    return [word for one in several for word in (option, str(one))]

@@ -1,0 +1,362 @@
+"""One worker process, as a supervisor starts it: takes jobs until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..app.application import Bullite
+from ..client.queue.queue import Queue
+from ..client.runtime.store import Store
+from ..commands.job_types import RESERVED, RETRIES
+from ..commands.log_format import VisibleFormatter
+from ..commands.processors import Crew
+from ..core.codec import decode, encode
+from ..core.states import COMPLETE
+from ..errors import BulliteError, InvalidOption, InvalidOptionType
+from ..operations.finish import Settled
+from ..processes.child_protocol import CANNOT_WORK, WANTS_FRESH, tell_ready, watch_lifeline
+from ..processes.private_environment import forbid_inspection, receive
+from ..processes.process_tree import adopt_orphans
+from ..worker.completer import Batch
+from ..worker.processors import AndTheRest, check_processors
+from ..worker.worker import Worker
+
+log = logging.getLogger("bullite.worker")
+
+SPEC = "BULLITE_WORKER"
+"""The variable that tells a process what to do; the database is in BULLITE_URL."""
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at the memory in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a worker process is to do."""
+
+    queues: tuple[str, ...]
+    """Those whose commands it runs."""
+    concurrency: int | None = None
+    """Jobs at a time; 1, and what an application says, unless given."""
+    apps: tuple[str, ...] = ()
+    """`module` or `module:object`: an application, what runs jobs of other names, and whose
+    functions may be called."""
+    group: str = "default"
+    max_memory: int | None = None
+    """Bytes; a process that uses more is replaced."""
+    max_jobs: int | None = None
+    notices: str | None = None
+    """The queue of those who are to hear of failures."""
+    named: bool = False
+    """Whether somebody named the queues; else an application serves all of its own."""
+    commands: tuple[str, ...] | None = None
+    """Those of the queues in which it runs commands, and the other kinds of jobs that need no
+    application; None for all."""
+
+    def runs_commands_of(self, queue: str) -> bool:
+        return self.commands is None or queue in self.commands
+
+    def as_text(self) -> str:
+        return encode(asdict(self), "the worker's orders")
+
+    @classmethod
+    def from_text(cls, text: str) -> Spec:
+        given = decode(text)
+        several = (
+            ("queues", "apps") if given["commands"] is None else ("queues", "apps", "commands")
+        )
+        return cls(**{**given, **{name: tuple(given[name]) for name in several}})
+
+
+class AppNotFound(BulliteError, ValueError):
+    """What `--app` names cannot be had."""
+
+
+class TaskNameReserved(AppNotFound):
+    """A task or processor of an application is called like a kind of job that runs commands."""
+
+
+def load_app(path: str) -> tuple[str, Any]:
+    """The module that `module` or `module:object` names, and the object; None for none."""
+    module_name, _, name = path.partition(":")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split(".") if name else ():
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:
+        raise AppNotFound(f"--app {path}: {type(error).__name__}: {error}") from None
+    return module_name, found if name else None
+
+
+def processors_of(crew: Crew | None, apps: Mapping[str, Any]) -> Any:
+    """Return the processors of a queue: ours by their names, the rest by the user's.
+
+    Without a crew it runs no commands, nor any other job that needs no application.
+    """
+    theirs, takes_all = check_apps(apps)
+    by_name = {**theirs, **({} if crew is None else crew.processors())}
+    if takes_all is None:
+        return by_name
+    # Whoever takes all cannot leave some of them to so many others.
+    functions = {n: one[0] if isinstance(one, tuple) else one for n, one in by_name.items()}
+    return AndTheRest(functions, takes_all)
+
+
+def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., Any] | None]:
+    """What the user's objects, by what names them, run: jobs of some names; all others.
+
+    Raise TaskNameReserved if a name is one of ours: such a job would be run as a command by each
+    worker of its queue that runs commands, with data that was never meant to be one.
+    """
+    theirs: dict[str, Any] = {}
+    takes_all: Callable[..., Any] | None = None
+    for path, app in apps.items():
+        if app is None:
+            continue
+        if isinstance(app, Bullite):
+            for queue, functions in app.processors().items():
+                _check_names(path, functions, f" in the queue {queue!r}")
+            continue
+        if callable(app) and takes_all is not None:
+            raise AppNotFound(f"--app {path}: another function takes all jobs already")
+        if not callable(app) and not isinstance(app, Mapping):
+            raise AppNotFound(
+                f"--app {path} must be a Bullite application, a function, or a mapping of names to "
+                "functions"
+            )
+        try:
+            check_processors(app)
+        except (InvalidOption, InvalidOptionType) as error:
+            raise AppNotFound(f"--app {path}: {error}") from None
+        if isinstance(app, Mapping):
+            _check_names(path, app)
+            theirs |= app
+        else:
+            takes_all = app
+    return theirs, takes_all
+
+
+def _check_names(path: str, names: Iterable[str], where: str = "") -> None:
+    for name in names:
+        if name in RESERVED:
+            raise TaskNameReserved(
+                f"--app {path}: the task {name!r}{where} has a reserved name: workers run jobs "
+                f"called {', '.join(sorted(RESERVED))} as commands, calls and notices of queuectl; "
+                "give it another name"
+            )
+
+
+def queues_with_commands(
+    queues: tuple[str, ...], named: bool, apps: Mapping[str, Any], wanted: bool | None
+) -> tuple[str, ...]:
+    """Return those of the queues in which commands are to be run.
+
+    Unless it is said whether they are wanted: in all, if there is no application with processors;
+    else only in those that are named and that no application serves. Its jobs are for its code.
+    """
+    if wanted is not None:
+        return queues if wanted else ()
+    own = {name for app in applications(apps) for name in app.processors()}
+    if _serve_every_queue(apps):
+        return ()
+    return tuple(name for name in queues if named and name not in own) if own else queues
+
+
+def queues_to_serve(spec: Spec, apps: Mapping[str, Any]) -> list[str]:
+    """Return those of the queues that need a worker beside those of the applications."""
+    if _serve_every_queue(apps):
+        return list(spec.queues)
+    return [name for name in spec.queues if spec.runs_commands_of(name)]
+
+
+def _serve_every_queue(apps: Mapping[str, Any]) -> bool:
+    """Return whether there are processors that are of no application and so of no queue."""
+    theirs, takes_all = check_apps(apps)
+    return bool(theirs) or takes_all is not None
+
+
+def applications(apps: Mapping[str, Any]) -> list[Bullite]:
+    """Those that start workers, and make schedules, of their own."""
+    return [app for app in apps.values() if isinstance(app, Bullite)]
+
+
+def queues_of(app: Bullite, spec: Spec) -> list[str]:
+    """The queues that an application is to serve."""
+    return [name for name in app.processors() if not spec.named or name in spec.queues]
+
+
+class WorkerProcess:
+    """Its workers, and when it ends."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._store = Store()
+        self._crew = Crew(self._store, [path.partition(":")[0] for path in spec.apps])
+        self._workers: list[Worker] = []
+        self._apps: list[Bullite] = []
+        self._told, self._done = 0, 0
+        self._loop = asyncio.get_running_loop()
+        self._ending = asyncio.Event()
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.end)
+
+        def end() -> None:
+            loop.call_soon_threadsafe(self.end)
+
+        watch_lifeline(end)
+        apps = {path: load_app(path)[1] for path in self._spec.apps}
+        self._apps = applications(apps)
+        for app in self._apps:
+            await app.start(queues=queues_of(app, self._spec), concurrency=self._spec.concurrency)
+            for worker in app.workers:
+                self._take_on(worker)
+        for name in queues_to_serve(self._spec, apps):
+            if not any("" in app.processors().get(name, ()) for app in self._apps):
+                crew = self._crew if self._spec.runs_commands_of(name) else None
+                self._add_worker(name, processors_of(crew, apps), self._spec.concurrency or 1)
+        if self._spec.notices is not None and self._spec.notices not in self._spec.queues:
+            self._add_worker(self._spec.notices, self._crew.processors(), 1)
+        for worker in self._workers:
+            await worker.wait_until_ready()
+        tell_ready()
+        watching = loop.create_task(self._watch_memory())
+        await self._ending.wait()
+        watching.cancel()
+        await self._leave()
+        return self._exit_code
+
+    def _add_worker(self, queue: str, processors: Any, concurrency: int) -> None:
+        worker = Worker(
+            Queue(queue, self._store),
+            processors,
+            concurrency=concurrency,
+            retry_strategies={RETRIES: self._crew.retry_strategy},
+        )
+        self._take_on(worker)
+
+    def _take_on(self, worker: Worker) -> None:
+        worker.auditor = self._tell_ends
+        worker.on("error", self._trouble)
+        self._workers.append(worker)
+
+    def _tell_ends(self, batch: Batch, settled: Settled) -> None:
+        """Runs have ended, and that is recorded; on whatever thread hears of it."""
+        completed, failed = ends_of(batch, settled)
+        if completed:
+            log.info("job%s %s completed", "s" if len(completed) > 1 else "", ", ".join(completed))
+        for job, reason in failed.items():
+            log.info("job %s failed: %s", job, reason)
+        if self._spec.max_jobs is not None:
+            self._loop.call_soon_threadsafe(self._count, len(completed) + len(failed))
+
+    def _trouble(self, error: BaseException) -> None:
+        log.error("%s", error)
+
+    def _count(self, ended: int) -> None:
+        self._done += ended
+        if self._spec.max_jobs is not None and self._done >= self._spec.max_jobs:
+            self._be_replaced()
+
+    def _be_replaced(self) -> None:
+        if not self._told:
+            self._exit_code = WANTS_FRESH
+            self._ending.set()
+
+    async def _watch_memory(self) -> None:
+        while self._spec.max_memory is not None:
+            await asyncio.sleep(LOOK_EVERY)  # first: too low a limit must let some jobs through
+            if memory_used() > self._spec.max_memory:
+                log.info("uses more than %d bytes of memory: is replaced", self._spec.max_memory)
+                self._be_replaced()
+
+    def end(self) -> None:
+        """Told once, it finishes its jobs; told again, it stops them."""
+        self._told += 1
+        if self._told == 1:
+            self._exit_code = 0
+            self._ending.set()
+        elif self._told == 2:
+            self._crew.hurry()
+            self._hurry = [asyncio.ensure_future(w.close(force=True)) for w in self._workers]
+
+    async def _leave(self) -> None:
+        await asyncio.gather(*(worker.pause(do_not_wait_active=True) for worker in self._workers))
+        log.info("takes no more jobs; waiting for %d that run", self._running())
+        await asyncio.gather(*(worker.close() for worker in self._workers))
+        for app in self._apps:
+            await app.stop(0)
+        await asyncio.to_thread(self._store.close)
+
+    def _running(self) -> int:
+        return sum(len(worker.running_jobs()) for worker in self._workers)
+
+
+def ends_of(batch: Batch, settled: Settled) -> tuple[list[str], dict[str, str]]:
+    """Of jobs whose runs are recorded: those that completed; of those that failed, why."""
+    completed: list[str] = []
+    failed: dict[str, str] = {}
+    lost = set(settled.lost)
+    for verdict in batch.verdicts:
+        if verdict.job in lost:
+            continue
+        if (problem := settled.spoilt.get(verdict.job)) is not None:
+            failed[str(verdict.public_id)] = str(problem)
+        elif verdict.move is COMPLETE:
+            completed.append(str(verdict.public_id))
+        elif verdict.reason is not None:
+            failed[str(verdict.public_id)] = verdict.reason
+    return completed, failed
+
+
+def memory_used(pid: int | None = None) -> int:
+    """Bytes that a process has in memory; 0 if that cannot be told."""
+    try:
+        pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def main() -> None:
+    """Run the process; exit codes tell the supervisor what to do next."""
+    forbid_inspection()
+    receive()
+    spec = Spec.from_text(os.environ[SPEC])
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(process)d %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    for quiet in ("bullite.store", "bullite.scheduler"):
+        logging.getLogger(quiet).setLevel(logging.WARNING)
+    adopt_orphans()
+    try:
+        code = asyncio.run(_work(spec))
+    except AppNotFound as error:
+        log.error("%s", error)
+        code = CANNOT_WORK
+    except BulliteError as error:
+        log.error("cannot work: %s", error)
+        code = 1
+    sys.exit(code)
+
+
+async def _work(spec: Spec) -> int:
+    return await WorkerProcess(spec).run()
+
+
+if __name__ == "__main__":
+    main()

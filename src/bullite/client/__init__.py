@@ -1,0 +1,3 @@
+"""What producers and operators hold."""
+
+from __future__ import annotations

@@ -1,0 +1,157 @@
+"""What a database holds beside single queues: which there are, who works, values kept by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ..core.clock import moment_of
+from ..core.codec import decode, encode
+from ..core.names import job_number
+from ..operations.key_values import Change
+from .runtime import bridge
+from .runtime.store import Store
+
+SILENCE = 60_000
+"""Ms without news after which a worker is lost; or its lease, if that is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """A worker, as it last said of itself."""
+
+    queue: str
+    name: str
+    pid: int
+    host: str
+    names: tuple[str, ...] | None
+    concurrency: int
+    started_at: datetime
+    seen_at: datetime
+    """When it was last heard of."""
+    is_lost: bool
+    """Whether its process is gone, or was not heard of for too long."""
+    jobs: tuple[str, ...]
+    """The ids of those that it runs."""
+    runs: int
+    failed: int
+    busy_ms: int
+    batches: int
+    """Transactions of its process in which jobs ended."""
+    batched: int
+    """How many did in these."""
+    lock_waits: int
+    lock_wait_ms: int
+
+    @property
+    def busy_share(self) -> float:
+        """Of all the time that its slots had, since it began."""
+        had = (self.seen_at - self.started_at).total_seconds() * 1000 * self.concurrency
+        return min(1.0, self.busy_ms / had) if had > 0 else 0.0
+
+
+async def queue_names(store: Store) -> list[str]:
+    """The queues that the database has, by name."""
+    return sorted(row[1] for row in await bridge.read(store, "queue_names", {}))
+
+
+async def queues_with(store: Store, job_id: str) -> list[str]:
+    """The names of the queues that have a job of this id."""
+    number = job_number(job_id)
+    if number is not None:
+        rows = await bridge.read(store, "queues_with_job", {"number": number})
+    else:
+        rows = await bridge.read(store, "queues_with_custom_id", {"custom_id": job_id})
+    return [row[0] for row in rows]
+
+
+class RemovedJob(NamedTuple):
+    """A job that was removed and may be restored: its number, where it was, and when it went."""
+
+    pk: int
+    removed_from: str
+    removed_at: int
+
+
+async def removed_job(store: Store, queue: int, job_id: str) -> RemovedJob | None:
+    """The last job of this id that was removed from a queue, however long ago."""
+    params = {"queue": queue, "number": job_number(job_id), "custom_id": job_id}
+    rows = await bridge.read(store, "removed_job", params)
+    return RemovedJob(*rows[0]) if rows else None
+
+
+async def queues_that_removed(store: Store, job_id: str) -> list[str]:
+    """The names of the queues that a job of this id was removed from."""
+    queues = await bridge.read(store, "queue_names", {})
+    return sorted([row[1] for row in queues if await removed_job(store, row[0], job_id)])
+
+
+async def workers(store: Store) -> list[WorkerStats]:
+    """All workers that are on the register, in whatever process."""
+    found = []
+    for row in await bridge.read(store, "all_workers", {}):
+        _, queue, name, names, nonce, pid, host, _, concurrency, started, seen, *more = row
+        boot, lease, stats, jobs = more
+        heard = max(seen, started)
+        said: dict[str, int] = decode(stats) if stats else {}
+        found.append(
+            WorkerStats(
+                queue=queue,
+                name=name,
+                pid=pid,
+                host=host,
+                names=None if names is None else tuple(decode(names)),
+                concurrency=concurrency,
+                started_at=moment_of(started),
+                seen_at=moment_of(heard),
+                is_lost=is_lost(store, nonce, boot, heard, lease),
+                jobs=tuple(decode(jobs)),
+                runs=said.get("runs", 0),
+                failed=said.get("failed", 0),
+                busy_ms=said.get("busy_ms", 0),
+                batches=said.get("batches", 0),
+                batched=said.get("batched", 0),
+                lock_waits=said.get("lock_waits", 0),
+                lock_wait_ms=said.get("lock_wait_ms", 0),
+            )
+        )
+    return found
+
+
+def is_lost(store: Store, nonce: int, boot: str, heard: int, lease: int | None) -> bool:
+    """Whether a worker's process is gone, or was last `heard` of too long ago; one that renews no
+    `lease` may be silent for as long as it likes."""
+    engine = store.open()
+    if engine.driver.is_gone(nonce, boot):
+        return True
+    return lease is not None and engine.clock.now() - heard > max(SILENCE, lease)
+
+
+async def kept(store: Store, kind: str) -> dict[str, Any]:
+    """The values of a kind, by name."""
+    rows = await bridge.read(store, "kept", {"kind": kind})
+    return {row[0]: decode(row[1]) for row in rows}
+
+
+async def kept_value(store: Store, kind: str, name: str) -> Any:
+    """One value; None if there is none."""
+    rows = await bridge.read(store, "kept_value", {"kind": kind, "name": name})
+    return decode(rows[0][0]) if rows else None
+
+
+async def keep(store: Store, kind: str, name: str, value: Any) -> None:
+    """Keep a value under a kind and a name; None to keep none."""
+    await change(store, kind, name, lambda _: value)
+
+
+async def change(store: Store, kind: str, name: str, make: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Change a value by what it is, while nobody else does: what it was, and what it is now."""
+
+    def make_text(old: str | None) -> str | None:
+        new = make(None if old is None else decode(old))
+        return None if new is None else encode(new, f"the {kind} {name}")
+
+    old, new = await bridge.ask(store, Change(kind, name, make_text))
+    return (None if old is None else decode(old)), (None if new is None else decode(new))

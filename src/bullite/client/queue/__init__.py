@@ -1,0 +1,3 @@
+"""Queue: one class, in several files."""
+
+from __future__ import annotations

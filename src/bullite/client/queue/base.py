@@ -1,0 +1,126 @@
+"""A queue as an object: finding its row in the store, its listeners, letting go of it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any, Self
+
+from ...core.job_options import LowerFirst, Priority
+from ...core.names import check_queue_name
+from ...errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
+from ...operations.open_queue import OpenedQueue, OpenQueue
+from ..runtime import bridge
+from ..runtime.emitter import EventEmitter, OwnEmitter
+from ..runtime.store import Store
+
+
+class QueueBase(OwnEmitter):
+    """What every use of a queue needs."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store | str | os.PathLike[str] | None,
+        priority_order: str | None,
+        events: EventEmitter | None,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__()
+        self.name = check_queue_name("the queue's name", name)
+        self._wanted_order = check_order(priority_order)
+        self._owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store)
+        if not callable(random):
+            raise InvalidOptionType(f"random must be a function, not {random!r}")
+        self.random = random
+        """Where jitter comes from."""
+        self._opened: OpenedQueue | None = None
+        self._order = self._wanted_order or "low"
+        """Of its priorities, as far as it is known."""
+        if events is not None and not isinstance(events, EventEmitter):
+            raise InvalidOptionType(f"events must be an EventEmitter, not {events!r}")
+        self.events = events or EventEmitter()
+        """Hears what this process does to the queue: `(queue_name, job_id, ...)`."""
+
+    # --- opening and closing ---
+
+    async def wait_until_ready(self) -> None:
+        """Open the store and find or make the queue in it."""
+        if self._opened is not None and self.store.is_open:
+            return
+        if not self.store.is_open:
+            await bridge.in_thread(self.store.open)
+        await self._find()
+
+    async def _find(self) -> None:
+        opened: OpenedQueue = await bridge.ask(self.store, OpenQueue(self.name, self._wanted_order))
+        if self._wanted_order is not None and opened.priority_order != self._wanted_order:
+            raise QueueOptionMismatch(
+                f"queue {self.name!r} has priority_order={opened.priority_order!r}, fixed when it "
+                "was made; open it with that, without the option, or change it with configure()"
+            )
+        self._opened = opened
+        self._order = opened.priority_order
+
+    @property
+    def key(self) -> int:
+        """The number of the queue in its database, once it is ready."""
+        return self._ready().id
+
+    @property
+    def priority_order(self) -> str:
+        """ "low" if lower priorities run first, "high" if higher ones do; once it is ready."""
+        return self._ready().priority_order
+
+    def _ready(self) -> OpenedQueue:
+        if self._opened is None:
+            raise RuntimeError(
+                f"queue {self.name!r} is not open yet: await queue.wait_until_ready()"
+            )
+        return self._opened
+
+    async def _be_ready(self, first: Callable[[], object] | None = None) -> None:
+        """Be open, with room for more; if it has to be opened, call `first` before it is."""
+        if self._opened is None or not self.store.is_open:
+            if first is not None:
+                first()
+            await self.wait_until_ready()
+        if not self.store.open().has_room():
+            await bridge.room(self.store)
+
+    def rank_of(self, priority: int) -> int:
+        """Where a priority stands in this queue's line: the smaller, the sooner."""
+        return priority if self._order == "low" else -priority
+
+    def priority_number(self, priority: int | Priority | LowerFirst) -> int:
+        """A priority as this queue counts it."""
+        return priority if isinstance(priority, int) else priority.number(self._order)
+
+    async def close(self) -> None:
+        """Let go of the store; everything accepted is written first."""
+        if self._owns_store:
+            await bridge.in_thread(self.store.close)
+
+    async def disconnect(self) -> None:
+        """The same as `close`."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.wait_until_ready()
+        except BaseException:
+            await self.close()  # nobody else can any more
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+def check_order(value: Any) -> str | None:
+    if value not in (None, "low", "high"):
+        raise InvalidOption(f'priority_order must be "low" or "high", not {value!r}')
+    order: str | None = value
+    return order

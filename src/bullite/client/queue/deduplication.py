@@ -1,0 +1,36 @@
+"""The deduplication keys of a queue, for those who look at them or free them by hand."""
+
+from __future__ import annotations
+
+from ...core.codec import as_json
+from ...core.deduplication import Holder
+from ...core.job_options import check_name
+from ...operations.deduplicate_release import FreeKey
+from ..runtime import bridge
+from .reads import Getters
+
+
+class Keys(Getters):
+    """What a queue can do about its deduplication keys."""
+
+    async def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
+        """The id of the job that holds a key, which with a `ttl` may be gone; None if none does."""
+        check_name("deduplication_id", deduplication_id)
+        await self._be_ready()
+        params = {"queue": self.key, "keys": as_json([deduplication_id])}
+        now = self.store.open().clock.now()
+        for _, *row in await bridge.read(self.store, "key_holders", params):
+            holder = Holder(*row)
+            if holder.holds_at(now):
+                return str(holder.public_id)
+        return None
+
+    async def remove_deduplication_key(self, deduplication_id: str) -> bool:
+        """Free a key, whoever holds it: the next job that wants it is added; whether it was held.
+
+        A job that was kept until the holder had ended is added now, and takes the key.
+        """
+        check_name("deduplication_id", deduplication_id)
+        await self._be_ready()
+        held: bool = await bridge.ask(self.store, FreeKey(self.key, deduplication_id))
+        return held

@@ -1,0 +1,167 @@
+"""Why a job is where it is: one sentence that names what keeps it there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...core.clock import moment_of
+from ...core.codec import encode_plain
+from ...core.job_flags import STEPPED
+from ...core.job_options import LATEST
+from ...core.states import PRIORITIZED, State
+from ...operations.rate_limits import Limits
+from ...operations.rate_limits_by_key import window_of
+from ...operations.steps import EVENT, SLEEP
+from ..job.version_skew import NEWER, is_parked
+from ..runtime import bridge
+
+if TYPE_CHECKING:
+    from ..job.job import Job
+    from .reads import Getters, WorkerInfo
+
+MOST_NAMED = 3
+"""Jobs named that hold slots."""
+
+MOST_COUNTED = 1_000
+"""Jobs in front of another that are counted; there may be a million."""
+
+
+async def reason_of(queue: Getters, job: Job) -> str:
+    """Why a job that waits for no other job is where it is."""
+    if job.state in (State.WAITING, PRIORITIZED):
+        return f"job {job.id} waits: {'; '.join(await _what_it_waits_for(queue, job))}"
+    if job.state == State.DELAYED:
+        return f"job {job.id} {await _until_when(queue, job)}"
+    if job.state == State.ACTIVE:
+        return f"job {job.id} {await _who_runs(queue, job)}"
+    if job.state == State.FAILED:
+        return f"job {job.id} failed: {job.failed_reason}"
+    return f"job {job.id} is {job.state}"
+
+
+async def _who_runs(queue: Getters, job: Job) -> str:
+    until = job.lock_expires_at
+    now = moment_of(queue.store.open().clock.now())
+    workers = await queue.get_workers()
+    known = [worker for worker in workers if worker.name == job.locked_by]
+    are_lost = bool(known) and all(worker.is_lost for worker in known)
+    if until is not None and until >= now and not are_lost:
+        return f"is run by {job.locked_by}"
+    # Of several with one name, it was who was not heard of for longest.
+    holder = min(known, key=lambda worker: worker.seen_at, default=None)
+    next_one = _nobody_for(job, workers, lost=holder) or "it is about to be given to another"
+    return f"was run by {job.locked_by}, which is lost: {next_one}"
+
+
+# --- waiting for its turn ------------------------------------------------------------------------
+
+
+async def _what_it_waits_for(queue: Getters, job: Job) -> list[str]:
+    reasons = [
+        *(["the queue is paused"] if await queue.is_paused() else []),
+        *await _limits(queue),
+        *await _limit_of_key(queue, job),
+        *await _workers(queue, job),
+    ]
+    return [*reasons, await _place_in_line(queue, job)]
+
+
+async def _limits(queue: Getters) -> list[str]:
+    rows = await bridge.read(queue.store, "limits", {"queue": queue.key})
+    limits, now = Limits(*rows[0]), queue.store.open().clock.now()
+    reasons = []
+    if limits.concurrency is not None:
+        [[running]] = await bridge.read(queue.store, "count_active", {"queue": queue.key})
+        if running >= limits.concurrency:
+            active = await queue.get_active(0, MOST_NAMED - 1)
+            holders = ", ".join(f"{one.id} ({one.name})" for one in active)
+            more = " and others" if running > len(active) else ""
+            reasons.append(
+                f"no more than {limits.concurrency} may run at a time, and their slots are held "
+                f"by {holders}{more}"
+            )
+    if limits.left(None, now) == 0:
+        reasons.append(f"a rate limit lets nothing begin before {_shown(limits.until)}")
+    elif limits.max is None and limits.until > now:
+        reasons.append(
+            f"workers with a limiter have begun {limits.used} in a window that ends at "
+            f"{_shown(limits.until)}"
+        )
+    return reasons
+
+
+async def _limit_of_key(queue: Getters, job: Job) -> list[str]:
+    if job.limit_key is None:
+        return []
+    params = {"queue": queue.key, "keys": encode_plain([job.limit_key]).decode()}
+    window = window_of(job.limit_key, await bridge.read(queue.store, "key_windows", params))
+    if not window.ttl(queue.store.open().clock.now(), None):
+        return []
+    return [f"the limit of key {job.limit_key!r} lets it not begin before {_shown(window.until)}"]
+
+
+async def _workers(queue: Getters, job: Job) -> list[str]:
+    nobody = _nobody_for(job, await queue.get_workers())
+    return [] if nobody is None else [nobody]
+
+
+def _nobody_for(
+    job: Job, workers: Sequence[WorkerInfo], lost: WorkerInfo | None = None
+) -> str | None:
+    """That no worker takes a job, if none does; `lost` is one that is known to be."""
+    there = [worker for worker in workers if not worker.is_lost and worker is not lost]
+    if any(worker.names is None or job.name in worker.names for worker in there):
+        return None
+    if there:
+        return f"no worker takes jobs named {job.name!r}"
+    if not workers:
+        return "no worker serves the queue"
+    last = max(worker.seen_at for worker in workers)
+    return f"no worker serves the queue, the last was heard of at {_told(last)}"
+
+
+async def _place_in_line(queue: Getters, job: Job) -> str:
+    params = {"job": job.pk, "most": MOST_COUNTED}
+    [[number]] = await bridge.read(queue.store, "stand_before", params)
+    if not number:
+        return "it is the next in its line"
+    more = " or more" if number >= MOST_COUNTED else ""
+    return f"{number}{more} {'stand' if number > 1 else 'stands'} in front of it"
+
+
+# --- waiting for a time, or for an event ---------------------------------------------------------
+
+
+async def _until_when(queue: Getters, job: Job) -> str:
+    due = 0 if job.process_at is None else round(job.process_at.timestamp() * 1000)
+    if due <= queue.store.open().clock.now():
+        reasons = await _workers(queue, job) or ["it is about to join its line"]
+        if job.attempts_made:
+            reasons.append(_last_failure(job))
+        return f"was due at {_shown(due)}: {'; '.join(reasons)}"
+    steps: Sequence[Any] = ()
+    if job.traits & STEPPED:
+        steps = await bridge.read(queue.store, "steps", {"job": job.pk})
+    for kind, name, _, _, due_at, _, ended_at in steps:
+        if ended_at is None and due_at == due and kind in (SLEEP, EVENT):
+            does = "sleeps" if kind == SLEEP else f"waits for the event {name!r}"
+            return does if due == LATEST else f"{does} until {_shown(due)}"
+    if job.attempts_made:
+        return f"is retried at {_shown(due)}: {_last_failure(job)}"
+    if job.attempts_started and await is_parked(job):
+        return f"is parked until {_shown(due)}: {NEWER}"
+    return f"is delayed until {_shown(due)}"
+
+
+def _last_failure(job: Job) -> str:
+    return f"attempt {job.attempts_made} of {job.attempts} failed ({job.failed_reason})"
+
+
+def _shown(ms: int) -> str:
+    return _told(moment_of(ms))
+
+
+def _told(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")

@@ -1,0 +1,282 @@
+"""From trees of nodes, as users write them, to jobs that are added together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
+
+from ...core.dependency_options import Other, Ties, check_children
+from ...core.job_options import CheckedOptions, JobOptions, check_name
+from ...core.job_record import Fate
+from ...core.states import State
+from ...errors import BulliteError, InvalidOption, InvalidOptionType
+from ...operations.add import NewJob, OutOfDate
+from ...operations.add_flow import Grow, Grown, Planted
+from ...operations.flow_graph import Node, Ref
+from ..job.job import Job
+from ..runtime import bridge
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+Made = TypeVar("Made")
+
+MOST_IN_A_FLOW = 100_001
+"""Jobs that are added in one transaction: a parent and 100,000 children."""
+
+MOST_TOLD = 50
+"""Steps of the way to a bad node that are written out."""
+
+_KEYS = frozenset({"name", "queue_name", "data", "opts", "children"})
+
+
+class FlowNode(TypedDict, total=False):
+    """A job of a flow, and the children it waits for."""
+
+    name: str
+    queue_name: str
+    data: Any
+    opts: JobOptions
+    children: Sequence[FlowNode]
+
+
+class Seedling(NamedTuple):
+    """One node, with the place of its parent among the others."""
+
+    queue: Queue
+    name: Any
+    data: Any
+    options: CheckedOptions
+    parent: int | None
+    number: int
+    """Which of its parent's children it is, or which of the roots."""
+
+
+class _Item(NamedTuple):
+    """A node that is still to be looked at."""
+
+    node: Any
+    usual: Queue | None
+    """The queue it is for unless it says otherwise."""
+    parent: int | None
+    number: int
+
+
+class Garden(NamedTuple):
+    """Trees of nodes, and where their jobs are to go."""
+
+    roots: Sequence[Any]
+    find: Callable[[str], Queue]
+    """The queue of a name."""
+    default: Queue | None = None
+    """The queue of roots that name none."""
+    called: str = "flow"
+    """What a root is in errors."""
+
+    def where(self, seedlings: Sequence[Seedling], item: _Item | Seedling) -> str:
+        """Where a node is in its tree; only told when something is wrong with it."""
+        path: list[str] = []
+        while item.parent is not None:
+            path.append(f"children[{item.number}]")
+            item = seedlings[item.parent]
+        called = self.called
+        path.append(f"the {called}" if len(self.roots) == 1 else f"{called}s[{item.number}]")
+        if len(path) > MOST_TOLD:
+            path[1:-1] = [f"{len(path) - 2} levels down"]
+        return ", ".join(reversed(path))
+
+    async def queues(self) -> None:
+        """Open all queues that are named anywhere; bad nodes are told of later."""
+        todo, seen = list(self.roots), set[int]()
+        names: set[str] = set()
+        while todo:
+            node = todo.pop()
+            if not isinstance(node, Mapping) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if "queue_name" in node:
+                with suppress(BulliteError):
+                    names.add(check_name("queue_name", node["queue_name"]))
+            options = node.get("opts")
+            more = options.get("children") if isinstance(options, Mapping) else None
+            for children in (node.get("children"), more):
+                if isinstance(children, Sequence) and not isinstance(children, str):
+                    todo += children
+        for queue in [self.find(name) for name in sorted(names)]:
+            await queue.wait_until_ready()
+
+
+def flatten(garden: Garden) -> list[Seedling]:
+    """All nodes of these trees, parents before children, their options checked."""
+    seedlings: list[Seedling] = []
+    # Depth is not bounded: no recursion. A node that is closed again comes back as its number.
+    todo: list[_Item | int] = []
+    todo += [_Item(root, garden.default, None, n) for n, root in enumerate(garden.roots)][::-1]
+    open_nodes: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if isinstance(item, int):
+            open_nodes.discard(item)
+            continue
+        if id(item.node) in open_nodes:
+            raise InvalidOption(f"{garden.where(seedlings, item)} holds itself")
+        try:
+            seedling, children = _seedling(item, garden.find)
+        except BulliteError as error:
+            raise type(error)(f"{garden.where(seedlings, item)}: {error}") from error
+        place = len(seedlings)
+        seedlings.append(seedling)
+        if len(seedlings) > MOST_IN_A_FLOW:
+            raise InvalidOption(
+                f"a flow has at most {MOST_IN_A_FLOW - 1} jobs below its root, which are added in "
+                "one transaction; add flows with add_bulk(flows, chunk=n), or children with parent="
+            )
+        open_nodes.add(id(item.node))
+        todo.append(id(item.node))
+        todo += [_Item(child, seedling.queue, place, n) for n, child in enumerate(children)][::-1]
+    return seedlings
+
+
+def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequence[Any]]:
+    node = item.node
+    if not isinstance(node, Mapping):
+        raise InvalidOptionType(f"a node must be a mapping with name and queue_name, not {node!r}")
+    unknown = [key for key in node if key not in _KEYS]
+    if unknown:
+        known = ", ".join(sorted(_KEYS))
+        raise InvalidOption(f"unknown key {unknown[0]!r}; the keys are: {known}")
+    queue = item.usual
+    if "queue_name" in node:
+        queue = find(check_name("queue_name", node["queue_name"]))
+    if queue is None:
+        raise InvalidOption("queue_name is missing")
+    options = node.get("opts") or {}
+    if not isinstance(options, Mapping):
+        raise InvalidOptionType(f"opts must be a mapping, not {options!r}")
+    if "name" not in node:
+        raise InvalidOption("name is missing")
+    children = check_children(node.get("children"))
+    checked = queue.check(options)
+    children = children or (checked.ties.children if checked.ties else ())
+    if checked.deduplication and (children or item.parent is not None):
+        raise InvalidOption(
+            "deduplication cannot be used on a node with children, nor on a child: it might be "
+            "left out"
+        )
+    if item.parent is not None and checked.ties is not None and checked.ties.parent is not None:
+        raise InvalidOption("parent: a child in a flow has its parent already")
+    seedling = Seedling(queue, node["name"], node.get("data"), checked, item.parent, item.number)
+    return seedling, children
+
+
+def check_early(garden: Garden) -> None:
+    """Raises what is wrong with any of the nodes whatever the settings of their queues are; opens
+    none."""
+    _each(garden, flatten(garden), _job)
+
+
+async def check(garden: Garden) -> None:
+    """Raises what is wrong with any of the nodes."""
+    await garden.queues()
+    _nodes(garden, flatten(garden))
+
+
+async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
+    """Add the jobs of all nodes in one transaction; all, or none."""
+    await garden.queues()
+    while True:
+        seedlings = flatten(garden)
+        queues = {seedling.queue.name: seedling.queue for seedling in seedlings}
+        nodes = _nodes(garden, seedlings)
+        versions = {queue.key: queue.settings_version for queue in queues.values()}
+        request = Grow(nodes, versions)
+        grown: Grown | OutOfDate = await bridge.ask(seedlings[0].queue.store, request)
+        if isinstance(grown, Grown):
+            return seedlings, await _as_jobs(seedlings, nodes, grown)
+        for queue in queues.values():
+            await queue.look_again()
+
+
+def _nodes(garden: Garden, seedlings: Sequence[Seedling]) -> list[Node]:
+    return _each(garden, seedlings, _node)
+
+
+def _each(
+    garden: Garden, seedlings: Sequence[Seedling], make: Callable[[Seedling], Made]
+) -> list[Made]:
+    made: list[Made] = []
+    for seedling in seedlings:
+        try:
+            made.append(make(seedling))
+        except BulliteError as error:
+            raise type(error)(f"{garden.where(seedlings, seedling)}: {error}") from error
+    return made
+
+
+def _job(seedling: Seedling) -> NewJob:
+    return seedling.queue.new_job(seedling.name, seedling.data, seedling.options)
+
+
+def _node(seedling: Seedling) -> Node:
+    queue, options = seedling.queue, seedling.options
+    job = _job(seedling)
+    ties = options.ties or Ties(policy=options.policy)
+    parent: int | Ref | None = seedling.parent
+    if parent is None and ties.parent is not None:
+        parent = _ref(ties.parent, queue)
+    depends_on = tuple(_ref(other, queue) for other in ties.depends_on)
+    return Node(queue.key, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
+
+
+def _ref(other: Other, queue: Queue) -> Ref:
+    return Ref(queue.name if other.queue is None else other.queue, other.id)
+
+
+async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: Grown) -> list[Job]:
+    jobs: list[Job] = []
+    found = await _found_again(seedlings, grown)
+    met = set(grown.existing)
+    for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
+        queue = seedling.queue
+        if id in met:
+            kept = found.get(id) or queue.as_gone(node.job, id, grown)
+            jobs.append(kept or queue.as_new_job(node.job, id, grown.created_at))
+            continue
+        met.add(id)
+        planted = grown.planted.get(id)
+        job = queue.as_new_job(planted.job if planted else node.job, id, grown.created_at)
+        if planted is not None:
+            job.planted(_fate(planted, grown.created_at))
+        jobs.append(job)
+        if queue.hears("added", "waiting", "delayed", "waiting-children"):
+            queue.emit("added", job)
+            queue.emit(job.state if job.state != "prioritized" else State.WAITING.value, job)
+    return jobs
+
+
+async def _found_again(seedlings: Sequence[Seedling], grown: Grown) -> dict[int, Job]:
+    """The jobs that were there before, or that several seedlings stand for, as they are stored."""
+    met = set(grown.existing)
+    by_queue: dict[Queue, list[int]] = {}
+    for seedling, id in zip(seedlings, grown.ids, strict=True):
+        if id in met:
+            by_queue.setdefault(seedling.queue, []).append(id)
+        met.add(id)
+    found: dict[int, Job] = {}
+    for queue, numbers in by_queue.items():
+        found |= await queue.jobs_numbered(numbers)
+    return found
+
+
+def _fate(planted: Planted, now: int) -> Fate:
+    extras = planted.job.extras
+    expires = None if extras is None or extras.expires is None else now + extras.expires
+    return Fate(
+        planted.state.value,
+        planted.job.lifo,
+        planted.job.delay,
+        planted.due_at,
+        updated_at=now,
+        expires_at=expires,
+    )

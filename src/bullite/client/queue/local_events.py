@@ -1,0 +1,134 @@
+"""Tells the emitter of a queue what this process does to it: every event, once, in causal order."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.codec import decode, encode_plain
+from ...core.event_log import DRAINED, Event, Failure, failure_of, unfold
+from ...engine.engine import Engine
+from ...errors import JobFailed, StoreError
+from ...operations.transaction import Logged
+from ..runtime import bridge
+from ..runtime.blocking import running_loop
+from ..runtime.emitter import EventEmitter
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..job.job import Job
+    from .reads import Getters
+
+
+log = logging.getLogger("bullite.events")
+
+
+def follow(queue: Getters) -> Feed:
+    """Have what this process does to a queue told to the queue's emitter: once, however many
+    objects stand for the queue."""
+    key = (queue.store.open(), queue.key)
+    feed: Feed | None = queue.events._feeds.get(key)
+    if feed is None or not feed.is_alive():
+        feed = queue.events._feeds[key] = Feed(queue.events, *key)
+    feed.objects.append(queue)
+    return feed
+
+
+class Feed:
+    """Follows the engine for one queue."""
+
+    def __init__(self, emitter: EventEmitter, engine: Engine, key: int) -> None:
+        self.objects: list[Getters] = []
+        """Those who want it; the first is asked for jobs."""
+        self._emitter = emitter
+        self._engine = engine
+        self._key = key
+        self._batches: deque[Sequence[Logged]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        self._mailbox = bridge.mailbox()
+        engine.follow(key, self._hear, self._mailbox)
+
+    def is_alive(self) -> bool:
+        """Whether the event loop that this was made in can still be told of anything."""
+        return self._mailbox.alive()
+
+    def stop(self, queue: Getters) -> None:
+        """One of those who wanted it wants it no more."""
+        self.objects.remove(queue)
+        if not self.objects:
+            self._engine.unfollow(self._hear)
+            key = (self._engine, self._key)
+            if self._emitter._feeds.get(key) is self:
+                del self._emitter._feeds[key]
+
+    async def told(self) -> None:
+        """Wait until everything heard so far was told."""
+        if self._telling is not None:
+            await self._telling
+
+    def _hear(self, logged: Sequence[Logged] | BaseException) -> None:
+        if isinstance(logged, BaseException):
+            return  # the engine has stopped: there is nothing more to hear
+        self._batches.append(logged)
+        if self._telling is None:
+            running = running_loop()
+            assert running is not None
+            self._telling = running.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._batches:
+                for logged in self._batches.popleft():
+                    for entry in decode(encode_plain(logged.events)):
+                        for event in unfold(0, logged.queue, logged.kind, [entry]):
+                            if event.name != DRAINED:  # a worker tells of that, with its name
+                                await self._tell(event, logged, entry)
+        finally:
+            self._telling = None
+
+    async def _tell(self, event: Event, logged: Logged, entry: Any) -> None:
+        if not (self.objects and self._emitter.hears(event.name)):
+            return
+        queue = self.objects[0]
+        try:
+            arguments = await _arguments(queue, event, logged, entry)
+        except StoreError as error:
+            log.warning("an event could not be told in full: %s", error)
+            arguments = [event.payload.get("job_id")]
+        self._emitter.emit(event.name, queue.name, *arguments)
+
+
+_TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
+
+
+async def _arguments(queue: Getters, event: Event, logged: Logged, entry: Any) -> list[Any]:
+    """What a listener gets after the name of the queue."""
+    payload = dict(event.payload)
+    id = payload.pop("job_id", None)
+    if id is None or event.is_custom:
+        return [event.payload] if event.payload else []
+    match event.name:
+        case "added" | "active":
+            return [id, await queue.get_job(id)]
+        case "completed":
+            job = await queue.get_job(id)
+            fetched = event.truncated and job is not None
+            return [id, job.return_value if fetched and job else payload["return_value"], job]
+        case "failed" | "attempt-failed":
+            job = await _as_it_failed(queue, id, failure_of(logged.kind, entry), logged.at)
+            return [id, JobFailed(payload["failed_reason"]), job]
+        case _:
+            told = [payload[key] for key in _TOLD if key in payload]
+            return [id, *told]
+
+
+async def _as_it_failed(queue: Getters, id: str, failure: Failure | None, at: int) -> Job | None:
+    """The job as it was when a run of it failed, however it went on."""
+    job = await queue.get_job(id)
+    if job is not None and failure is not None and job.has_changed_since(failure, at):
+        history = await bridge.read(queue.store, "attempts", {"job": job.pk})
+        job.failed_then(failure, at, history)
+    return job

@@ -1,0 +1,347 @@
+"""The durable event log, read from any process: every event of a queue, once, in order.
+
+A reader remembers how far it has come; one that fell so far behind that the log was trimmed under
+it is told how much it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+from ..core.codec import decode, encode_plain
+from ..core.event_log import Event, unfold
+from ..core.job_options import check_bool, check_int, check_name, encode_limited
+from ..core.names import job_number
+from ..engine.subscription import FIRST_PAUSE, LONGEST_PAUSE
+from ..errors import (
+    ENDING,
+    EventsAlreadyRunning,
+    InvalidOption,
+    InvalidOptionType,
+    StoreBusy,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+)
+from ..operations.open_queue import OpenQueue
+from ..operations.queue_settings import Publish
+from .queue.base import QueueBase
+from .runtime import bridge
+from .runtime.emitter import OwnEmitter, plain
+from .runtime.store import Store
+
+log = logging.getLogger("bullite.events")
+
+ROWS_AT_ONCE = 200
+FIRST_WAIT, LONGEST_WAIT = 0.005, 0.25
+"""Seconds between looks for what other processes log; longer the longer nothing came."""
+
+_PASSING = (StoreBusy, StoreFull, StoreUnavailable)
+"""Errors after which opening is tried again; any other stays what it is until somebody acts."""
+
+GAP = "gap"
+"""Tells a reader how many events it missed: {"missed": n}, None if that cannot be known."""
+
+_EVENT_ID = re.compile(r"(\d+)(?:-(\d+))?")
+Position = tuple[int, int]
+"""A row of the log, and how many of its events were read."""
+
+_WHOLE = 2**62
+OLDEST, TRIMMED = -1, -2
+"""In place of a number of events: reading begins with whatever is there; so much was trimmed that
+it is not known how many came before."""
+
+
+class QueueEvents(OwnEmitter):
+    """Hears everything that happens to a queue, or with None to all, whoever does it.
+
+    Listeners get `(payload, event_id)`; with `last_event_id` reading goes on after that event,
+    "0-0" starts at the oldest there is. After `wait_until_ready()` no event is missed. Listeners of
+    `completed:7` and the like hear of one job only. Whatever keeps it from reading is emitted as
+    `error`.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        autorun: bool = True,
+        last_event_id: str = "$",
+    ) -> None:
+        super().__init__()
+        self.name = None if name is None else check_name("the queue's name", name)
+        self._owns_store = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else Store(store)
+        self._wanted = _check_event_id(last_event_id)
+        self._place: Position | None = None
+        """How far reading has come; None until it is known where it begins."""
+        self._queue: int | None = None
+        self._names: dict[int, str] = {}
+        self._bell = asyncio.Event()
+        self._seen: dict[int, int] = {}
+        """By queue: how many events there were up to the row of `_place`, as far as it is known."""
+        self._opening: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+        self._autorun = check_bool("autorun", autorun)
+        self.last_event_id: str | None = None if last_event_id == "$" else last_event_id
+        """The event that was told last; a later reader can go on after it."""
+        if self._autorun:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                pass  # no loop yet: run() or async with will start it
+            else:
+                self._start()
+
+    # --- reading ---
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def run(self) -> None:
+        """Read until `close`."""
+        if self.running:
+            raise EventsAlreadyRunning("these queue events are being read already")
+        await asyncio.shield(self._start())
+
+    async def wait_until_ready(self) -> None:
+        """Wait until everything that happens from now on will be told, once it is read.
+
+        While the database is busy, full or out of reach, opening it is tried again, after 1 s,
+        then after up to 15 s. Raise any other error of opening, and StoreClosed after `close`.
+        """
+        if self._autorun:
+            self._start()
+        await self._open()
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None or (self._task.done() and self._place is None):
+            self._task = asyncio.get_running_loop().create_task(self._read())
+        return self._task
+
+    async def _read(self) -> None:
+        try:
+            await self._open()
+        except StoreClosed:
+            if self._closed:
+                return
+            raise
+        wait = FIRST_WAIT
+        while not self._closed:
+            self._bell.clear()
+            try:
+                told = await self._tell_next()
+            except Exception as error:
+                self._report("could not read the event log", error)
+                if isinstance(error, (StoreClosed, *ENDING)):
+                    raise
+                told, wait = 0, LONGEST_WAIT
+            if told:
+                wait = FIRST_WAIT
+                continue
+            rings = await self._rings_within(wait)
+            wait = FIRST_WAIT if rings else min(1.5 * wait, LONGEST_WAIT)
+
+    async def _rings_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._bell.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _report(self, what: str, error: Exception) -> None:
+        log.warning("%s: %r", what, error)
+        self.emit("error", error)
+
+    async def _open(self) -> None:
+        """Find the place where reading begins; once for all who ask meanwhile."""
+        if self._place is not None:
+            return
+        if self._opening is None or self._opening.done():
+            opening = self._find_place_patiently()
+            self._opening = asyncio.get_running_loop().create_task(opening)
+        await asyncio.shield(self._opening)
+
+    async def _find_place_patiently(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._closed:
+            try:
+                await self._find_place()
+                return
+            except Exception as error:
+                self._report("could not open the event log", error)
+                if not isinstance(error, _PASSING):
+                    raise
+            if not self._closed:
+                self._bell.clear()
+                await self._rings_within(pause / 1000)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        raise StoreClosed("these queue events were closed before they had been opened")
+
+    async def _find_place(self) -> None:
+        """Open the store and the queue, and find where reading begins."""
+        if not self.store.is_open:
+            await bridge.in_thread(self.store.open)
+        if self.name is not None and self._queue is None:
+            opened = await bridge.ask(self.store, OpenQueue(self.name, None))
+            self._queue = opened.id
+            self.store.open().follow(self._queue, self._ring, bridge.mailbox())
+        self._place = await self._end_of_log()
+
+    async def _end_of_log(self) -> Position:
+        """Where reading begins, and how many events of each queue came before that."""
+        after = -1 if self._wanted is None else self._wanted[0]
+        rows = await bridge.read(self.store, "end_of_log", {"after": after, "queue": self._queue})
+        newest = rows[0][3] if rows else 0
+        for queue, name, events, _, total in rows:
+            self._names[queue] = name
+            if self._wanted is None:
+                self._seen[queue] = events
+            else:
+                self._seen[queue] = (OLDEST if after == 0 else TRIMMED) if total is None else total
+        return (newest, _WHOLE) if self._wanted is None else self._wanted
+
+    def _ring(self, logged: object) -> None:
+        """This process has logged something."""
+        self._bell.set()
+
+    async def _tell_next(self) -> int:
+        """Tell what there is after the place where reading has come to; how many rows."""
+        assert self._place is not None
+        row, index = self._place
+        after = row if index >= _WHOLE else row - 1
+        params = {
+            "queue": self._queue,
+            "after": after,
+            "most": ROWS_AT_ONCE,
+            "counted": row,
+            "seen": encode_plain(self._seen).decode(),
+        }
+        rows = await bridge.read(self.store, "events_after", params)
+        for id, queue, kind, jobs, total, _ in rows:
+            events = _unfolded(id, queue, kind, jobs)
+            if self.name is None and queue not in self._names:
+                await self._learn_names()
+            self._tell_gap(id, queue, total, len(events))
+            if id > row:
+                self._place = (id, -1)  # what was seen counts this row from now on
+            for place, event in enumerate(events):
+                if (id, place) > (row, index):
+                    await self._tell(event)
+                    self._place = (id, place)
+            self._place = (id, _WHOLE)
+            if self._closed:
+                break
+        return len(rows)
+
+    def _tell_gap(self, row: int, queue: int, total: int, events: int) -> None:
+        """Counting goes on where it was, unless rows were trimmed in between."""
+        seen = self._seen.get(queue, 0)
+        self._seen[queue] = max(total, seen)
+        before = total - events
+        if seen == OLDEST or before <= max(seen, 0):
+            return
+        missed = None if seen == TRIMMED else before - seen
+        log.warning("%s events were trimmed before they were read", missed or "some")
+        self.emit(GAP, {"missed": missed, **self._about(queue)}, f"{row - 1}-0")
+
+    async def _tell(self, event: Event) -> None:
+        payload = {**event.payload, **self._about(event.queue)}
+        if event.truncated:
+            payload["return_value"] = await self._fetch_value(event.queue, payload["job_id"])
+        self.last_event_id = event.id
+        self.emit(event.name, payload, event.id)
+        if "job_id" in payload:
+            self.emit(f"{event.name}:{payload['job_id']}", payload, event.id)
+
+    def _about(self, queue: int) -> dict[str, str]:
+        return {"queue": self._names.get(queue, "")} if self.name is None else {}
+
+    async def _learn_names(self) -> None:
+        rows = await bridge.read(self.store, "queue_names", {})
+        self._names = {row[0]: row[1] for row in rows}
+
+    async def _fetch_value(self, queue: int, job_id: str) -> Any:
+        """A result that was too long for the log; None if its job is gone."""
+        number = job_number(job_id)
+        if number is None:
+            params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
+            found = await bridge.read(self.store, "job_with_custom_id", params)
+            number = found[0][0] if found else -1
+        rows: Sequence[Any] = await bridge.read(
+            self.store, "finished_among", {"jobs": f"[{number}]"}
+        )
+        return decode(rows[0][2]) if rows and rows[0][2] is not None else None
+
+    # --- ending ---
+
+    async def close(self) -> None:
+        """Hear no more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._bell.set()
+        for task in (self._task, self._opening):
+            if task is not None:
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    task.exception()  # reported already
+        if self._queue is not None and self.store.is_open:
+            self.store.open().unfollow(self._ring)
+        if self._owns_store:
+            await bridge.in_thread(self.store.close)
+
+    async def __aenter__(self) -> Self:
+        self._start()
+        await self.wait_until_ready()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class QueueEventsProducer(QueueBase):
+    """Puts events of the user's own into the log of a queue."""
+
+    def __init__(self, name: str, store: Store | str | os.PathLike[str] | None = None) -> None:
+        super().__init__(name, store, None, None)
+
+    async def publish_event(
+        self, event: str, payload: dict[str, Any] | None = None, max_events: int | None = None
+    ) -> None:
+        """Let every reader of the queue's events hear of this; keep about `max_events` in all."""
+        check_name("the event's name", event)
+        given = {} if payload is None else payload
+        if not isinstance(given, dict):
+            raise InvalidOptionType(f"payload must be a dict, not {payload!r}")
+        told = decode(encode_limited(given, "the payload of event ", event))
+        if max_events is not None:
+            check_int("max_events", max_events, 1, 2**31 - 1)
+        await self._be_ready()
+        await bridge.ask(self.store, Publish(self.key, plain(event), told, max_events))
+
+
+def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:
+    """The events of a row; none, and so a gap, if another version of Bullite wrote it otherwise."""
+    try:
+        return list(unfold(row, queue, kind, decode(jobs)))
+    except (ValueError, TypeError, IndexError) as error:
+        log.warning("row %d of the event log cannot be read: %r", row, error)
+        return []
+
+
+def _check_event_id(value: Any) -> Position | None:
+    if value == "$":
+        return None
+    match = _EVENT_ID.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidOption(f'last_event_id must be "$" or an id such as "17-0", not {value!r}')
+    return int(match[1]), int(match[2] or 0) if int(match[1]) else _WHOLE

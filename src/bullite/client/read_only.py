@@ -1,0 +1,28 @@
+"""A queue that is only looked into, through one connection: without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.job_record import Record, facts_and_fate
+
+if TYPE_CHECKING:
+    from ..database.driver import Reader
+
+
+class View(NamedTuple):
+    """A queue as a mere reader has it; jobs can be found in it."""
+
+    name: str
+    key: int
+    """The number of the queue in its database."""
+    reader: Reader
+
+    async def read_rows(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
+        """The rows that a statement finds."""
+        return self.reader.read(statement, params).rows
+
+    def as_job(self, row: Sequence[Any]) -> Record:
+        """What is stored of a job, from the row that tells of it."""
+        return Record(self, *facts_and_fate(row))

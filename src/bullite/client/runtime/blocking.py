@@ -1,0 +1,97 @@
+"""Coroutines without an event loop: where none runs, awaiting an answer blocks the thread.
+
+Imports no asyncio: a program that only looks into a queue should not pay for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ...errors import WrongLoop
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+_get_running_loop: Callable[[], asyncio.AbstractEventLoop | None] | None = None
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread; none does before somebody has imported asyncio."""
+    global _get_running_loop
+    if _get_running_loop is None:
+        _get_running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+        if _get_running_loop is None:
+            return None
+    return _get_running_loop()
+
+
+def refuse_in_loop(verb: str, instead: str) -> None:
+    """What blocks a thread must not be called where an event loop runs."""
+    if running_loop() is not None:
+        raise WrongLoop(f"{verb} would block the event loop that runs here: {instead}")
+
+
+class Answer(Generic[T]):
+    """An answer to come, for a thread in which no event loop runs; called with what it is."""
+
+    __slots__ = ("_came", "_first", "_value")
+
+    def __init__(self, first: Callable[[T], None] | None = None) -> None:
+        self._came = threading.Event()
+        self._first = first
+        self._value: Any = None
+
+    def __call__(self, answer: T | BaseException) -> None:
+        self._value = answer
+        self._came.set()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()
+        return self.result()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Block for it; TimeoutError after so many seconds."""
+        if not self._came.wait(timeout):
+            raise TimeoutError
+        if isinstance(self._value, BaseException):
+            raise self._value
+        if self._first is not None:
+            self._first(self._value)
+        answer: T = self._value
+        return answer
+
+
+def carry_out(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing but answers, in this thread."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("this waits for something that needs an event loop")
+
+
+def each_of(iterator: AsyncIterator[T]) -> Iterator[T]:
+    """The same for an asynchronous iterator: its values, one after the other."""
+    while True:
+        try:
+            yield carry_out(_next(iterator))
+        except _AtEnd:
+            return
+
+
+class _AtEnd(Exception):
+    """A StopAsyncIteration cannot leave a coroutine."""
+
+
+async def _next(iterator: AsyncIterator[T]) -> T:
+    try:
+        return await anext(iterator)
+    except StopAsyncIteration:
+        raise _AtEnd from None

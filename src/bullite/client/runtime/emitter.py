@@ -1,0 +1,211 @@
+"""Listeners in this process: who hears of what, and what happens when one of them raises.
+
+Knows nothing of jobs. Emitting without a listener costs one look into a dictionary.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
+
+from ...errors import InvalidOptionType
+from .blocking import running_loop
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger("bullite.events")
+
+Listener = Callable[..., Any]
+L = TypeVar("L", bound=Listener)
+
+_PREFIXES = ("job.", "queue.", "worker.")
+_OF_WORKERS = ("drained",)
+"""Events on a shared emitter, beside `error`, whose second argument is the name of a worker."""
+
+
+def plain(event: str) -> str:
+    """The one name of an event that may be written `job.log_added`, `log_added` or `log-added`.
+
+    What follows a colon is the id of a job and stays as it is.
+    """
+    for prefix in _PREFIXES:
+        event = event.removeprefix(prefix)
+    name, colon, id = event.partition(":")
+    return name.replace("_", "-") + colon + id
+
+
+def fitted(listener: Listener) -> Listener:
+    """The listener, spared the arguments at the end that it has no parameters for."""
+    try:
+        parameters = inspect.signature(listener).parameters.values()
+    except (TypeError, ValueError):
+        return listener  # a builtin that does not tell
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return listener
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes = sum(1 for p in parameters if p.kind in positional)
+    return lambda *arguments: listener(*arguments[:takes])
+
+
+class Entry(NamedTuple):
+    listener: Listener
+    """As it was registered."""
+    call: Listener
+    """As it is called."""
+    once: bool
+    scope: str | None = None
+    """Hears only what has this as its first argument, and does not get that."""
+
+    def hears(self, arguments: tuple[Any, ...]) -> bool:
+        return self.scope is None or arguments[:1] == (self.scope,)
+
+
+class EventEmitter:
+    """Listeners by event; a listener may be a plain function or a coroutine function.
+
+    One that takes fewer arguments than there are is called with the first of them.
+
+    One that raises never disturbs whoever emits: the exception becomes an `error` event, or, if
+    nobody listens to that, a line in the log. `error` is `(queue, worker, error)`; `queue` and
+    `worker` are names, None if the event that was emitted had none.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Entry]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._feeds: dict[Hashable, Any] = {}
+        """What emits here from elsewhere, by its source; kept here so that it goes with us."""
+
+    @overload
+    def on(self, event: str, listener: Listener) -> Self: ...
+    @overload
+    def on(self, event: str) -> Callable[[L], L]: ...
+    def on(self, event: str, listener: Listener | None = None) -> Any:
+        """Call `listener` at every such event; without one, a decorator."""
+        return self._register(event, listener, once=False)
+
+    @overload
+    def once(self, event: str, listener: Listener) -> Self: ...
+    @overload
+    def once(self, event: str) -> Callable[[L], L]: ...
+    def once(self, event: str, listener: Listener | None = None) -> Any:
+        """The same for the next such event only."""
+        return self._register(event, listener, once=True)
+
+    def off(self, event: str, listener: Listener | None = None) -> Self:
+        """Forget a listener, or all of an event."""
+        self.forget(plain(event), listener)
+        return self
+
+    def forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
+        """Forget a listener, or all, of an event; only those of a scope, if there is one."""
+        entries = self._listeners.get(key, [])
+        # In place: it may be that they are being called.
+        entries[:] = [
+            entry
+            for entry in entries
+            if (listener is not None and entry.listener != listener)
+            or (scope is not None and entry.scope != scope)
+        ]
+        if not entries:
+            self._listeners.pop(key, None)
+
+    def remove_all_listeners(self) -> None:
+        for key in list(self._listeners):
+            self.forget(key, None)
+
+    def listeners(self, event: str) -> list[Listener]:
+        """Those of an event, in the order in which they are called."""
+        return [entry.listener for entry in self._listeners.get(plain(event), ())]
+
+    def emit(self, event: str, *arguments: Any) -> bool:
+        """Call the listeners of an event, in order; whether there were any."""
+        key = plain(event)
+        entries = self._listeners.get(key)
+        if not entries:
+            return False
+        concerned = [entry for entry in entries if entry.hears(arguments)]
+        for entry in concerned:
+            if entry.once:
+                if entry not in entries:
+                    continue  # it was called, or forgotten, by one before it
+                entries.remove(entry)
+            self._call(key, entry, arguments)
+        if not entries and self._listeners.get(key) is entries:
+            del self._listeners[key]
+        return bool(concerned)
+
+    def hears(self, *events: str) -> bool:
+        """Whether anybody listens to one of these, which are plain names."""
+        listeners = self._listeners
+        return bool(listeners) and any(event in listeners for event in events)
+
+    # --- underneath ---
+
+    def _register(self, event: str, listener: Listener | None, once: bool) -> Any:
+        if not isinstance(event, str):
+            raise InvalidOptionType(f"an event is named by text, not {event!r}")
+        if listener is None:
+
+            def decorate(function: L) -> L:
+                self._register(event, function, once)
+                return function
+
+            return decorate
+        if not callable(listener):
+            raise InvalidOptionType(f"a listener must be callable, not {listener!r}")
+        self.add_entry(plain(event), Entry(listener, fitted(listener), once))
+        return self
+
+    def add_entry(self, key: str, entry: Entry) -> None:
+        self._listeners.setdefault(key, []).append(entry)
+
+    def _call(self, key: str, entry: Entry, arguments: tuple[Any, ...]) -> None:
+        try:
+            result = entry.call(*arguments[entry.scope is not None :])
+        except Exception as error:
+            self._listener_failed(key, arguments, error)
+            return
+        if inspect.iscoroutine(result):
+            self._call_later(key, arguments, result)
+
+    def _call_later(
+        self, key: str, arguments: tuple[Any, ...], coroutine: Coroutine[Any, Any, Any]
+    ) -> None:
+        loop = running_loop()
+        if loop is None:
+            coroutine.close()
+            error = TypeError("a coroutine listener needs an event loop")
+            self._listener_failed(key, arguments, error)
+            return
+        task = loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._listener_ended(key, arguments, task))
+
+    def _listener_ended(
+        self, key: str, arguments: tuple[Any, ...], task: asyncio.Task[Any]
+    ) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, Exception):
+                raise error
+            self._listener_failed(key, arguments, error)
+
+    def _listener_failed(self, key: str, arguments: tuple[Any, ...], error: Exception) -> None:
+        if key == "error" or not self.emit("error", *self._before_error(key, arguments), error):
+            log.error("a listener of %r failed", key, exc_info=error)
+
+    def _before_error(self, key: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of `error` before the error itself, when a listener of `key` failed."""
+        queue, worker = (*arguments, None, None)[:2]
+        return queue if isinstance(queue, str) else None, worker if key in _OF_WORKERS else None
+
+
+class OwnEmitter(EventEmitter):
+    """The listeners of one object, such as a worker: its `error` is `(error,)`, as BullMQ's."""
+
+    def _before_error(self, key: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()

@@ -1,0 +1,188 @@
+"""Something asked of the engine, on its way: await it, wait for it, or let it be."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ...database.driver import Params
+from ...engine.replies import DIRECT
+from .blocking import carry_out, running_loop
+from .bridge import Resolver, mailbox
+from .store import Store
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+Plan = Generator[Awaitable[Any], Any, T]
+"""Something to do that yields what it waits for, and is the same for coroutines and threads."""
+
+
+class Pending(Generic[T]):
+    """An answer to come.
+
+    It is asked for already, whether anyone waits or not. In a coroutine, await it; in a thread,
+    call `result()`.
+    """
+
+    __slots__ = ("_future", "_meaning", "_read")
+
+    def __init__(self, store: Store, request: Any, read: Callable[[Any], T]) -> None:
+        self._read = read
+        self._meaning: tuple[Any, Exception | None] | None = None
+        self._future: asyncio.Future[Any] | concurrent.futures.Future[Any]
+        loop = running_loop()
+        if loop is None:
+            self._future = concurrent.futures.Future()
+            store.open().submit(request, _resolver(self._future))
+        else:
+            self._future = loop.create_future()
+            store.open().submit(request, Resolver(self._future), mailbox())
+
+    @classmethod
+    def reading(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
+        """The rows of a read."""
+        pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
+        pending._read, pending._meaning = _same, None
+        loop = running_loop()
+        if loop is None:
+            pending._future = concurrent.futures.Future()
+            store.reading.read(statement, params, _resolver(pending._future), DIRECT)
+        else:
+            pending._future = loop.create_future()
+            store.reading.read(statement, params, Resolver(pending._future), mailbox())
+        return pending
+
+    @classmethod
+    def by(cls, plan: Plan[T], then: Callable[[], object] | None = None) -> Pending[T]:
+        """What a plan comes to, and `then` when it has.
+
+        In a thread it is carried out at once, and what it raises is raised at once.
+        """
+        if is_in_loop():
+            pending = cls.of(_awaited(plan))
+            if then is not None:
+                pending._future.add_done_callback(lambda _: then())
+            return pending
+        pending = cls.__new__(cls)
+        pending._read, pending._meaning = _same, None
+        pending._future = concurrent.futures.Future()
+        pending._future.set_result(_carried_out(plan))
+        return pending
+
+    @classmethod
+    def of(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
+        """A coroutine, on its way; in a thread it is run at once."""
+        pending: Pending[T] = cls.__new__(cls)
+        pending._read, pending._meaning = _same, None
+        loop = running_loop()
+        if loop is None:
+            pending._future = concurrent.futures.Future()
+            try:
+                pending._future.set_result(carry_out(answer))
+            except Exception as error:
+                pending._future.set_exception(error)
+        else:
+            pending._future = loop.create_task(answer)
+        return pending
+
+    def __await__(self) -> Generator[Any, None, T]:
+        future = self._future
+        if isinstance(future, concurrent.futures.Future):
+            if not is_in_loop():
+                return self.result()
+            import asyncio
+
+            future = asyncio.wrap_future(future)
+        answer = yield from future.__await__()
+        return self._once(answer)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Block this thread for the answer; `timeout` in seconds."""
+        if not isinstance(self._future, concurrent.futures.Future):
+            raise RuntimeError("this was asked for in an event loop: await it there")
+        return self._once(self._future.result(timeout))
+
+    def forget(self) -> None:
+        """Nobody will ask for the answer; an error is no news either."""
+        self._future.add_done_callback(_look_at)
+
+    def _once(self, answer: Any) -> T:
+        """What the answer means; it is taken in once, however often it is asked for."""
+        if self._meaning is None:
+            try:
+                self._meaning = (self._read(answer), None)
+            except Exception as error:
+                self._meaning = (None, error)
+        value, problem = self._meaning
+        if problem is not None:
+            raise problem
+        return value  # type: ignore[return-value]
+
+
+def is_in_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    return running_loop() is not None
+
+
+async def _awaited(plan: Plan[T]) -> T:
+    try:
+        wanted = next(plan)
+        while True:
+            try:
+                answer = await wanted
+            except BaseException as error:
+                wanted = plan.throw(error)
+            else:
+                wanted = plan.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _carried_out(plan: Plan[T]) -> T:
+    try:
+        wanted = next(plan)
+        while True:
+            try:
+                answer = wanted.result() if isinstance(wanted, Pending) else _run(wanted)
+            except BaseException as error:
+                wanted = plan.throw(error)
+            else:
+                wanted = plan.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _run(wanted: Awaitable[Any]) -> Any:
+    """A coroutine of the user's: it may wait for anything, and so needs a loop of its own."""
+    import asyncio
+
+    async def await_it() -> Any:
+        return await wanted
+
+    return asyncio.run(await_it())
+
+
+def _look_at(future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _same(answer: Any) -> Any:
+    return answer
+
+
+def _resolver(future: concurrent.futures.Future[Any]) -> Callable[[Any], None]:
+    def resolve(answer: Any) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    return resolve

@@ -1,0 +1,68 @@
+"""The runs of a command as they are kept: how each ended, and what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ..client.job.job import Job
+from ..client.runtime import bridge
+from ..client.runtime.store import Store
+from ..core.clock import moment_of
+from .output import Stored, as_bytes
+
+MOST_READ = 200
+"""Pieces of live output read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a command that has ended."""
+
+    number: int
+    began_at: datetime
+    ended_at: datetime
+    how: str
+    """`exited`, `signalled` or `timed-out`."""
+    exit_code: int | None
+    signal: int | None
+    stdout: Stored
+    stderr: Stored
+
+
+class Said(NamedTuple):
+    """A piece of what a command that runs has said."""
+
+    run: int
+    number: int
+    stream: str
+    data: bytes
+
+
+async def runs_of(store: Store, job: Job) -> list[Run]:
+    """The runs that have ended, oldest first."""
+    rows = await bridge.read(store, "runs", {"job": job.pk})
+    return [_run(row) for row in rows]
+
+
+def _run(row: Sequence[Any]) -> Run:
+    number, began, ended, how, code, signal, *said = row
+    return Run(
+        number,
+        moment_of(began),
+        moment_of(ended),
+        how,
+        code,
+        signal,
+        Stored.decoded(*said[:3]),
+        Stored.decoded(*said[3:]),
+    )
+
+
+async def said_after(store: Store, job: Job, run: int, number: int) -> list[Said]:
+    """What the command of a job has said since a piece, while it runs."""
+    params = {"job": job.pk, "run": run, "number": number, "most": MOST_READ}
+    rows = await bridge.read(store, "output_after", params)
+    return [Said(run, number, stream, as_bytes(data)) for run, number, stream, data in rows]

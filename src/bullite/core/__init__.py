@@ -1,0 +1,3 @@
+"""Values and rules about jobs: no threads, no SQL, no input or output."""
+
+from __future__ import annotations

@@ -1,0 +1,305 @@
+"""What a run meant: the one pure place where what happened becomes a move.
+
+No clock, no database, no randomness of its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ..errors import JobCancelled, JobTimedOut, UnrecoverableError, UnserializableData
+from . import states
+from .backoff import Random, delay_after, least_delay
+from .codec import encode
+from .job_flags import CANCELLED as IS_CANCELLED
+from .outcomes import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
+from .retention import Keep, keep_of
+
+LONGEST_REASON = 64 * 1024
+"""Characters of an error's text, and of its stack, that are kept."""
+
+LONGEST_RESULT = 1024 * 1024
+"""Bytes of a returned value as JSON."""
+
+STALLED_TOO_OFTEN = "job stalled more than allowable limit"
+STARTED_TOO_OFTEN = "job started more than allowable limit"
+
+
+class Attempt(Protocol):
+    """What the decision needs to know of the job."""
+
+    token_number: int
+    ahead: bool
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def custom_id(self) -> str | None: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def attempts_made(self) -> int: ...
+    @property
+    def stored_options(self) -> Mapping[str, Any]: ...
+    def may_have(self, option: str) -> bool: ...
+    @property
+    def traits(self) -> int: ...
+
+
+class Rules(NamedTuple):
+    """What a worker holds for jobs that do not say themselves."""
+
+    keep_completed: Keep | None = None
+    keep_failed: Keep | None = None
+
+
+NO_RULES = Rules()
+
+
+class Verdict(NamedTuple):
+    """One job's move, with all that the store must write for it."""
+
+    job: int
+    token: int
+    move: states.Move
+    delay: int = 0
+    value: str | None = None
+    reason: str | None = None
+    stack: str | None = None
+    again: bool = False
+    """Sent before, with an answer that got lost: it may have been carried out already."""
+    ahead: bool = False
+    """The run began after the claim was recorded: its beginning is to be told, too."""
+    custom_id: str | None = None
+    keep: Keep | None = None
+    """What may stay of the jobs that ended like this one."""
+    outcome: str = ERROR
+    attempts_made: int = 1
+    stack_limit: int | None = None
+    """How many stacks of the job's failures are kept; None for all."""
+    traits: int = 0
+    """What else belongs to the job, as far as its worker knows."""
+    by_hand: bool = False
+    """Whoever holds the job ended its run, not its worker."""
+    unrun: bool = False
+    """The job ends without a run: taking it was no start, and this is no attempt."""
+
+    @property
+    def public_id(self) -> int | str:
+        return self.custom_id or self.job
+
+
+class Returned(NamedTuple):
+    """The processor returned `value`."""
+
+    value: Any
+
+
+class Raised(NamedTuple):
+    """The processor raised `error`."""
+
+    error: BaseException
+    wait: int | Literal[False] | None = None
+    """Ms to the next attempt as the user's own strategy has it, False for no other; None if the
+    job's back-off decides."""
+
+
+class NotRun(NamedTuple):
+    """The job was taken but must not run."""
+
+    reason: str
+
+
+class Interrupted(NamedTuple):
+    """The worker is leaving; the job did nothing wrong."""
+
+
+class NeverBegun(NamedTuple):
+    """The job was fetched ahead and is not wanted any more."""
+
+
+Result = Returned | Raised | NotRun | Interrupted | NeverBegun
+
+
+def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES) -> Verdict:
+    """The move that `result` means for `job`."""
+    match result:
+        case Returned(value):
+            return decide_returned(job, value, random, rules)
+        case Raised(error, wait):
+            try:
+                return _failed(job, error, wait, random, rules)
+            except Exception as problem:  # what an error says of itself may be anything
+                return _failed(job, _unfit(error, problem), wait, random, rules)
+        case NotRun(reason):
+            return _not_run(job, reason, rules)
+        case Interrupted():
+            return Verdict(job.pk, job.token_number, states.RELEASE, ahead=job.ahead,
+                           custom_id=job.custom_id)  # fmt: skip
+        case _:
+            return Verdict(job.pk, job.token_number, states.GIVE_BACK)
+
+
+def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_RULES) -> Verdict:
+    """The same for what is by far the most common: the processor returned `value`."""
+    keep = rules.keep_completed
+    if job.may_have("remove_on_complete"):
+        keep = _keep(job, "remove_on_complete", keep)
+    text: str | None = None
+    if value is not None:
+        try:
+            text = _encoded(value)
+        except UnserializableData as error:
+            return _failed(job, error, None, random, rules)
+    # Made without its constructor, which would be a good part of the way of a job that does little.
+    return tuple.__new__(
+        Verdict,
+        (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
+         job.custom_id, keep, COMPLETED, 1, None, job.traits, False, False),
+    )  # fmt: skip
+
+
+def _encoded(value: Any) -> str:
+    text = encode(value, "the returned value")
+    if len(text) * 4 > LONGEST_RESULT and len(text.encode()) > LONGEST_RESULT:
+        raise UnserializableData(
+            f"the returned value takes {len(text.encode())} bytes as JSON, more than "
+            f"{LONGEST_RESULT}; store it elsewhere and return where"
+        )
+    return text
+
+
+def _failed(
+    job: Attempt,
+    error: BaseException,
+    wait: int | Literal[False] | None,
+    random: Random,
+    rules: Rules,
+) -> Verdict:
+    options = job.stored_options
+    attempts_made = job.attempts_made + 1
+    delay: int | None = None
+    if attempts_made < job.attempts and not isinstance(error, _FINAL):
+        if wait is None:
+            delay = delay_after(options.get("backoff"), attempts_made, error, random)
+        elif wait is not False:
+            delay = wait
+    if delay is not None:
+        delay = max(delay, least_delay(error))
+    again = states.BACK_OFF if delay else states.RETRY
+    move = states.FAIL if delay is None else again
+    stack_limit = options.get("stack_trace_limit")
+    return Verdict(
+        job.pk,
+        job.token_number,
+        move,
+        delay or 0,
+        reason=storable(text_of(error)),
+        stack=None if stack_limit == 0 else storable(_stack_of(error)),
+        ahead=job.ahead,
+        custom_id=job.custom_id,
+        keep=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
+        outcome=_outcome_of(error),
+        attempts_made=attempts_made,
+        stack_limit=stack_limit,
+        traits=job.traits,
+    )
+
+
+def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
+    counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # what it failed of were runs of it
+    return Verdict(
+        job.pk,
+        job.token_number,
+        states.FAIL,
+        reason=reason,
+        ahead=job.ahead,
+        custom_id=job.custom_id,
+        keep=_keep(job, "remove_on_fail", rules.keep_failed),
+        outcome=_outcome_of_unrun(job, reason),
+        attempts_made=job.attempts_made + counts,
+        traits=job.traits,
+        unrun=not counts,
+    )
+
+
+_FINAL = (UnrecoverableError, JobCancelled)
+"""Errors after which there is no other attempt."""
+
+
+def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, JobCancelled):
+        return CANCELLED
+    return TIMED_OUT if isinstance(error, JobTimedOut) else ERROR
+
+
+def _outcome_of_unrun(job: Attempt, reason: str) -> str:
+    if job.traits & IS_CANCELLED:
+        return CANCELLED
+    return STALLED if reason == STALLED_TOO_OFTEN else ERROR
+
+
+def _keep(job: Attempt, option: str, otherwise: Keep | None) -> Keep | None:
+    """The job's own word beats its worker's."""
+    options = job.stored_options
+    return keep_of(options[option]) if option in options else otherwise
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says; its name, if it says nothing or cannot."""
+    try:
+        # As plain text: a class of the user's own may pass for it.
+        return str.join("", (str(error),)) or type(error).__name__
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return type(error).__name__
+
+
+def _unfit(error: BaseException, problem: Exception) -> RuntimeError:
+    return RuntimeError(
+        f"{type(error).__name__}: {text_of(error)} (nothing else could be asked of it: "
+        f"{type(problem).__name__})"
+    )
+
+
+def _stack_of(error: BaseException) -> str:
+    try:
+        if _is_vast(error):
+            return f"{type(error).__name__}: too many errors are in it to be written"
+        return "".join(traceback.format_exception(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return type(error).__name__
+
+
+MOST_ERRORS = 1_000
+"""Errors in one, as causes and in groups, of which a traceback is written."""
+
+
+def _is_vast(error: BaseException) -> bool:
+    """Whether writing a traceback would take long, or recurse too deeply. A group that another
+    holds twice is written twice."""
+    left, count, behind = [error], 0, {id(error)}
+    while left and count <= MOST_ERRORS:
+        one = left.pop()
+        count += 1
+        for cause in (one.__cause__, one.__context__):
+            if cause is not None and id(cause) not in behind:
+                behind.add(id(cause))
+                left.append(cause)
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+    return count > MOST_ERRORS
+
+
+def storable(text: str) -> str:
+    """`text` as any database can store it: no NUL, no lone surrogate, not endless."""
+    clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    if len(clean) <= LONGEST_REASON:
+        return clean
+    half = LONGEST_REASON // 2
+    return f"{clean[:half]}\n[… {len(clean) - 2 * half} characters left out …]\n{clean[-half:]}"

@@ -1,0 +1,143 @@
+"""Whom a job waits for and who waits for it: the options of `add` that say so, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+from ..errors import InvalidOption, InvalidOptionType
+from .names import check_name
+
+POLICIES = {
+    "fail_parent_on_failure": "fail",
+    "continue_parent_on_failure": "continue",
+    "ignore_dependency_on_failure": "ignore",
+    "remove_dependency_on_failure": "remove",
+}
+"""What a child's failure for good means for its parent; without any, the parent waits on."""
+
+ON_DEPENDENCY_FAILURE = ("wait", "fail", "run")
+
+MOST_DEPENDENCIES = 100_000
+
+
+class ParentRef(TypedDict):
+    """A job by its id and the name of its queue."""
+
+    id: str
+    queue: str
+
+
+class Other(NamedTuple):
+    """Another job."""
+
+    queue: str | None
+    """None for the queue of the job that names it."""
+    id: str
+
+
+class Ties(NamedTuple):
+    """What ties a job to others."""
+
+    parent: Other | None = None
+    policy: str = "wait"
+    depends_on: tuple[Other, ...] = ()
+    on_failure: str = "wait"
+    children: Sequence[Any] = ()
+
+
+def ties_of(checked: Mapping[str, Any]) -> Ties | None:
+    """The ties among checked options; None if there are none."""
+    if "parent" in checked and "parent_id" in checked:
+        raise InvalidOption("parent and parent_id say the same thing in two ways; give one of them")
+    if "depends_on" in checked and "depends_on_job_ids" in checked:
+        raise InvalidOption("depends_on and depends_on_job_ids are the same; give one of them")
+    parent = checked.get("parent") or checked.get("parent_id")
+    depends_on = checked.get("depends_on") or checked.get("depends_on_job_ids") or ()
+    children = checked.get("children") or ()
+    if not (parent or depends_on or children):
+        return None
+    on_failure = checked.get("on_dependency_failure", "wait")
+    return Ties(parent, policy_of(checked), tuple(dict.fromkeys(depends_on)), on_failure, children)
+
+
+def policy_of(checked: Mapping[str, Any]) -> str:
+    """What the job's failure for good means for its parent."""
+    policies = [name for name in POLICIES if checked.get(name)]
+    if len(policies) > 1:
+        raise InvalidOption(f"{' and '.join(policies)} contradict each other; give one of them")
+    return POLICIES[policies[0]] if policies else "wait"
+
+
+def check_parent(value: Any) -> Other | None:
+    """`parent`: a Job, or a mapping with id and queue."""
+    return None if value is None else check_relative("parent", value)
+
+
+def check_relative(what: str, value: Any) -> Other:
+    """A job that another is tied to: a Job, or a mapping with id and queue."""
+    if _is_job(value):
+        return Other(value.queue_name, value.id)
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(
+            f'{what} must be a Job or {{"id": ..., "queue": ...}}, not {value!r}'
+        )
+    if value.keys() != {"id", "queue"}:
+        raise InvalidOption(f'{what} must be {{"id": ..., "queue": ...}}, not {dict(value)!r}')
+    return Other(check_name(f"{what} queue", value["queue"]), check_name(f"{what} id", value["id"]))
+
+
+def check_parent_id(value: Any) -> Other | None:
+    """`parent_id`: the id of a job in the same queue."""
+    return None if value is None else Other(None, check_name("parent_id", value))
+
+
+def check_depends_on(value: Any) -> tuple[Other, ...]:
+    """`depends_on`: ids of the same queue, Jobs, or (queue, id) pairs; one, or a list of them."""
+    if value is None or value == ():
+        return ()
+    if isinstance(value, str | tuple) or _is_job(value):
+        return (_other(value),)
+    if not isinstance(value, Collection) or isinstance(value, Mapping):
+        raise InvalidOptionType(
+            f"depends_on must be ids, Jobs or (queue, id) pairs in a list, not {value!r}"
+        )
+    others = tuple(_other(one) for one in value)
+    if len(others) > MOST_DEPENDENCIES:
+        raise InvalidOption(
+            f"depends_on must name at most {MOST_DEPENDENCIES} jobs, not {len(others)}"
+        )
+    return others
+
+
+def _other(value: Any) -> Other:
+    if _is_job(value):
+        return Other(value.queue_name, value.id)
+    if isinstance(value, tuple):
+        if len(value) != 2:
+            raise InvalidOption(
+                f"depends_on takes a list of ids, or pairs (queue, id), not {value!r}"
+            )
+        return Other(
+            check_name("the queue in depends_on", value[0]), check_name("depends_on", value[1])
+        )
+    return Other(None, check_name("depends_on", value))
+
+
+def check_on_dependency_failure(value: Any) -> str:
+    if value not in ON_DEPENDENCY_FAILURE:
+        raise InvalidOption(f'on_dependency_failure must be "wait", "fail" or "run", not {value!r}')
+    word: str = value
+    return word
+
+
+def check_children(value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidOptionType(f"children must be a list of nodes, not {value!r}")
+    return value
+
+
+def _is_job(value: Any) -> bool:
+    return hasattr(value, "queue_name") and hasattr(value, "pk")

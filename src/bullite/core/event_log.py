@@ -1,0 +1,240 @@
+"""What the rows of the event log mean: from the kind of a row to the events that listeners hear.
+
+A row holds what one transaction did of one kind, usually a move: its kind is the move's name and it
+lists the jobs, each with a detail where the move alone does not tell everything. Pure: no database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from .outcomes import CANCELLED, EXPIRED
+from .states import MOVES, State
+
+PROGRESS, LOG_ADDED, DUPLICATED = "progress", "log_added", "duplicated"
+PAUSED, RESUMED, DRAINED, CLEANED = "paused", "resumed", "drained", "cleaned"
+DEAD_LETTERED, CUSTOM = "dead_lettered", "custom"
+DEDUPLICATED = "deduplicated"
+
+LONGEST_COPIED = 4 * 1024
+"""Longer results and messages are not copied into the log; readers fetch them."""
+
+UNCOUNTED = {"counted": 0, "seen": "{}"}
+"""Parameters of `events_after` for readers that do not count events from page to page."""
+
+Payload = dict[str, Any]
+Told = list[tuple[str, Payload]]
+
+_EVENTS_OF_MOVES = {move.name: move.events for move in MOVES}
+_PREVIOUS = {move.name: move.sources[0].value for move in MOVES if len(move.sources) == 1}
+
+
+class Event(NamedTuple):
+    """One event, as a listener gets it."""
+
+    id: str
+    """`<row>-<index>`: a reader can go on after it."""
+    queue: int
+    name: str
+    payload: Payload
+    truncated: bool = False
+    """The result was too long for the log: it has to be fetched."""
+    is_custom: bool = False
+    """Made by a user: its payload may say anything."""
+
+
+class Failure(NamedTuple):
+    """A job when a run of it had failed, as the log tells."""
+
+    state: str
+    reason: str | None
+    attempts_made: int | None
+    """None if the job ended without a run."""
+    outcome: str | None
+    due: int | None
+    """When a job that is delayed is to run again."""
+
+
+def failure_of(kind: str, entry: Any) -> Failure | None:
+    """What an entry of a row of this kind says of a job that failed; None if none did."""
+    match kind:
+        case "fail":
+            reason, attempts_made, outcome, *_ = entry[1]
+            return Failure(State.FAILED.value, reason, attempts_made, outcome, None)
+        case "back_off":
+            reason, attempts_made, due = entry[1]
+            return Failure(State.DELAYED.value, reason, attempts_made, None, due)
+        case "retry":
+            reason, attempts_made, _ = entry[1]
+            return Failure(State.WAITING.value, reason, attempts_made, None, None)
+        case "expire" | "cancel":
+            outcome = EXPIRED if kind == "expire" else CANCELLED
+            return Failure(State.FAILED.value, entry[1][1], None, outcome, None)
+    return None
+
+
+def told_by(kind: str) -> int:
+    """How many events one entry of a row of this kind stands for."""
+    return len(_EVENTS_OF_MOVES.get(kind, "1"))
+
+
+def unfold(row: int, queue: int, kind: str, entries: Sequence[Any]) -> Iterator[Event]:
+    """The events of one row, in causal order for each job."""
+    index = 0
+    for entry in entries:
+        job, detail = (entry[0], entry[1]) if isinstance(entry, list) else (entry, None)
+        about: Payload = {} if job is None else {"job_id": str(job)}
+        truncated = kind == "complete" and isinstance(entry, list) and entry[2:3] == [1]
+        for name, payload in _told(kind, about, detail):
+            yield Event(f"{row}-{index}", queue, name, payload, truncated, kind == CUSTOM)
+            index += 1
+
+
+def _told(kind: str, about: Payload, detail: Any) -> Told:
+    if kind in _DETAILS:
+        return _DETAILS[kind](about, detail)
+    events = _EVENTS_OF_MOVES.get(kind, (kind.replace("_", "-"),))
+    previous = {"prev": _PREVIOUS[kind]} if kind in _PREVIOUS else {}
+    return [(name, about | previous) for name in events]
+
+
+# --- kinds whose entries carry a detail ----------------------------------------------------------
+
+
+def _added(about: Payload, name: Any) -> Told:
+    return [("added", about | {"name": name}), ("waiting", about)]
+
+
+def _added_delayed(about: Payload, detail: Any) -> Told:
+    name, due = detail
+    return [("added", about | {"name": name}), ("delayed", about | {"delay": due})]
+
+
+def _added_blocked(about: Payload, name: Any) -> Told:
+    return [("added", about | {"name": name}), ("waiting-children", about)]
+
+
+def _freed_for_later(about: Payload, due: Any) -> Told:
+    previous = {"prev": State.WAITING_CHILDREN.value}
+    return [
+        ("dependencies-completed", about | previous),
+        ("delayed", about | previous | {"delay": due}),
+    ]
+
+
+def _let_go_for_later(about: Payload, due: Any) -> Told:
+    return [("delayed", about | {"prev": State.WAITING_CHILDREN.value, "delay": due})]
+
+
+def _delayed(about: Payload, due: Any) -> Told:
+    return [("delayed", about | {"delay": due})]
+
+
+def _completed(about: Payload, value: Any) -> Told:
+    return [("completed", about | {"return_value": value, "prev": State.ACTIVE.value})]
+
+
+def _failed(about: Payload, detail: Any) -> Told:
+    reason, attempts_made, outcome, *_ = detail
+    told = {"failed_reason": reason, "prev": "active", "final": True, "outcome": outcome}
+    return [
+        ("failed", about | told),
+        ("retries-exhausted", about | {"attempts_made": attempts_made}),
+    ]
+
+
+def _attempt_failed(about: Payload, detail: Any) -> Told:
+    reason, attempts_made, _ = detail
+    failed = {"failed_reason": reason, "prev": "active", "final": False}
+    return [
+        ("failed", about | failed),
+        ("attempt-failed", about | {"failed_reason": reason, "attempts_made": attempts_made}),
+    ]
+
+
+def _backed_off(about: Payload, detail: Any) -> Told:
+    due = {"delay": detail[2]}
+    return [
+        *_attempt_failed(about, detail),
+        ("delayed", about | due | {"prev": "active"}),
+        ("retry-scheduled", about | due),
+    ]
+
+
+def _retried(about: Payload, detail: Any) -> Told:
+    return [
+        *_attempt_failed(about, detail),
+        ("waiting", about | {"prev": "active"}),
+        ("retry-scheduled", about | {"delay": detail[2]}),
+    ]
+
+
+def _stalled_for_later(about: Payload, due: Any) -> Told:
+    previous = {"prev": State.ACTIVE.value}
+    return [("stalled", about | previous), ("delayed", about | previous | {"delay": due})]
+
+
+def _ended_unrun(outcome: str, about: Payload, detail: Any) -> Told:
+    previous, reason, *_ = detail
+    told = {"failed_reason": reason, "prev": previous, "final": True, "outcome": outcome}
+    return [("failed", about | told)]
+
+
+def _waiting_after(about: Payload, previous: Any) -> Told:
+    return [("waiting", about | {"prev": previous})]
+
+
+def _delayed_after(about: Payload, detail: Any) -> Told:
+    previous, due = detail
+    return [("delayed", about | {"prev": previous, "delay": due})]
+
+
+def _removed(about: Payload, previous: Any) -> Told:
+    return [("removed", about | {"prev": previous})]
+
+
+def _restored_delayed(about: Payload, due: Any) -> Told:
+    return [("restored", about | {"prev": State.REMOVED.value}), *_delayed(about, due)]
+
+
+def _deduplicated(about: Payload, detail: Any) -> Told:
+    key, left_out = detail
+    told = {"deduplication_id": key, "deduplicated_job_id": str(left_out)}
+    return [("deduplicated", about | told)]
+
+
+def _custom(about: Payload, detail: Any) -> Told:
+    name, payload = detail
+    return [(name, payload)]
+
+
+_DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
+    "add": _added,
+    "add_delayed": _added_delayed,
+    "add_blocked": _added_blocked,
+    "free_delayed": _freed_for_later,
+    "let_go_delayed": _let_go_for_later,
+    "delay": _delayed,
+    "reschedule": _delayed,
+    "complete": _completed,
+    "fail": _failed,
+    "back_off": _backed_off,
+    "retry": _retried,
+    "expire": partial(_ended_unrun, EXPIRED),
+    "cancel": partial(_ended_unrun, CANCELLED),
+    "stall_delayed": _stalled_for_later,
+    "revive": _waiting_after,
+    "revive_delayed": _delayed_after,
+    "remove": _removed,
+    "restore_delayed": _restored_delayed,
+    PROGRESS: lambda about, data: [("progress", about | {"data": data})],
+    LOG_ADDED: lambda about, log: [("log-added", about | {"log": log})],
+    CLEANED: lambda about, count: [("cleaned", {"count": count})],
+    DEAD_LETTERED: lambda about, detail: [
+        ("dead-lettered", about | {"from": detail[0], "to": detail[1]})
+    ],
+    CUSTOM: _custom,
+    DEDUPLICATED: _deduplicated,
+}

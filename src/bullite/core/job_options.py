@@ -1,0 +1,627 @@
+"""What users may ask of a job, checked once, here, with errors that name the option and the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import partial
+from typing import Any, TypedDict
+
+from ..errors import InvalidOption, InvalidOptionType, PayloadTooLarge
+from . import backoff as backoffs
+from . import dependency_options
+from .codec import encode, encode_plain
+from .deduplication import Rule
+from .job_flags import traits_of
+from .names import LONGEST_NAME as LONGEST_NAME
+from .names import check_name as check_name
+
+HIGHEST_PRIORITY = 2_097_151
+MOST_ATTEMPTS = 2**31 - 1
+MOST_TAGS = 50
+LARGEST_DATA = 1024 * 1024
+"""Bytes of a job's data as JSON, unless `size_limit` allows more."""
+MOST_BYTES = 512 * 1024 * 1024
+EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""The first ms of the year 1 and the last of the year 9999."""
+
+Duration = int | timedelta | str
+"""Milliseconds, a timedelta, or text such as "30s", "5m", "2h", "7d"."""
+
+Moment = datetime | int | str
+"""An aware datetime, milliseconds since the epoch, or ISO 8601 text."""
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TEXT_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+class Priority(Enum):
+    """Levels that mean the same whichever order a queue has."""
+
+    CRITICAL = 1_000_000
+    HIGH = 100_000
+    NORMAL = 0
+    LOW = -100_000
+
+    def number(self, order: str) -> int:
+        """The number in a queue of this order: in "low", lower numbers come first."""
+        return -self.value if order == "low" else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class LowerFirst:
+    """A priority of which lower numbers come first, whichever order a queue has."""
+
+    value: int
+
+    def number(self, order: str) -> int:
+        """The number in a queue of this order."""
+        return self.value if order == "low" else -self.value
+
+
+class KeepJobs(TypedDict, total=False):
+    """Which finished jobs to keep; `age` is in seconds, or a timedelta, or text such as "7d"."""
+
+    age: float | timedelta | str
+    count: int
+    limit: int
+
+
+class BackoffSettings(TypedDict, total=False):
+    """Further settings of a back-off."""
+
+    jitter: bool
+
+
+class BackoffRule(TypedDict, total=False):
+    """How long to wait before the next attempt."""
+
+    type: str
+    delay: Duration
+    max_delay: Duration
+    jitter: float
+    exponent: float
+    settings: BackoffSettings
+    on: str
+    retry: bool
+
+
+Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
+
+
+class Deduplication(TypedDict, total=False):
+    """Which adds are left out while another job holds the same key."""
+
+    id: str
+    ttl: Duration
+    extend: bool
+    replace: bool
+    keep_last_if_active: bool
+
+
+class Repeat(TypedDict, total=False):
+    """The option `repeat` of `add`: how the job scheduler is set up that makes the job anew."""
+
+    cron: str
+    pattern: str
+    every: Duration
+    limit: int
+    start_date: Moment
+    end_date: Moment
+    tz: str
+    immediately: bool
+    immediate: bool
+    offset: Duration
+    missed: str
+    most_missed: int
+    key: str
+
+
+class RateLimit(TypedDict):
+    """So many in a time."""
+
+    max: int
+    duration: Duration
+
+
+class OnFailure(TypedDict, total=False):
+    """The job that is added when another fails for good; what failed is in its data."""
+
+    queue: str
+    name: str
+    data: Mapping[str, Any]
+    attempts: int
+    backoff: Backoff
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of `add`, and of each job of `add_bulk`."""
+
+    priority: int | Priority
+    delay: Duration
+    run_at: Moment
+    timestamp: Moment
+    attempts: int
+    backoff: Backoff
+    retry_strategy: str | BackoffRule
+    lifo: bool
+    job_id: str | None
+    timeout: Duration
+    expires: Duration
+    remove_on_complete: bool | int | KeepJobs
+    remove_on_fail: bool | int | KeepJobs
+    keep_logs: int
+    stack_trace_limit: int
+    size_limit: int
+    tags: Sequence[str]
+    parent: Any
+    parent_id: str | None
+    fail_parent_on_failure: bool
+    continue_parent_on_failure: bool
+    ignore_dependency_on_failure: bool
+    remove_dependency_on_failure: bool
+    depends_on: Any
+    depends_on_job_ids: Sequence[str]
+    on_dependency_failure: str
+    children: Sequence[Mapping[str, Any]]
+    deduplication: Deduplication
+    repeat: Repeat | None
+    limit_key: str | None
+    on_failure: OnFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOptions:
+    """Options that are known to be good."""
+
+    priority: int | Priority | LowerFirst = 0
+    delay: int = 0
+    attempts: int = 1
+    lifo: bool = False
+    job_id: str | None = None
+    run_at: int | None = None
+    timestamp: int | None = None
+    expires: int | None = None
+    size_limit: int = LARGEST_DATA
+    ties: dependency_options.Ties | None = None
+    policy: str = "wait"
+    """What its failure means for its parent, whoever that is."""
+    deduplication: Rule | None = None
+    stored: str | None = None
+    """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
+    traits: int = 0
+    """What else belongs to the job: see job_flags.py."""
+
+
+PLAIN = CheckedOptions()
+
+TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
+"""The options that tie a job to others."""
+
+OF_ONE_JOB = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *TIES)
+"""Those that cannot hold for several jobs."""
+
+_STORED = (
+    "delay",
+    "run_at",
+    "timestamp",
+    "backoff",
+    "retry_strategy",
+    "timeout",
+    "expires",
+    "remove_on_complete",
+    "remove_on_fail",
+    "keep_logs",
+    "stack_trace_limit",
+    "size_limit",
+    "tags",
+    "depends_on",
+    "on_dependency_failure",
+    *dependency_options.POLICIES,
+    "deduplication",
+    "limit_key",
+    "on_failure",
+)
+
+
+def check_options(options: Mapping[str, Any]) -> CheckedOptions:
+    """The options of one job, or an error that names the first bad one."""
+    if not options:
+        return PLAIN
+    if options.get("deduplication") is not None:
+        _check_goes_with_a_key(options)
+    checked = {name: _check(name, value) for name, value in options.items()}
+    if isinstance(checked.get("retry_strategy"), Mapping):
+        # As the queue document has it: a strategy may be spelled out, too.
+        checked["backoff"] = checked.pop("retry_strategy")
+    if checked.get("delay") and "run_at" in checked:
+        raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
+    if checked.get("timestamp", 0) + checked.get("delay", 0) > LATEST:
+        raise InvalidOption("timestamp and delay together lead past the year 9999")
+    tied = dependency_options.ties_of(checked)
+    if tied is not None and tied.depends_on:
+        checked["depends_on"] = tied.depends_on
+    stored = {name: checked[name] for name in _STORED if checked.get(name) not in (None, ())}
+    return CheckedOptions(
+        priority=checked.get("priority", 0),
+        delay=checked.get("delay", 0),
+        attempts=checked.get("attempts", 1),
+        lifo=checked.get("lifo", False),
+        job_id=checked.get("job_id"),
+        run_at=checked.get("run_at"),
+        timestamp=checked.get("timestamp"),
+        expires=checked.get("expires"),
+        size_limit=checked.get("size_limit", LARGEST_DATA),
+        ties=tied,
+        policy=dependency_options.policy_of(checked),
+        deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
+        stored=encode_plain(stored).decode() if stored else None,
+        traits=traits_of(stored),
+    )
+
+
+def _check(name: str, value: Any) -> Any:
+    check = _CHECKS.get(name)
+    if name == "debounce":
+        raise InvalidOption(
+            "the option debounce has been removed, use deduplication instead: give delay=d and "
+            'deduplication={"id": …, "ttl": d, "extend": True, "replace": True}'
+        )
+    if check is None:
+        known = ", ".join(sorted(_CHECKS))
+        raise InvalidOption(f"unknown job option {name!r}; the options are: {known}")
+    return check(value)
+
+
+def check_size(name: str, text: str, limit: int) -> None:
+    """A job's data as JSON must not take more bytes than its limit."""
+    if len(text) * 4 <= limit:
+        return
+    size = len(text.encode())
+    if size > limit:
+        raise PayloadTooLarge(
+            f"the size of job {name} exceeds the limit {limit} bytes: its data takes {size} as "
+            "JSON; store it elsewhere and pass where, or raise size_limit"
+        )
+
+
+def encode_limited(value: Any, what: str, name: str = "") -> str:
+    """A value as JSON text that takes no more bytes than a job's data may."""
+    text = encode(value, what, name)
+    if len(text) * 4 > LARGEST_DATA and (size := len(text.encode())) > LARGEST_DATA:
+        raise PayloadTooLarge(
+            f"{what}{name} takes {size} bytes as JSON, more than {LARGEST_DATA}; "
+            "store it elsewhere and give where"
+        )
+    return text
+
+
+def check_priority(value: Any) -> int | Priority:
+    if isinstance(value, Priority):
+        return value
+    return check_int("priority", value, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+
+
+def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
+    """`remove_on_complete` or `remove_on_fail`, in a form that can be stored."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, Mapping):
+        if not isinstance(value, int):
+            raise InvalidOptionType(
+                f"{option} must be True, False, how many to keep, or a mapping with age, count "
+                f"and limit, not {value!r}"
+            )
+        return check_int(option, value, -1, MOST_ATTEMPTS)
+    for name in value:
+        if name not in KeepJobs.__annotations__:
+            raise InvalidOption(f"{option} has an unknown key {name!r}; give age, count or limit")
+    checked: dict[str, Any] = {}
+    if value.get("age") is not None:
+        checked["age"] = check_age(f"{option} age", value["age"])
+    for name in ("count", "limit"):
+        if value.get(name) is not None:
+            least = -1 if name == "count" else 0
+            checked[name] = check_int(f"{option} {name}", value[name], least, MOST_ATTEMPTS)
+    return checked
+
+
+def check_age(option: str, value: Any) -> int | float:
+    """An age in seconds; a number is seconds already."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= backoffs.LONGEST_DELAY / 1000:
+            longest = backoffs.LONGEST_DELAY // 1000
+            raise InvalidOption(f"{option} must be between 0 and {longest} seconds, not {value}")
+        return value
+    return check_duration(option, value) / 1000
+
+
+def check_strategy(value: Any) -> Any:
+    """The name of a strategy that workers know, or one spelled out."""
+    if callable(value):
+        raise InvalidOptionType(
+            "retry_strategy must be a name, not a function, which cannot be stored: register it "
+            'with Worker(retry_strategies={"name": function}) and pass the name'
+        )
+    if isinstance(value, Mapping):
+        return _check_backoff_rule(value)
+    return check_name("retry_strategy", value)
+
+
+def refuse_repeat(value: Any) -> None:
+    """Where it is meant, it is taken out before."""
+    if value is not None:
+        raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
+
+
+def check_on_failure(value: Any) -> dict[str, Any] | None:
+    """The job that is added when another fails for good."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(f"on_failure must be a mapping with queue and name, not {value!r}")
+    unknown = [key for key in value if key not in OnFailure.__annotations__]
+    missing = [key for key in ("queue", "name") if key not in value]
+    if unknown or missing:
+        problem = f"has an unknown key {unknown[0]!r}" if unknown else f"has no {missing[0]}"
+        raise InvalidOption(f"on_failure {problem}; give queue, name, data, attempts and backoff")
+    data = value.get("data", {})
+    if not isinstance(data, Mapping):
+        raise InvalidOptionType(f"the data of on_failure must be a mapping, not {data!r}")
+    encode_limited(data, "the data of on_failure")
+    notice = {
+        "queue": check_name("the queue of on_failure", value["queue"]),
+        "name": check_name("the name of on_failure", value["name"]),
+        "data": dict(data),
+        "attempts": check_int(
+            "the attempts of on_failure", value.get("attempts", 1), 1, MOST_ATTEMPTS
+        ),
+    }
+    if value.get("backoff") is not None:
+        notice["backoff"] = _check("backoff", value["backoff"])
+    return notice
+
+
+def check_tags(value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
+        raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
+    if len(value) > MOST_TAGS:
+        raise InvalidOption(f"tags must be at most {MOST_TAGS}, not {len(value)}")
+    return list(dict.fromkeys(check_name("a tag", tag) for tag in value))
+
+
+def check_deduplication(value: Any) -> dict[str, Any] | None:
+    """The `deduplication` option in the one form it is stored in; None if there is none."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(f'deduplication must be a mapping with "id", not {value!r}')
+    for name in value:
+        if name not in Deduplication.__annotations__:
+            known = ", ".join(Deduplication.__annotations__)
+            raise InvalidOption(f"deduplication has an unknown key {name!r}; the keys are: {known}")
+    if value.get("id") in (None, ""):
+        raise InvalidOption('the deduplication id must be provided: deduplication={"id": "…"}')
+    checked: dict[str, Any] = {"id": check_name("the deduplication id", value["id"])}
+    if value.get("ttl") is not None:
+        checked["ttl"] = check_duration("deduplication ttl", value["ttl"], least=1)
+    for name in ("extend", "replace", "keep_last_if_active"):
+        if check_bool(f"deduplication {name}", value.get(name, False)):
+            checked[name] = True
+    return checked
+
+
+def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
+    """A job that others wait for, or that waits for others, must not be left out."""
+    for name in TIES:
+        if options.get(name):
+            raise InvalidOption(
+                f"deduplication cannot be used together with {name}: the job might be left out; "
+                "give one of them"
+            )
+
+
+def check_moment(option: str, value: Any) -> int:
+    """A point in time, in ms since the epoch."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidOption(
+                f'{option} must look like "2030-01-31T12:00:00+00:00", not {value!r}'
+            ) from error
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidOption(
+                f"{option} must have a time zone, {value.isoformat()} could mean anything: "
+                "use datetime.now(timezone.utc) or add +00:00"
+            )
+        value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return check_int(option, value, EARLIEST, LATEST)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOptionType(
+            f"{option} must be an aware datetime, ms since the epoch or ISO text, not {value!r}"
+        )
+    return check_int(option, value, 0, LATEST)
+
+
+def check_int(option: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOptionType(f"{option} must be a whole number, not {value!r}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{option} must be between {least} and {most}, not {_shown(value)}")
+    return value
+
+
+def _shown(number: float) -> str:
+    """A number as text; Python refuses to write out very long ones."""
+    try:
+        return str(number)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def check_bool(option: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOptionType(f"{option} must be True or False, not {value!r}")
+    return value
+
+
+def check_duration(option: str, value: Any, least: int = 0) -> int:
+    """A duration in whole milliseconds."""
+    if isinstance(value, timedelta):
+        milliseconds = value // timedelta(milliseconds=1)
+    elif isinstance(value, str):
+        milliseconds = _text_duration(option, value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        milliseconds = value
+    else:
+        raise InvalidOptionType(
+            f'{option} must be milliseconds as a whole number, a timedelta or text such as "30s", '
+            f"not {value!r}"
+        )
+    if not least <= milliseconds <= backoffs.LONGEST_DELAY:
+        raise InvalidOption(
+            f"{option} must be between {least} and {backoffs.LONGEST_DELAY} ms, "
+            f"not {_shown(milliseconds)}"
+        )
+    return milliseconds
+
+
+def _text_duration(option: str, text: str) -> int:
+    match = _TEXT_DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidOption(
+            f'{option} must look like "500ms", "30s", "5m", "2h" or "7d", not {text!r}'
+        )
+    milliseconds = float(match[1]) * _UNITS[match[2]]
+    return round(min(milliseconds, 2.0**62))
+
+
+def check_limit_key(value: Any) -> str:
+    return check_name("limit_key", value)
+
+
+def check_rate(option: str, value: Any) -> tuple[int, int]:
+    """So many in so many ms."""
+    if not isinstance(value, Mapping):
+        raise InvalidOptionType(
+            f'{option} must be a mapping such as {{"max": 10, "duration": "1s"}}, not {value!r}'
+        )
+    if value.keys() != {"max", "duration"}:
+        wrong = sorted(map(str, value.keys() ^ {"max", "duration"}))
+        raise InvalidOption(f"{option} must have max and duration and nothing else: {wrong[0]!r}")
+    most = check_int(f"{option} max", value["max"], 1, MOST_ATTEMPTS)
+    return most, check_duration(f"{option} duration", value["duration"], least=1)
+
+
+def check_job_id(value: Any) -> str | None:
+    if value is None:
+        return None
+    job_id = check_name("job_id", value)
+    if job_id.isdecimal():
+        raise InvalidOption(
+            f"job_id must not be all digits, those are handed out by the queue: {job_id!r}; "
+            "add a letter or a prefix"
+        )
+    return job_id
+
+
+def check_backoff(value: Any) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """The `backoff` option in the one form it is stored in."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return _check_backoff_rule(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_check_backoff_rule(rule) for rule in value]
+    return {"type": "fixed", "delay": check_duration("backoff", value)}
+
+
+def _check_backoff_rule(rule: Any) -> dict[str, Any]:
+    if not isinstance(rule, Mapping):
+        raise InvalidOptionType(
+            f"backoff must be a delay, a mapping or a list of mappings, not {rule!r}"
+        )
+    for name in rule:
+        if name not in BackoffRule.__annotations__:
+            known = ", ".join(sorted(BackoffRule.__annotations__))
+            raise InvalidOption(f"backoff has an unknown key {name!r}; the keys are: {known}")
+    checked: dict[str, Any] = {}
+    if "on" in rule:
+        checked["on"] = check_name("backoff on", rule["on"])
+    if not check_bool("backoff retry", rule.get("retry", True)):
+        return checked | {"retry": False}
+    # Any other type than ours is the name of a strategy that the worker is to know.
+    kind = check_name("backoff type", rule.get("type", "fixed"))
+    checked |= {"type": kind, "delay": check_duration("backoff delay", rule.get("delay", 0))}
+    if _wants_added_jitter(rule.get("settings", {})):
+        checked["added"] = ADDED_JITTER
+    if "max_delay" in rule:
+        checked["max_delay"] = check_duration("backoff max_delay", rule["max_delay"])
+    for name, most in (("jitter", 1.0), ("exponent", 100.0)):
+        if name in rule:
+            checked[name] = _check_float(f"backoff {name}", rule[name], most)
+    return checked
+
+
+ADDED_JITTER = 0.1
+"""The part of a delay that `settings={"jitter": True}` adds at most."""
+
+
+def _wants_added_jitter(settings: Any) -> bool:
+    if not isinstance(settings, Mapping) or settings.keys() - {"jitter"}:
+        raise InvalidOption(f'backoff settings must be {{"jitter": True}}, not {settings!r}')
+    return check_bool("backoff settings jitter", settings.get("jitter", False))
+
+
+def _check_float(option: str, value: Any, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOptionType(f"{option} must be a number, not {value!r}")
+    if not 0 <= value <= most:
+        raise InvalidOption(f"{option} must be between 0 and {most:g}, not {value}")
+    return float(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "priority": lambda value: value if isinstance(value, LowerFirst) else check_priority(value),
+    "delay": lambda value: check_duration("delay", value),
+    "run_at": lambda value: check_moment("run_at", value),
+    "timestamp": lambda value: check_moment("timestamp", value),
+    "attempts": lambda value: check_int("attempts", value, 1, MOST_ATTEMPTS),
+    "backoff": check_backoff,
+    "retry_strategy": check_strategy,
+    "lifo": lambda value: check_bool("lifo", value),
+    "job_id": check_job_id,
+    "timeout": lambda value: check_duration("timeout", value, least=1),
+    "expires": lambda value: check_duration("expires", value, least=1),
+    "remove_on_complete": lambda value: check_keep("remove_on_complete", value),
+    "remove_on_fail": lambda value: check_keep("remove_on_fail", value),
+    "keep_logs": lambda value: check_int("keep_logs", value, 0, MOST_ATTEMPTS),
+    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
+    "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
+    "tags": check_tags,
+    "on_failure": check_on_failure,
+    "parent": dependency_options.check_parent,
+    "parent_id": dependency_options.check_parent_id,
+    "depends_on": dependency_options.check_depends_on,
+    "depends_on_job_ids": dependency_options.check_depends_on,
+    "on_dependency_failure": dependency_options.check_on_dependency_failure,
+    "children": dependency_options.check_children,
+    **{name: partial(check_bool, name) for name in dependency_options.POLICIES},
+    "deduplication": check_deduplication,
+    "repeat": refuse_repeat,
+    "limit_key": lambda value: None if value is None else check_limit_key(value),
+}
+
+
+_SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(dependency_options.POLICIES))
+
+
+def over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over defaults, without those defaults that say the same thing in another way."""
+    beaten = {name for same in _SAME if not same.isdisjoint(options) for name in same}
+    return {**{k: v for k, v in defaults.items() if k not in beaten}, **options}

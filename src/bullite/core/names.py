@@ -1,0 +1,41 @@
+"""What a queue, a job or an id may be called."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import InvalidOption, InvalidOptionType
+
+LONGEST_NAME = 255
+
+COMMAND, NOTICE = "shell", "notify"
+"""The names of the jobs that run commands."""
+
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def job_number(id: str) -> int | None:
+    """The number that an id is, as the queue writes it; None if it is a name."""
+    is_one = id.isdecimal() and len(id) < 19 and str(int(id)) == id
+    return int(id) if is_one else None
+
+
+def check_name(what: str, value: Any) -> str:
+    """A queue name, a job name or an id: 1 to 255 characters, none of them a control character."""
+    if not isinstance(value, str):
+        raise InvalidOptionType(f"{what} must be text, not {value!r}")
+    if not 1 <= len(value) <= LONGEST_NAME:
+        raise InvalidOption(f"{what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
+    if not value.isprintable() and _CONTROL_CHARACTER.search(value):
+        raise InvalidOption(f"{what} must not contain control characters: {value!r}")
+    return value
+
+
+def check_queue_name(what: str, value: Any) -> str:
+    """A queue's name: such as an id of one's own, so not all digits."""
+    if check_name(what, value).isdecimal():
+        raise InvalidOption(
+            f"{what} must not be all digits, as ids of jobs are: {value!r}; add a letter"
+        )
+    return str(value)

@@ -1,0 +1,210 @@
+"""When the ticks of a job scheduler are: pure arithmetic on a checked interval or cron pattern."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Self
+
+from ..errors import InvalidOption
+from .codec import decode, encode_plain
+from .job_options import (
+    LATEST,
+    MOST_ATTEMPTS,
+    Duration,
+    Moment,
+    check_bool,
+    check_duration,
+    check_int,
+    check_moment,
+)
+
+MISSED = ("skip", "once", "all")
+GRACE = 60_000
+"""A tick that is made at most so many ms late does not count as missed."""
+USUAL_MOST_MISSED = 100
+MOST_MISSED = 1_000
+"""What `most_missed` is unless given, and what it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A cron pattern or an interval, known to be good; moments and durations are in ms."""
+
+    pattern: str | None = None
+    every: int | None = None
+    limit: int | None = None
+    start_date: int | None = None
+    end_date: int | None = None
+    tz: str = "UTC"
+    immediately: bool = False
+    offset: int | None = None
+    missed: str = "once"
+    most_missed: int = USUAL_MOST_MISSED
+
+    def to_json(self) -> str:
+        return encode_plain({k: v for k, v in asdict(self).items() if v is not None}).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**decode(text))
+
+
+# --- what users may ask for ----------------------------------------------------------------------
+
+
+def check_recurrence(
+    now: int,
+    *,
+    pattern: str | None = None,
+    every: Duration | None = None,
+    limit: int | None = None,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
+    tz: str | None = None,
+    immediately: bool = False,
+    offset: Duration | None = None,
+    missed: str = "once",
+    most_missed: int | None = None,
+) -> Recurrence:
+    """What was asked for in the form it is stored in, or an error that names what is wrong."""
+    check_bool("immediately", immediately)
+    if (pattern is None) == (every is None):
+        raise InvalidOption("give either pattern or every, and not both")
+    if pattern is not None and offset is not None:
+        raise InvalidOption("offset goes with every; write the shift into the pattern instead")
+    if every is not None and tz is not None:
+        raise InvalidOption("tz goes with pattern, every is the same in all zones; leave it out")
+    if every is not None and immediately:
+        raise InvalidOption("immediately goes with pattern, every ticks at once; leave it out")
+    if immediately and start_date is not None:
+        raise InvalidOption("immediately and start_date contradict each other; give one of them")
+    if missed not in MISSED:
+        raise InvalidOption(f"missed must be one of {', '.join(MISSED)}, not {missed!r}")
+    if most_missed is not None and missed != "all":
+        raise InvalidOption('most_missed goes with missed="all"; leave it out')
+    if most_missed is None:
+        most_missed = USUAL_MOST_MISSED
+    zone = "UTC"
+    if tz is not None or pattern is not None:
+        # Imported by those who have a pattern: it takes a tenth of what a look into a queue does.
+        from .cron import check_pattern, check_zone
+
+        zone = zone if tz is None else check_zone(tz)
+        pattern = None if pattern is None else check_pattern(pattern, zone, now)
+    recurrence = Recurrence(
+        pattern=pattern,
+        every=None if every is None else check_duration("every", every, least=1),
+        limit=None if limit is None else check_int("limit", limit, 1, MOST_ATTEMPTS),
+        start_date=None if start_date is None else check_moment("start_date", start_date),
+        end_date=None if end_date is None else check_moment("end_date", end_date),
+        tz=zone,
+        immediately=immediately,
+        offset=None if offset is None else check_duration("offset", offset),
+        missed=missed,
+        most_missed=check_int("most_missed", most_missed, 1, MOST_MISSED),
+    )
+    _check_bounds(recurrence, now)
+    return recurrence
+
+
+def _check_bounds(recurrence: Recurrence, now: int) -> None:
+    every, offset = recurrence.every, recurrence.offset
+    if every is not None and offset is not None and offset >= every:
+        raise InvalidOption(f"offset must be less than every, {every} ms, not {offset}")
+    start, end = recurrence.start_date, recurrence.end_date
+    if end is not None and end < now:
+        raise InvalidOption("end_date must be in the future: it has passed already")
+    if start is not None and end is not None and end < start:
+        raise InvalidOption("end_date must not be before start_date")
+
+
+# --- one tick after the other --------------------------------------------------------------------
+
+
+def first_tick(recurrence: Recurrence, now: int) -> int | None:
+    """The tick to wait for when a scheduler is made; one at its start date counts."""
+    start = max(now, recurrence.start_date or now)
+    if recurrence.every is not None:
+        offset = start if recurrence.offset is None else recurrence.offset
+        return _within(recurrence, start + (offset - start) % recurrence.every)
+    if recurrence.immediately:
+        return _within(recurrence, start)
+    return _within(recurrence, _cron_tick(recurrence, now if start == now else start - 1))
+
+
+def next_tick(recurrence: Recurrence, after: int, now: int) -> int | None:
+    """The first tick that comes after the tick `after` and has not passed."""
+    if recurrence.every is None:
+        return _within(recurrence, _cron_tick(recurrence, max(after, now - 1)))
+    periods = max(1, -((after - now) // recurrence.every))
+    return _within(recurrence, after + periods * recurrence.every)
+
+
+def is_over(recurrence: Recurrence, iterations: int, tick: int | None) -> bool:
+    """Whether `tick` is not to be made, nor any later one, `iterations` having been made."""
+    if recurrence.limit is not None and iterations >= recurrence.limit:
+        return True
+    return tick is None or _within(recurrence, tick) is None
+
+
+def _cron_tick(recurrence: Recurrence, after: int) -> int | None:
+    from .cron import tick_after
+
+    assert recurrence.pattern is not None
+    return tick_after(recurrence.pattern, recurrence.tz, after)
+
+
+def _within(recurrence: Recurrence, tick: int | None) -> int | None:
+    last = LATEST if recurrence.end_date is None else recurrence.end_date
+    return tick if tick is not None and tick <= last else None
+
+
+# --- ticks that were missed ----------------------------------------------------------------------
+
+
+def tick_in_time(recurrence: Recurrence, pending: int, now: int) -> int | None:
+    """What becomes of a tick whose job nobody has taken yet: it stays, or gives way to a later one.
+
+    With `once` it stands for all that have passed since; with `skip` it must not be too late; with
+    `all` no more than the newest `most_missed` are made up for, of which it is the first.
+    """
+    if pending > now or recurrence.missed == "once":
+        return pending
+    if recurrence.missed == "all":
+        return _newest_ticks(recurrence, pending, now)[0]
+    if pending >= now - GRACE:
+        return pending
+    return next_tick(recurrence, pending, now - GRACE)
+
+
+def following_tick(recurrence: Recurrence, taken: int, now: int) -> int | None:
+    """The tick to make a job for once that of `taken` was taken; to come, except with `all`."""
+    if recurrence.missed != "all":
+        return next_tick(recurrence, taken, now + 1)
+    following = next_tick(recurrence, taken, taken)
+    return None if following is None else tick_in_time(recurrence, following, now)
+
+
+def _newest_ticks(recurrence: Recurrence, pending: int, now: int) -> list[int]:
+    most = recurrence.most_missed
+    ticks = list(islice(_ticks(recurrence, pending, pending, now), most + 1))
+    if len(ticks) <= most:
+        return ticks
+
+    def too_few_since(start: int) -> bool:
+        return len(list(islice(_ticks(recurrence, pending, start, now), most))) < most
+
+    # Years of seconds may have been missed: look for where the newest begin, do not walk there.
+    starts = range(pending, now + 1)
+    enough = max(0, bisect_left(starts, True, key=too_few_since) - 1)
+    return list(_ticks(recurrence, pending, starts[enough], now))
+
+
+def _ticks(recurrence: Recurrence, pending: int, start: int, end: int) -> Iterator[int]:
+    tick = pending if start <= pending else next_tick(recurrence, pending, start)
+    while tick is not None and tick <= end:
+        yield tick
+        tick = next_tick(recurrence, tick, tick)

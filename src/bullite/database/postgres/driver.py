@@ -1,0 +1,432 @@
+"""The driver: runs the engine's statements on one PostgreSQL database, beside other writers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+
+from ...core.clock import Clock
+from ...core.codec import encode_plain
+from ...errors import StoreClosed, StoreError, StoreUnavailable
+from ..driver import Conflict, Heard, Params, Result, StatementRefused, Step, Undone, Worker
+from .connections import SESSION, Connection, first_line, store_error
+from .listener import ALERT, Ear
+from .location import ServerLocation
+from .maintenance_locks import Hindrances
+from .pipeline import PIN, Message, ask, message, presumed
+from .reader import PostgresReader
+from .reconnecting import UNDONE, Line
+from .schema import prepare
+from .server_clock import ServerClock
+from .statements import REFUSAL, Prepared, statements, storable
+
+log = logging.getLogger("bullite.postgres")
+
+SILENT = 60_000
+"""Ms after which what a process has counted is folded together with what others have."""
+
+SURELY_GONE = 10 * 60_000
+"""Ms after which a process of which nothing is heard is gone, and forgotten if it left nothing."""
+
+MOST_FOLDED = 1_000
+MOST_FORGOTTEN = 1_000
+
+CERTAIN = SURELY_GONE - 60_000
+"""Ms from the beginning of a transaction in which nobody can have forgotten that it was committed.
+"""
+
+SKIPPED_EVENTS = 100_000
+"""A commit that was not synced may be lost with a server, and the ids of its events handed out
+again. Whoever connects skips more than such commits can have taken: no reader, who may have read
+them, misses others of the same ids."""
+
+_LOOKED_AT = frozenset({"take_turn", "take_turn_now", "try_housekeeping"})
+"""Statements whose answers mean something to the driver, too."""
+
+_REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
+
+
+class PostgresDriver:
+    """One schema of a database, written by one thread of this process."""
+
+    has_other_writers = True
+    notices_changes = False
+    recover_every = 1_000
+
+    def __init__(
+        self,
+        location: ServerLocation,
+        clock: Clock | None,
+        random_bits: Callable[[int], int],
+    ) -> None:
+        self.location = location
+        self._server_clock = ServerClock() if clock is None else None
+        self.clock: Clock = clock or self._server_clock  # type: ignore[assignment]
+        self.nonce = random_bits(64) - (1 << 63) or 1
+        self._statements = statements(location.schema)
+        self._line = Line(location, location.access, self._welcome)
+        self._number = self._begun_at = 0
+        self._inside: Connection | None = None
+        self._message: Message
+        self._foreseen: list[tuple[Step, Result]] = []
+        self._announced: dict[int, str] = {}
+        self._alerted: set[int] = set()
+        self._backend: tuple[Any, ...] | None = None
+        settings = SESSION if location.pooled else {}
+        self._begin = [
+            "begin isolation level read committed read write",
+            *(f"set local {name} = {value}" for name, value in settings.items()),
+        ]
+        self._hindrances = Hindrances()
+        self._ear: Ear | None = None
+        self._is_open = self._is_new = False
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._line.connect()
+        self._is_open = True
+
+    def close(self, still_runs: bool = False, exiting: bool = False) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
+        if exiting or not still_runs:
+            # Workers of ours that were not closed are seen to be gone by this.
+            with contextlib.suppress(StoreError, psycopg.Error):
+                self._run_alone("leave", {"nonce": self.nonce})
+        self._line.drop()
+
+    def reader(self) -> PostgresReader:
+        return PostgresReader(self.location, self.clock)
+
+    def _welcome(self, connection: Connection) -> None:
+        """With every new connection: whatever the one before it left under way is ended."""
+        if not self._is_open:
+            prepare(connection, self.location)
+        self._is_new = self._is_open
+        if not self.location.pooled:
+            self._replace_backend(connection)
+        self._run(connection, "skip_events", {"skipped": SKIPPED_EVENTS})
+        if self._server_clock is not None:
+            # Before the first transaction there is work by the clock: who is dead, what is due.
+            self._server_clock.set(self._run(connection, "clock", {}).rows[0][0])
+
+    def _replace_backend(self, connection: Connection) -> None:
+        """End the session of the connection before this one, and remember this one's."""
+        if self._backend is not None:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where pid = %s and backend_start = %s",
+                self._backend,
+            )
+        self._backend = connection.execute(
+            "select pid, backend_start from pg_stat_activity where pid = pg_backend_pid()"
+        ).fetchone()
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
+        if not self._is_open:
+            raise StoreClosed(f"{self.location} is closed")
+        while True:
+            connection = self._line.connect_patiently()
+            self._inside = connection
+            self._message = message(connection, self.location.pooled)
+            try:
+                for text in self._begin:
+                    self._message.say(text)
+                self._write("clock" if durable and self.location.durable else "clock_unsynced", {})
+                for step in foreseen:
+                    self._write(*step)
+                answers = self._message.send()
+                break
+            except psycopg.Error as error:
+                is_broken = self._line.is_broken_by(error)
+                self.rollback()
+                if not is_broken:
+                    raise self._meaning(error) from error
+        self._foreseen.extend(zip(reversed(foreseen), reversed(answers), strict=False))
+        self._begun_at = answers[-1 - len(foreseen)].rows[0][0]
+        if self._server_clock is not None:
+            self._server_clock.set(self._begun_at)
+        self._number += 1
+
+    def execute(self, statement: str, params: Params) -> Result:
+        try:
+            if self._inside is None:
+                return self._run_alone(statement, params)
+            answer = self._answered_already(statement, params) or self._run_inside(
+                statement, params
+            )
+            if statement in _LOOKED_AT and isinstance(params, Mapping):
+                return self._looked_at(statement, params, answer)
+            return answer
+        except psycopg.Error as error:
+            raise self._meaning(error) from error
+        except (OverflowError, UnicodeError) as error:
+            raise StatementRefused(str(error)) from error
+
+    def _looked_at(self, statement: str, params: Mapping[str, Any], answer: Result) -> Result:
+        if statement != "try_housekeeping":
+            return self._at_our_time(answer)
+        chore = params["chore"], params["queue"]
+        if answer.rows[0][0]:
+            self._hindrances.began(chore)
+        elif self._hindrances.refused(chore, self.clock.now()):
+            self._name_housekeeper(params)
+        return answer
+
+    def _name_housekeeper(self, params: Mapping[str, Any]) -> None:
+        """Log which session holds the lock of a chore: any role may."""
+        for pid, role in self._run_inside("housekeeper", params).rows:
+            log.warning(
+                "%s: housekeeping (%s of queue %d) is not possible: session %d of role %r has held "
+                "its advisory lock for a minute or more; pg_terminate_backend(%d) ends it",
+                self.location,
+                *(params["chore"], params["queue"], pid, role, pid),
+            )
+
+    def _at_our_time(self, answer: Result) -> Result:
+        """The time that the server told, unless another clock is used."""
+        if self._server_clock is None:
+            return Result([(self.clock.now(),) for _ in answer.rows], len(answer.rows))
+        if answer.rows:
+            self._server_clock.set(answer.rows[0][0])
+        return answer
+
+    def _answered_already(self, statement: str, params: Params) -> Result | None:
+        """The answer to what was foreseen; nothing is, once something else is asked."""
+        if self._foreseen:
+            step, answer = self._foreseen.pop()
+            if step == (statement, params):
+                return answer
+            self._foreseen.clear()
+        return None
+
+    def _run_inside(self, statement: str, params: Params) -> Result:
+        if statement == "change_counts" and isinstance(params, Mapping) and not params["drains"]:
+            statement = "add_to_counts"
+        answer = presumed(statement, params)
+        if answer is not None:
+            self._write(statement, params)
+            return answer
+        if isinstance(params, Mapping):
+            self._write(statement, params)
+            return self._message.send()[-1]
+        if self._message:
+            self._message.send()
+        assert self._inside is not None
+        return self._insert(self._inside, self._statements[statement], params)
+
+    def _write(self, statement: str, params: Params) -> None:
+        self._message.add(self._statements[statement], self._with_nonce(params))
+
+    def _with_nonce(self, params: Params) -> Params:
+        return {"nonce": self.nonce, **params} if isinstance(params, Mapping) else params
+
+    def _run_alone(self, statement: str, params: Params) -> Result:
+        result: Result = self._line.read(
+            lambda connection: self._run(connection, statement, params)
+        )
+        return result
+
+    def _run(self, connection: Connection, statement: str, params: Params) -> Result:
+        known = self._statements[statement]
+        return ask(connection, self.location.pooled, known, self._with_nonce(params))
+
+    def _insert(
+        self, connection: Connection, statement: Prepared, rows: Sequence[Sequence[Any]]
+    ) -> Result:
+        if statement.copy is not None:
+            with connection.cursor().copy(statement.copy) as copy:
+                for row in rows:
+                    copy.write_row([storable(value) for value in row])
+        else:
+            columns = [[storable(value) for value in column] for column in zip(*rows, strict=True)]
+            connection.execute(statement.text, columns)
+        return Result((), len(rows))
+
+    def commit(self) -> bool:
+        connection = self._inside
+        assert connection is not None
+        try:
+            self._write("mark", {"number": self._number, "now": self.clock.now()})
+            self._message.say("commit")
+            if self.location.pooled and (self._announced or self._alerted):
+                self._message.say(PIN)
+            for queue, name in self._announced.items():
+                channel = Ear.channel(self.location.schema, queue)
+                self._write("notify", {"queue": queue, "channel": channel, "name": name[:1000]})
+            for queue in self._alerted:
+                channel = Ear.channel(self.location.schema, queue)
+                self._write("alert", {"channel": channel, "name": ALERT})
+            self._message.send()
+        except psycopg.Error as error:
+            if self._line.is_broken_by(error):
+                self._inside = None
+                if not self._was_committed(error):
+                    raise Undone(f"the connection was lost before the commit: {error}") from error
+            elif not self._has_ended(connection) or not self._was_committed(error):
+                raise self._meaning(error) from error
+            else:
+                log.warning("%s: nobody was woken: %s", self.location, error)
+        self._inside = None
+        self._announced.clear()
+        self._alerted.clear()
+        return False
+
+    def sync(self) -> None:
+        """The server's commits return when they are on its disk, and show nothing before."""
+
+    def _has_ended(self, connection: Connection) -> bool:
+        """Whether the server is past the commit, be it made or refused."""
+        return connection.info.transaction_status is TransactionStatus.IDLE
+
+    def _was_committed(self, lost: psycopg.Error) -> bool:
+        """Whether the transaction whose answer was lost is in the database.
+
+        If it is not, it is given up, so that it cannot be later: what was sent may still arrive.
+        A process that slept meanwhile may have been forgotten, and with it what it committed.
+        """
+        params = {"nonce": self.nonce, "number": self._number, "now": self.clock.now()}
+        for _ in range(3):
+            try:
+                given_up = self._run(self._line.connect_patiently(), "give_up", params).rows
+                if not given_up:
+                    return True
+                [(was_known, at)] = given_up
+                if was_known or at - self._begun_at < CERTAIN:
+                    return False
+                break
+            except psycopg.Error as error:
+                self._line.drop(error)
+            except StoreError:
+                break
+        raise StoreUnavailable(
+            f"{self.location}: {lost}; whether the request was stored is not known"
+        ) from lost
+
+    def rollback(self) -> None:
+        self._announced.clear()
+        self._alerted.clear()
+        self._foreseen.clear()
+        connection, self._inside = self._inside, None
+        if connection is not None and not connection.is_lost:
+            try:
+                connection.execute("rollback")
+            except psycopg.Error as error:
+                self._line.drop(error)
+
+    def _meaning(self, error: psycopg.Error) -> Exception:
+        """What an error inside a transaction means for the engine."""
+        reason = first_line(error)
+        if isinstance(error, UNDONE):
+            return Undone(reason)
+        if self._line.is_broken_by(error):
+            self._inside = None
+            return Undone(reason)
+        if isinstance(error, errors.InvalidTextRepresentation) and REFUSAL in reason:
+            return Conflict(reason)
+        if isinstance(error, errors.UniqueViolation):
+            # Somebody else has just made the same: a second look will find it.
+            return Conflict(reason)
+        if isinstance(error, _REFUSED):
+            return StatementRefused(reason)
+        return store_error(error, str(self.location))
+
+    def housekeep(self) -> None:
+        """Nothing: the server does that by itself."""
+
+    # --- waking ----------------------------------------------------------------------------------
+
+    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+        only = list(names)
+        self._announced[queue] = only[0] if len(only) == 1 else ""
+
+    def alert(self, queue: int, nonce: int) -> None:
+        self._alerted.add(queue)
+
+    def wake(self) -> None:
+        """Done by the message with the commit, behind it: in it, NOTIFY would make all commits of
+        the server wait for each other's sync."""
+
+    def may_have_forgotten(self) -> bool:
+        was_new, self._is_new = self._is_new, False
+        return was_new
+
+    def hungry(self, worker: int, hungry: bool) -> None:
+        self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
+
+    def listen(self, queue: int) -> str | None:
+        if self._ear is None:
+            self._ear = Ear(self.location, self.renewal)
+        self._ear.listen(queue)
+        return None
+
+    def registered(self) -> None:
+        if self._ear is not None:
+            self._ear.renew_now()
+
+    def renewal(self) -> tuple[Prepared, dict[str, int]]:
+        """What the ear renews the leases of this process's workers with; on its thread."""
+        return self._statements["renew_workers"], {
+            "lease_now": self.clock.lease_now(),
+            "now": self.clock.now(),
+            "nonce": self.nonce,
+        }
+
+    def ears(self) -> Sequence[int]:
+        return self._ear.ears() if self._ear is not None else ()
+
+    def hear(self) -> Heard:
+        return self._ear.hear() if self._ear is not None else Heard(set(), False)
+
+    def changed(self) -> bool:
+        return True
+
+    # --- living and dying ------------------------------------------------------------------------
+
+    def show_life(self) -> None:
+        """Nothing: a process is seen by what it wrote."""
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        """From afar that cannot be told: leases decide."""
+        return False
+
+    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+        """Those whose process has left, or has said nothing for far longer than any lease.
+
+        Otherwise a process that is gone cannot be told from one out of reach: its leases decide.
+        """
+        if not workers:
+            return []
+        long_ago = self.clock.now() - SURELY_GONE
+        asked = encode_plain(sorted({worker.nonce for worker in workers})).decode()
+        seen_at = {row[0]: row[1] for row in self._run_alone("processes", {"nonces": asked}).rows}
+        return [
+            worker
+            for worker in workers
+            if worker.nonce not in seen_at
+            or max(seen_at[worker.nonce], worker.lease_until) < long_ago
+        ]
+
+    def frozen_lease(self, worker: Worker) -> bool:
+        """A process knows that it lives itself."""
+        return bool(worker.nonce == self.nonce and worker.registered and worker.renews)
+
+    def tidy(self, known: Iterable[int]) -> None:
+        now = self.clock.now()
+        self._run_alone("fold_counts", {"silent_since": now - SILENT, "most": MOST_FOLDED})
+        self._run_alone(
+            "forget_processes", {"silent_since": now - SURELY_GONE, "most": MOST_FORGOTTEN}
+        )

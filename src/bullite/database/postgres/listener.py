@@ -1,0 +1,214 @@
+"""The second connection of a process with workers: hears wake-ups, and keeps the leases alive.
+
+It has a thread of its own: neither a slow statement nor a handler can keep it from renewing.
+It is made again when it breaks or falls silent; after that, every queue counts as woken for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import PGnotify
+
+from ...errors import StoreError
+from ..driver import Heard
+from .connections import Connection
+from .location import ServerLocation
+from .pipeline import look
+from .reconnecting import FIRST_REST, LONGEST_REST, Line
+from .statements import Prepared, quote
+
+log = logging.getLogger("bullite.postgres")
+
+HEARTBEAT = 5.0
+"""Seconds between two renewals, which also show that the connection lives."""
+
+ANSWER_WITHIN = 4.0
+"""Seconds after which a server that does not answer here counts as out of reach."""
+
+SOONEST, LATEST = 0.02, 0.5
+"""Seconds after which leases are tried again that could not be renewed: their rows were locked."""
+
+ALERT = "\x01"
+"""Said to the processes that run jobs of a queue when one of them is cancelled: no job's name."""
+
+Renewal = Callable[[], tuple[Prepared, Mapping[str, Any]]]
+
+
+class Ear:
+    """Listens for the queues that this process has workers of."""
+
+    def __init__(self, location: ServerLocation, renewal: Renewal) -> None:
+        self._location = location
+        self._can_listen = location.ear is not None
+        self._renewal = renewal
+        self._line = Line(location, location.ear or location.access, self._welcome)
+        self._lock = threading.Lock()
+        self._channels: dict[bytes, int] = {}
+        self._heard: set[int] = set()
+        self._is_alerted = False
+        self._has_new_lease = False
+        self._listening: Connection | None = None
+        self._closed = False
+        self._ours, self._engines = socket.socketpair()
+        self._poke, self._poked = socket.socketpair()
+        for end in (self._ours, self._engines, self._poke):
+            end.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="bullite-ear", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def channel(schema: str, queue: int) -> str:
+        """The channel of a queue: the schemas of one database must not wake each other."""
+        digest = hashlib.blake2s(schema.encode(), digest_size=6).hexdigest()
+        return f"bullite_{digest}_{queue}"
+
+    # --- from the engine's thread ---
+
+    def listen(self, queue: int) -> None:
+        with self._lock:
+            self._channels[self.channel(self._location.schema, queue).encode()] = queue
+        self._ring(self._poke)
+
+    def renew_now(self) -> None:
+        """There is a lease that may run out sooner than those that were renewed before."""
+        self._has_new_lease = True
+        self._ring(self._poke)
+
+    def ears(self) -> Sequence[int]:
+        if not self._can_listen:
+            return ()
+        # The engine listens to the connection itself: a wake-up wakes one thread. While there is
+        # none, it must hear when there is one again.
+        ears = [self._engines.fileno()]
+        connection = self._listening
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):  # it has just been closed
+                ears.append(connection.fileno())
+        return ears
+
+    def hear(self) -> Heard:
+        with contextlib.suppress(BlockingIOError):
+            while self._engines.recv(4096):
+                pass
+        connection = self._listening
+        if connection is not None:
+            try:
+                self._take_in(connection)
+            except psycopg.Error:
+                # libpq has closed the socket, and who waits for a closed one waits in vain.
+                self._ring(self._poke)
+        with self._lock:
+            heard, self._heard = self._heard, set()
+            is_alerted, self._is_alerted = self._is_alerted, False
+        return Heard(heard, is_alerted)
+
+    def close(self) -> None:
+        self._closed = True
+        self._ring(self._poke)
+        self._thread.join(2 * ANSWER_WITHIN)
+        for end in (self._ours, self._engines, self._poke, self._poked):
+            end.close()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        rest = FIRST_REST
+        while not self._closed:
+            try:
+                self._attend(self._line.connect())
+            except psycopg.Error as error:
+                self._listening = None
+                self._line.drop(error)
+                rest = FIRST_REST
+            except StoreError as error:
+                log.debug("the ear cannot connect: %s", error)
+                time.sleep(rest)
+                rest = min(2 * rest, LONGEST_REST)
+        self._line.drop()
+
+    def _welcome(self, connection: Connection) -> None:
+        connection.answer_within = ANSWER_WITHIN
+
+    def _attend(self, connection: Connection) -> None:
+        """Listen and renew until the connection breaks."""
+        listening: set[bytes] = set()
+        renew_at = 0.0
+        connection.pgconn.notify_handler = self._note
+        while not self._closed:
+            if self._can_listen:
+                self._listen_to_new(connection, listening)
+            if self._renewal_is_due(renew_at):
+                renew_at = time.monotonic() + self._renew(connection)
+            self._take_in(connection)
+            self._rest_until(renew_at)
+
+    def _renew(self, connection: Connection) -> float:
+        """Renew what nobody has locked; in how many seconds to do so again."""
+        leases = look(connection, self._location.pooled, *self._renewal())
+        shortest = min((ms / 1000 for ms, _ in leases), default=3.0)
+        again = min(HEARTBEAT, shortest / 3)
+        if not all(is_renewed for _, is_renewed in leases):
+            # The engine of this process changes the row just now, and is about to commit.
+            return min(max(SOONEST, shortest / 20), LATEST, again)
+        return again
+
+    def _renewal_is_due(self, renew_at: float) -> bool:
+        if self._has_new_lease:
+            self._has_new_lease = False  # before the renewal: what is registered during it is next
+            return True
+        return time.monotonic() >= renew_at
+
+    def _rest_until(self, moment: float) -> None:
+        """Not for what arrives on the connection: if the engine sleeps, it hears that by itself."""
+        self._poked.settimeout(max(0.001, moment - time.monotonic()))
+        with contextlib.suppress(TimeoutError):
+            self._poked.recv(4096)
+
+    def _listen_to_new(self, connection: Connection, listening: set[bytes]) -> None:
+        with self._lock:
+            new = {c: queue for c, queue in self._channels.items() if c not in listening}
+        for channel in new:
+            connection.execute(f"listen {quote(channel.decode())}".encode())
+        listening.update(new)
+        self._listening = connection
+        if new:
+            # What was said before anybody listened is looked for.
+            self._tell(set(new.values()))
+
+    def _take_in(self, connection: Connection) -> None:
+        """Note what has arrived, unless the other thread is just about it."""
+        if connection.lock.acquire(blocking=False):
+            try:
+                connection.pgconn.consume_input()
+                while notify := connection.pgconn.notifies():
+                    self._note(notify)
+            finally:
+                connection.lock.release()
+
+    def _note(self, notify: PGnotify) -> None:
+        if notify.relname not in self._channels:
+            return
+        if notify.extra == ALERT.encode():
+            self._tell(set(), alert=True)
+        else:
+            self._tell({self._channels[notify.relname]})
+
+    def _tell(self, queues: set[int], alert: bool = False) -> None:
+        with self._lock:
+            self._heard |= queues
+            self._is_alerted = self._is_alerted or alert
+        if threading.current_thread() is self._thread:
+            self._ring(self._ours)
+
+    def _ring(self, end: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # full: it rings already; closed: nobody is there
+            end.send(b"!")

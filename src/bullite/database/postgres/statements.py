@@ -1,0 +1,165 @@
+"""The SQL file made ready for psycopg and for one schema, and texts that PostgreSQL can keep."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..statements import Statement, load
+
+SOURCE = load((files(__package__) / "statements.sql").read_text(encoding="utf-8"))
+_NAMED = re.compile(r"(?<![:\w]):([a-z_]+)")
+_ARRAY = re.compile(r"(?<![:\w]):([a-z]+\[\])")
+_INSERT = re.compile(
+    r"(insert into (\S+) (\([^)]*\)))\s+select \* from unnest\([^)]*\)(.*)", re.DOTALL
+)
+
+REFUSAL = "bullite undoes a transaction:"
+"""How the error begins that a statement of ours raises on purpose.
+
+Plain SQL cannot raise an error. So the statement casts this text to a number, and the log of the
+server shows it in quotes.
+"""
+
+NUL, NUL_IN_JSON, INSTEAD = "\x00", "\\u0000", "\ufffd"
+_JSON = (
+    *("jobs", "attempts", "custom_ids", "links", "reasons", "keys", "schedulers", "locks"),
+    "queues",
+    "nonces",
+)
+_TEXTS = frozenset(
+    {
+        *(*_JSON, "name", "names", "lane", "custom_id", "data", "progress", "reason", "channel"),
+        *("priority_order", "default_job_options", "dead_letter", "host", "boot", "address"),
+        *("opts", "kind", "state", "key", "recurrence", "missed", "value", "payload"),
+        *("home", "first_lane", "last_lane", "tag", "durations", "waits", "stats", "stream", "how"),
+        *(
+            "chore",
+            "stdout_head",
+            "stdout_tail",
+            "stderr_head",
+            "stderr_tail",
+            "on_failure",
+            "seen",
+        ),
+    }
+)
+"""The parameters that are texts; all others are integers."""
+_NUL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement in the forms in which it is sent."""
+
+    name: bytes
+    text: bytes
+    """As psycopg takes it."""
+    flag: str | None = None
+    parameters: tuple[str, ...] = ()
+    prepare: bytes = b""
+    """What makes the server prepare it."""
+    head: str = ""
+    tail: str = ""
+    """Of an insert of many rows: what stands in front of the values, and behind them."""
+    copy: bytes | None = None
+    """The same as a COPY, for a statement that does nothing but insert rows."""
+
+
+class Statements(dict[str, Prepared]):
+    """The statements for the tables in one schema, each made ready when it is first used."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+
+    def __missing__(self, name: str) -> Prepared:
+        statement = SOURCE[name] if name in SOURCE else _now(name)
+        make = _many if statement.flag == "many" else _single
+        self[name] = make(statement, self._schema)
+        return self[name]
+
+
+def _now(name: str) -> Statement:
+    """A statement that ends with a lock, by its name with `_now`: it passes over locked rows."""
+    statement = SOURCE[name.removesuffix("_now")]
+    assert name.endswith("_now")
+    return statement._replace(name=name, text=f"{statement.text} skip locked")
+
+
+@cache
+def statements(schema: str) -> Statements:
+    return Statements(schema)
+
+
+def in_schema(text: str, schema: str) -> str:
+    """SQL that says `bullite.` where it means the schema, for this one."""
+    quoted = f"{quote(schema)}."
+    in_text = quoted.replace("'", "''")
+    return re.sub(r"('?)\bbullite\.", lambda found: f"'{in_text}" if found[1] else quoted, text)
+
+
+def with_parameters(text: str, schema: str) -> bytes:
+    """The same for SQL that psycopg puts values into: there a per cent of a name is doubled."""
+    return in_schema(text, schema.replace("%", "%%")).encode()
+
+
+def quote(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _single(statement: Statement, schema: str) -> Prepared:
+    text = statement.text
+    if statement.flag == "move":
+        # A move that does not find all its jobs fails: nothing behind it is carried out.
+        text = (  # from our own SQL file; values are parameters
+            f"with moved as ({text} returning 1) select case when count(*) = :expected then 1 "  # noqa: S608
+            f"else ('{REFUSAL} not all jobs are where they were; moved ' || count(*))::integer end "
+            "from moved"
+        )
+    parameters = tuple(dict.fromkeys(_NAMED.findall(text)))
+    numbers = {parameter: f"${n}" for n, parameter in enumerate(parameters, start=1)}
+    types = ", ".join("text" if p in _TEXTS else "bigint" for p in parameters)
+    numbered = in_schema(_NAMED.sub(lambda found: numbers[found[1]], text), schema)
+    prepared = "bullite_" + re.sub(r"\W", "_", statement.name)
+    return Prepared(
+        prepared.encode(),
+        with_parameters(_NAMED.sub(r"%(\1)s", text), schema),
+        statement.flag,
+        parameters,
+        f"prepare {prepared}{f' ({types})' if types else ''} as {numbered}".encode(),
+    )
+
+
+def _many(statement: Statement, schema: str) -> Prepared:
+    text = statement.text
+    found = _INSERT.fullmatch(text)
+    assert found is not None
+    head, table, columns, tail = found.groups()
+    head, table = in_schema(head, schema), in_schema(table, schema)
+    types = [array.removesuffix("[]") for array in _ARRAY.findall(text)]
+    row = ", ".join(f"${n}" for n in range(1, len(types) + 1))
+    prepared = f"bullite_{statement.name}"
+    return Prepared(
+        prepared.encode(),
+        with_parameters(_ARRAY.sub(r"%s::\1", text), schema),
+        prepare=f"prepare {prepared} ({', '.join(types)}) as {head} values ({row}){tail}".encode(),
+        head=head,
+        tail=tail,
+        copy=None if tail else f"copy {table} {columns} from stdin".encode(),
+    )
+
+
+def storable(value: Any) -> Any:
+    """A value as PostgreSQL can keep it: no text has a NUL."""
+    return value.replace(NUL, INSTEAD) if type(value) is str and NUL in value else value
+
+
+def storable_parameter(name: str, value: Any) -> Any:
+    """The same for a parameter, which may be JSON that a statement takes texts out of."""
+    if name in _JSON and NUL_IN_JSON in value:
+        return _NUL_IN_JSON.sub(r"\1\\ufffd", value)
+    return storable(value)

@@ -1,0 +1,486 @@
+"""The driver: runs the engine's statements on one SQLite file, and speaks for its errors."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from ...core.clock import Clock
+from ...core.codec import as_json
+from ...core.ownership import named
+from ...errors import StoreClosed, StoreError, StoreUnavailable, StoreUnsynced, StoreUnwritable
+from ..driver import ANY_NAME, Heard, Params, Result, Same, StatementRefused, Step, Table, Worker
+from ..statements import Statement
+from . import forks
+from .checkpoints import CheckpointGauge, checkpoint, checkpoint_what_was_lost
+from .connections import connect, is_failed_sync, refuse_old_sqlite, store_error
+from .files import Identity, Places, cannot_make, refuse_network_file_system
+from .liveness import Liveness, is_alive
+from .notifications import Wakeups
+from .reader import SQLiteReader
+from .row_fetch import Loading, unfold
+from .schema import enter, prepare
+from .statements import FOLDED, STATEMENTS
+from .sync_mark import SyncMark
+from .wal_sync import Journal
+from .write_lock import Gate
+
+log = logging.getLogger("bullite.sqlite")
+
+ROWS_PER_INSERT = 100
+BINDS_NUMBERS = not (3, 12) <= sys.version_info < (3, 12, 4)
+"""Whether a value for `?1` may be given by position. Python 3.12.0 to 3.12.3 take that for a name,
+and warn of every one."""
+
+MOST_INSERTS = 200
+"""Texts of inserts to remember, by the number of rows and the columns they share."""
+
+
+class SQLiteDriver:
+    """One SQLite file, written by one thread of this process."""
+
+    has_other_writers = False
+    notices_changes = True
+    recover_every = 250  # jobs of dead workers are promised back within a second
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        random_bits: Callable[[int], int],
+        durable: bool = True,
+        allow_network: bool = False,
+    ) -> None:
+        self.clock = clock
+        self.nonce = random_bits(64) - (1 << 63)
+        # Through whatever links: all processes must meet at the same side folder.
+        self.path = path.resolve()
+        self._link = path if self.path != path.parent.resolve() / path.name else None
+        self._places = Places(self.path)
+        self._durable = durable
+        self._allow_network = allow_network
+        self._synchronous_full = True
+        self._sync_due = False
+        self._written_rows = self._written_bytes = 0
+        self._gauge = CheckpointGauge()
+        self._loading = Loading()
+        self._mark = SyncMark(self._places.gate)
+        self._liveness: Liveness | None = None
+        self._wakeups = Wakeups(self._places.socket(self.nonce))
+        self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
+        self._writer: sqlite3.Connection | None = None
+        self._inside = False
+        self._in_use = threading.RLock()
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    def open(self) -> None:
+        refuse_old_sqlite()
+        if not self._allow_network:
+            refuse_network_file_system(self.path)
+        self._refuse_new_database_behind_link()
+        self._places.make_side_folder()
+        self._open_gate()
+        with forks.opening:
+            try:
+                self._writer = prepare(self._places, self._gate)
+                self._checkpointer = connect(self.path)
+            except BaseException as error:
+                if isinstance(error, StoreUnsynced):
+                    self._mark.set()
+                self._gate.close()
+                self._mark.close()
+                raise
+            self._journal = Journal.of(self._places.log, self._mark)
+            forks.guard(self)
+        self._identity = Identity(self._places)
+        self._data_version = self._read_data_version()
+        try:
+            self._mend_if_marked()  # those who only read may not be told of what is unsynced
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _refuse_new_database_behind_link(self) -> None:
+        if self._link is not None and not self.path.exists():
+            raise StoreUnwritable(
+                f"{self._link} is a symbolic link to {self.path}, which does not exist: a database "
+                f"is not made through a link; name {self.path} itself"
+            )
+
+    def _open_gate(self) -> None:
+        try:
+            self._mark.make()
+            self._gate = Gate(self._places.gate)
+        except StoreError:
+            self._mark.close()
+            raise
+        except OSError as error:
+            self._mark.close()
+            folder = self._places.side_folder
+            owner = named(folder.stat().st_uid)
+            fix = f"{folder} belongs to {owner}: do this as that user, or ask them for"
+            raise cannot_make(
+                self._places.gate,
+                error,
+                f"cannot open {self._places.gate}: {error.strerror}"
+                + (f"; {fix} the right" if isinstance(error, PermissionError) else ""),
+            ) from error
+
+    def close(self, still_runs: bool = False, exiting: bool = False) -> None:
+        if self._writer is None:
+            return
+        try:
+            if not self._mark.is_set():
+                # Whoever opens the log next is not told by the system that a sync failed.
+                self.sync()
+        except StoreUnsynced as error:
+            log.warning("%s", error)
+        try:
+            self._mend_if_marked()
+        except StoreError as error:
+            log.warning("%s", error)
+        self._let_go(still_runs)
+
+    def _let_go(self, still_runs: bool = False) -> None:
+        writer, self._writer = self._connection(), None
+        forks.unguard(self)
+        self._wakeups.close()
+        if self._liveness is not None:
+            self._liveness.release(self._is_missed(writer), keep_lock=still_runs)
+            self._liveness = None
+        self._checkpointer.close()
+        # The last connection to close checkpoints, under SQLite's own exclusive lock.
+        writer.close()
+        if self._journal is not None:
+            self._journal.close()
+        self._gate.close()
+        self._mark.close()
+
+    def _is_missed(self, writer: sqlite3.Connection) -> bool:
+        """Whether workers or locks of this process are left: others must see that it is gone."""
+        try:
+            text = STATEMENTS["workers_of_process"].text
+            workers = writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]"
+            locks = unfold(writer.execute(STATEMENTS["lock_holders"].text).fetchone())
+            return workers or [self.nonce] in locks
+        except sqlite3.Error:
+            return True
+
+    def hold_still(self) -> None:
+        """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
+        self._in_use.acquire()
+
+    def go_on(self) -> None:
+        self._in_use.release()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            _drop(self._writer)
+            _drop(self._checkpointer)
+            self._writer = None
+            if self._journal is not None:
+                self._journal.close()
+            self._gate.abandon()
+            self._mark.close()
+            self._wakeups.abandon()
+
+    def reader(self) -> SQLiteReader:
+        return SQLiteReader(self._places, self.clock, self._durable)
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
+        writer = self._connection()
+        self._sync_due = durable and self._durable
+        full = self._sync_due and self._journal is None
+        self._enter()
+        self._in_use.acquire()
+        self._inside = True
+        try:
+            if full != self._synchronous_full:
+                writer.execute(f"pragma synchronous = {'full' if full else 'normal'}")
+                self._synchronous_full = full
+            writer.execute("begin immediate")
+        except sqlite3.Error as error:
+            self._end_transaction()
+            raise self._error(error) from error
+
+    def _end_transaction(self) -> None:
+        self._inside = False
+        self._in_use.release()
+        self._gate.leave()
+
+    def execute(self, statement: str, params: Params) -> Result:
+        known = STATEMENTS[statement]
+        try:
+            if known.flag == "many":
+                return self._insert(known, params)
+            with self._in_use:
+                if known.flag == "loaded":
+                    return Result(self._loading.read(self._connection(), known.text, params), 0)
+                cursor = self._connection().execute(known.text, params)
+                rows: Sequence[Any] = cursor.fetchall()
+        except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
+            raise StatementRefused(str(error)) from error
+        except (OverflowError, UnicodeError) as error:
+            raise StatementRefused(str(error)) from error
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        changed = cursor.rowcount
+        if changed > 0:
+            self._written_rows += changed
+        return Result(unfold(rows[0]) if known.flag in FOLDED else rows, changed)
+
+    def _insert(self, statement: Statement, rows: Params) -> Result:
+        assert isinstance(rows, Sequence)
+        writer, number = self._connection(), len(rows)
+        places = _places(statement.text)
+        if number == 1:
+            [row] = rows
+            writer.execute(statement.text, row[:places])
+            self._wrote(1, row)
+            return Result((), 1)
+        columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns[:places]
+        if not BINDS_NUMBERS:
+            columns = [[c.value] * number if isinstance(c, Same) else c for c in columns]
+        shared = tuple([type(column) is Same for column in columns])
+        # What all rows share is bound once: binding costs more than anything else that SQLite does
+        # with a row.
+        common = [column.value for column in columns if isinstance(column, Same)]
+        own = [column for column in columns if not isinstance(column, Same)]
+        for start in range(0, number, ROWS_PER_INSERT):
+            chunk = [column[start : start + ROWS_PER_INSERT] for column in own]
+            size = min(ROWS_PER_INSERT, number - start)
+            values = common + list(chain.from_iterable(zip(*chunk, strict=True)))
+            writer.execute(self._insert_text(statement, size, shared), values)
+            self._wrote(size, values[: len(columns)])
+        return Result((), number)
+
+    def _wrote(self, rows: int, one: Sequence[Any]) -> None:
+        """One row stands for its chunk: an estimate is all the gauge needs."""
+        self._written_rows += rows
+        self._written_bytes += rows * sum([len(value) for value in one if type(value) is str])
+
+    def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...]) -> str:
+        text = self._inserts.get((statement.name, rows, shared))
+        if text is None:
+            if len(self._inserts) >= MOST_INSERTS:
+                self._inserts.clear()
+            text = _insert_many(statement.text, rows, shared)
+            self._inserts[statement.name, rows, shared] = text
+        return text
+
+    def commit(self) -> bool:
+        try:
+            self._connection().execute("commit")
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        self._end_transaction()
+        self._gauge.wrote(self._written_rows, self._written_bytes)
+        self._written_rows = self._written_bytes = 0
+        self._identity.check()
+        return self._sync_due and self._journal is not None
+
+    def sync(self) -> None:
+        if self._durable and self._journal is not None:
+            self._journal.sync()
+
+    def rollback(self) -> None:
+        self._wakeups.forget()
+        self._written_rows = self._written_bytes = 0
+        if self._writer is not None and self._inside:
+            with contextlib.suppress(sqlite3.Error):
+                if self._writer.in_transaction:  # some errors roll back by themselves
+                    self._writer.execute("rollback")
+            self._end_transaction()
+
+    def housekeep(self) -> None:
+        if self._gauge.is_due():
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Move the log into the database now."""
+        self._enter()
+        try:
+            with self._in_use:
+                frames, _ = checkpoint(self._connection(), self._checkpointer)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        finally:
+            self._gate.leave()
+        self._gauge.found(frames)
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        if is_failed_sync(error):
+            self._mark.set()
+        return store_error(error, self.path)
+
+    # --- after a failed sync ---
+
+    def _enter(self) -> None:
+        """Pass the gate; the log is whole then, and stays so until this process leaves it."""
+        enter(self._gate, self.path)
+        if self._mark.is_set():
+            try:
+                self._mend()
+            except BaseException:
+                self._gate.leave()
+                raise
+
+    def _mend_if_marked(self) -> None:
+        if self._mark.is_set():
+            self._enter()
+            self._gate.leave()
+
+    def _mend(self) -> None:
+        """Inside the gate: have on the disk what could not be synced, then let all go on.
+
+        Raise StoreUnsynced if the disk still fails; the mark stays then.
+        """
+        self._identity.check()
+        try:
+            with self._in_use:
+                checkpoint_what_was_lost(self._connection(), self._checkpointer, self._places.log)
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        try:
+            self._mark.clear()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot write to {self._places.gate}: {error.strerror}; nothing was written"
+            ) from error
+        log.warning("the log of %s could not be synced: it was written again", self.path)
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._writer is None:
+            raise StoreClosed(f"{self.path} is closed")
+        return self._writer
+
+    # --- waking ----------------------------------------------------------------------------------
+
+    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+        wanted = None if ANY_NAME in names else as_json(list(names))
+        params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
+        rows = self.execute("addresses_of_hungry", params).rows
+        self._wakeups.note((row[0] for row in rows), queue)
+
+    def alert(self, queue: int, nonce: int) -> None:
+        for row in self.execute("address_of_process", {"nonce": nonce}).rows:
+            self._wakeups.note_alert(row[0])
+
+    def wake(self) -> None:
+        self._wakeups.send()
+
+    def may_have_forgotten(self) -> bool:
+        return False
+
+    def hungry(self, worker: int, hungry: bool) -> None:
+        self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
+
+    def listen(self, queue: int) -> str | None:
+        self.show_life()
+        return self._wakeups.listen()
+
+    def registered(self) -> None:
+        """Nothing: here the engine alone renews leases."""
+
+    def ears(self) -> Sequence[int]:
+        return self._wakeups.ears()
+
+    def hear(self) -> Heard:
+        return self._wakeups.hear()
+
+    def changed(self) -> bool:
+        version = self._read_data_version()
+        was, self._data_version = self._data_version, version
+        return version != was
+
+    def _read_data_version(self) -> int:
+        try:
+            with self._in_use:
+                version: int = self._connection().execute("pragma data_version").fetchone()[0]
+        except sqlite3.Error:
+            return -1  # cannot tell: count it as a change, whoever looks will meet the error
+        return version
+
+    # --- living and dying ------------------------------------------------------------------------
+
+    def show_life(self) -> None:
+        if self._liveness is not None:
+            return
+        path = self._places.liveness(self.nonce)
+        try:
+            self._liveness = Liveness(path)
+        except OSError as error:
+            otherwise = f"cannot make {path}: {error.strerror}; nothing was written"
+            raise cannot_make(path, error, otherwise) from error
+
+    def is_gone(self, nonce: int, boot: str) -> bool:
+        return boot != self.clock.boot or is_alive(self._places.liveness(nonce)) is False
+
+    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+        alive: dict[int, bool | None] = {}
+        dead = []
+        for worker in workers:
+            if worker.boot != self.clock.boot:
+                dead.append(worker)
+                continue
+            if worker.nonce not in alive:
+                alive[worker.nonce] = is_alive(self._places.liveness(worker.nonce))
+            if alive[worker.nonce] is False:
+                dead.append(worker)
+        return dead
+
+    def frozen_lease(self, worker: Worker) -> bool:
+        if not (worker.registered and worker.renews):
+            return False
+        # A missing file cannot vouch for anyone: then the lease decides.
+        return bool(is_alive(self._places.liveness(worker.nonce)))
+
+    def tidy(self, known: Iterable[int]) -> None:
+        for nonce in set(self._places.nonces()) - {*known, self.nonce}:
+            liveness = self._places.liveness(nonce)
+            if is_alive(liveness) is False:
+                for path in (liveness, self._places.socket(nonce)):
+                    with contextlib.suppress(OSError):
+                        path.unlink(missing_ok=True)
+
+
+@cache
+def _places(text: str) -> int:
+    """For how many columns an insert has places."""
+    return text.count("?")
+
+
+def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
+    """An insert of one row made one of many; the columns they share are the first parameters."""
+    before, _, rest = text.partition(" values ")
+    after = rest[rest.index(")") + 1 :]
+    first, own = count(1), count(1 + sum(shared))
+    common = [f"?{next(first)}" if same else "" for same in shared]
+    is_plain = not any(shared)
+    each = [
+        ", ".join([place or ("?" if is_plain else f"?{next(own)}") for place in common])
+        for _ in range(rows)
+    ]
+    return f"{before} values ({'), ('.join(each)}){after}"
+
+
+def _drop(connection: sqlite3.Connection) -> None:
+    """In the child: let go of an inherited connection."""
+    if connection.in_transaction:
+        # The thread that forks is inside it: it must not even be collected, for that would end the
+        # parent's transaction in the child's memory.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    else:
+        connection.close()

@@ -1,0 +1,121 @@
+"""A connection that only reads: beside a driver, or to look into a file that needs none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.clock import Clock
+from ..driver import Params, Result
+from ..migrations import newest
+from . import connections, forks
+from .connections import connect, schema_version, store_error
+from .files import Places
+from .row_fetch import unfold
+from .statements import FOLDED, SETTLED, STATEMENTS
+from .sync_mark import SyncMark
+from .wal_sync import Journal
+
+
+class SQLiteReader:
+    """A connection that only reads."""
+
+    def __init__(
+        self,
+        places: Places,
+        clock: Clock,
+        durable: bool,
+        connected: Callable[[Path], sqlite3.Connection] = connect,
+    ) -> None:
+        self.clock = clock
+        self._path = places.database
+        self._log = places.log
+        self._durable = durable
+        self._journal: Journal | None = None
+        self._mark = SyncMark(places.gate)
+        self._in_use = threading.RLock()
+        with forks.opening:
+            self._connection = connected(self._path)
+            forks.guard(self)
+
+    @classmethod
+    def of_file_as_it_is(cls, places: Places, clock: Clock, durable: bool) -> SQLiteReader | None:
+        """A reader of a file that no driver has opened; None if one has to, to make it ready or to
+        say what is wrong with it."""
+        try:
+            return cls(places, clock, durable, _connect_and_change_nothing)
+        except (sqlite3.Error, _NotReady):
+            return None
+
+    def read(self, statement: str, params: Params) -> Result:
+        known = STATEMENTS[statement]
+        try:
+            with self._in_use:
+                cursor = self._connection.execute(known.text, params)
+                rows: Sequence[Any] = cursor.fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error, self._path) from error
+        except (OverflowError, UnicodeError):
+            return Result((), 0)  # no row has such a value
+        if known.flag in FOLDED:
+            rows = unfold(rows[0])
+        if rows and known.flag in SETTLED and self._durable:
+            self._sync()
+        return Result(rows, 0)
+
+    def _sync(self) -> None:
+        # Opened here and not before: a connection opens the log when it reads.
+        self._journal = self._journal or Journal.of(self._log, self._mark)
+        if self._journal is not None:
+            self._journal.sync()
+
+    def close(self) -> None:
+        forks.unguard(self)
+        self._connection.close()
+        self._let_go_of_log()
+
+    def _let_go_of_log(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+        self._mark.close()
+
+    def hold_still(self) -> None:
+        self._in_use.acquire()
+
+    def go_on(self) -> None:
+        self._in_use.release()
+
+    def abandon(self) -> None:
+        self._connection.close()  # it is never in a transaction
+        self._let_go_of_log()
+
+
+class _NotReady(Exception):
+    """The file is not as a driver would leave it."""
+
+
+def _connect_and_change_nothing(path: Path) -> sqlite3.Connection:
+    """A connection to a file of our schema, which is left as it is, whoever closes it last.
+
+    The last connection to close moves the log into the database: one that may not write leaves it.
+    Where there is no log, SQLite makes an empty one to read by, and only one that may write clears
+    that away.
+    """
+    mode = "ro" if os.path.exists(Places(path).log) else "rw"
+    # Somebody who holds it locked is waited for by the driver, which says so.
+    connection = connect(path, 0, mode)
+    try:
+        in_wal_mode = connection.execute("pragma journal_mode").fetchone()[0] == "wal"
+        if not in_wal_mode or schema_version(connection, path) != newest(__package__):
+            raise _NotReady
+        connection.execute(
+            f"pragma busy_timeout = {connections.BUSY_TIMEOUT * 1000:.0f}"
+        ).fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

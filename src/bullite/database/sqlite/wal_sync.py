@@ -1,0 +1,93 @@
+"""The log of a database: what puts it on the disk, outside of all locks.
+
+Inside a commit, SQLite would sync while everybody waits for the write lock and nobody sees what was
+committed. So commits only write, and whoever answers for one syncs the log first: then all of it up
+to there is on the disk, whoever wrote it.
+
+This is the one file of SQLite's that is opened here. SQLite holds no lock on it, so closing a
+descriptor of it releases none (decision 38).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+from ...errors import StoreUnsynced
+from .sync_mark import SyncMark
+
+_PIECE = 1 << 20
+
+
+class Journal:
+    """A descriptor of the log, which hears by itself of every write-back that failed."""
+
+    def __init__(self, descriptor: int, path: Path, mark: SyncMark) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._mark = mark
+
+    @classmethod
+    def of(cls, path: Path, mark: SyncMark) -> Journal | None:
+        """The log at `path`; None if it cannot be opened.
+
+        A connection of this process must have it open, and keep it open as long as this is used: so
+        no other process is the last to close the database, which would delete the log.
+        """
+        try:
+            return cls(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), path, mark)
+        except OSError:
+            return None
+
+    def sync(self) -> None:
+        """Return when everything written to the log so far is on the disk.
+
+        Raise StoreUnsynced, and set the mark, if that fails; raise it also if the mark is set: what
+        was committed here may stand behind what another process could not sync.
+        """
+        try:
+            _sync(self._descriptor)
+        except OSError as error:
+            self._mark.set()
+            raise _unsynced(self._path, error.strerror) from error
+        if self._mark.is_set():
+            raise _unsynced(self._path, "another process, or a reader of this one, met the error")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def rewrite(path: Path) -> None:
+    """Write every byte of the log over itself, and sync it; raise StoreUnsynced if that fails.
+
+    The caller holds SQLite's write lock, so nobody else changes the log. After a failed sync the
+    system calls the pages clean that it has lost: they reach the disk once they are written again.
+    Those that are there already stay as they are, even if the power is cut meanwhile.
+    """
+    try:
+        log = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            place = 0
+            while piece := os.pread(log, _PIECE, place):
+                place += os.pwrite(log, piece, place)
+            _sync(log)
+        finally:
+            os.close(log)
+    except OSError as error:
+        raise _unsynced(path, error.strerror) from error
+
+
+def _sync(descriptor: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+def _unsynced(path: Path, reason: str | None) -> StoreUnsynced:
+    return StoreUnsynced(
+        f"{path} could not be synced: {reason}; whether the last requests are stored is not known: "
+        "check the disk, then reopen the store"
+    )

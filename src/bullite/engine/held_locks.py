@@ -1,0 +1,164 @@
+"""Keeps the named locks of this process: renews them, and wakes who waits for one of them here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..database.driver import Driver
+from ..operations.locks import ExtendLock, Lease, ReleaseLock, RenewLocks, TakeLock
+from .replies import Ask
+
+log = logging.getLogger("bullite.engine")
+
+Bell = Future[None]
+
+
+@dataclass(slots=True, eq=False)
+class Grant:
+    """A lock that was asked for, and what became of that."""
+
+    name: str
+    ttl: int
+    token: int = 0
+    """0 until it is held."""
+    until: int = 0
+    """The lease time up to which it is."""
+    renew_at: int = 0
+    abandoned: bool = False
+    """Who asked for it is gone: when it comes it is let go."""
+    lost: bool = False
+    pid: int = field(default_factory=os.getpid)
+
+
+class Keeping:
+    """The locks that are held here. On the engine's thread, but for the bells."""
+
+    def __init__(
+        self, driver: Driver, submit: Callable[[Any, Callable[[Any], None]], None]
+    ) -> None:
+        self._driver = driver
+        self._submit = submit
+        self._grants: list[Grant] = []
+        self._bells: dict[str, deque[Bell]] = {}
+        self._ringing = threading.Lock()
+
+    # --- taking and letting go ---
+
+    def take(self, grant: Grant, instead_of: int | None, ask: Ask) -> list[Ask]:
+        """Take a lock, if nobody else has it."""
+        self._driver.show_life()
+        request = TakeLock(grant.name, grant.ttl, self._driver.clock.boot, instead_of)
+        return [Ask(request, partial(self._taken, grant, ask))]
+
+    def _taken(self, grant: Grant, ask: Ask, answer: Any) -> None:
+        if isinstance(answer, Lease):
+            self._hold(grant, answer)
+            if grant.abandoned:
+                self._submit(ReleaseLock(grant.name, grant.token), _accept)
+                self._forget(grant)
+        ask.mailbox.deliver([(ask.reply, answer)])
+
+    def _hold(self, grant: Grant, lease: Lease) -> None:
+        grant.token, grant.until = lease
+        grant.renew_at = grant.until - grant.ttl + grant.ttl // 3
+        self._grants.append(grant)
+
+    def abandon(self, grant: Grant, ask: Ask) -> list[Ask]:
+        """Nobody waits for it any more."""
+        grant.abandoned = True
+        return self.release(grant, ask) if grant.token and not grant.lost else []
+
+    def release(self, grant: Grant, ask: Ask) -> list[Ask]:
+        """Let go of a lock, and wake the next who waits for it here."""
+        self._forget(grant)
+        request = ReleaseLock(grant.name, grant.token)
+        return [Ask(request, partial(self._released, grant, ask))]
+
+    def _released(self, grant: Grant, ask: Ask, answer: Any) -> None:
+        self.ring(grant.name)
+        ask.mailbox.deliver([(ask.reply, answer)])
+
+    def extend(self, grant: Grant, ttl: int, ask: Ask) -> list[Ask]:
+        """Hold a lock for `ttl` from now, and so at each renewal."""
+        request = ExtendLock(grant.name, grant.token, ttl)
+        return [Ask(request, partial(self._extended, grant, ttl, ask))]
+
+    def _extended(self, grant: Grant, ttl: int, ask: Ask, answer: Any) -> None:
+        if isinstance(answer, Lease):
+            grant.ttl, grant.until = ttl, answer.until
+            grant.renew_at = answer.until - ttl + ttl // 3
+        elif answer is None:
+            self._forget(grant)
+        ask.mailbox.deliver([(ask.reply, answer)])
+
+    def _forget(self, grant: Grant) -> None:
+        grant.lost = True
+        if grant in self._grants:
+            self._grants.remove(grant)
+
+    def forget_all(self) -> None:
+        """The engine ends."""
+        for grant in list(self._grants):
+            self._forget(grant)
+
+    # --- renewing ---
+
+    def next_at(self) -> int | None:
+        """The lease time at which a lock must be renewed; None if none is held."""
+        return min((grant.renew_at for grant in self._grants), default=None)
+
+    def due(self, lease_now: int) -> list[Ask]:
+        grants = [grant for grant in self._grants if grant.renew_at <= lease_now]
+        if not grants:
+            return []
+        for grant in grants:
+            grant.renew_at = lease_now + grant.ttl // 3
+        request = RenewLocks([(grant.name, grant.token, grant.ttl) for grant in grants])
+        return [Ask(request, partial(self._renewed, grants))]
+
+    def _renewed(self, grants: Sequence[Grant], answer: Any) -> None:
+        lease_now = self._driver.clock.lease_now()
+        renewed = {} if isinstance(answer, BaseException) else answer
+        for grant in grants:
+            if grant.token in renewed:
+                grant.until = renewed[grant.token]
+            elif grant in self._grants and (renewed is answer or grant.until < lease_now):
+                log.error("the lock %r was lost: it was not renewed in time", grant.name)
+                self._forget(grant)
+
+    # --- waiting, from any thread ---
+
+    def queue_up(self, name: str) -> Bell:
+        """A bell that rings when the lock is let go here, and it is the waiter's turn."""
+        bell: Bell = Future()
+        with self._ringing:
+            self._bells.setdefault(name, deque()).append(bell)
+        return bell
+
+    def ring(self, name: str) -> None:
+        """Wake whoever has waited for the lock the longest."""
+        with self._ringing:
+            line = self._bells.get(name)
+            if line:
+                line.popleft().set_result(None)
+
+    def leave(self, name: str, bell: Bell) -> None:
+        """Wait no more; if it was the waiter's turn, it is the next one's."""
+        with self._ringing:
+            line = self._bells.get(name, deque())
+            if bell in line:
+                line.remove(bell)
+            if not line:
+                self._bells.pop(name, None)
+
+
+def _accept(answer: Any) -> None:
+    """Whatever becomes of it: its lease ends."""

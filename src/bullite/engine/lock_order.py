@@ -1,0 +1,164 @@
+"""The order in which transactions lock rows, where writers work side by side.
+
+Queues come first, then jobs, each by their numbers. A transaction that has locked a job and then
+needs a queue, or more jobs, does not wait for them. If another has them, it is undone and run
+again, and locks them at its beginning. So no two transactions wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..core.codec import decode, encode_plain
+from ..database.driver import NotTogether, OutOfOrder, Params, Result
+from ..operations.finish import Settle, locked_in_turns
+from ..operations.request import Request
+
+Execute = Callable[[str, Params], Result]
+
+QUEUES = frozenset(("gates", "terms", "take_turn"))
+"""Statements that lock the row of a queue; a turn is a stronger lock than the others."""
+
+KEYS = frozenset(("insert_keys", "free_keys", "delete_keys"))
+"""Statements that lock deduplication keys; those of one group of requests do so in one order."""
+
+LOOK = "where_they_are"
+"""The statement that locks jobs and reads what is known of them."""
+
+
+@cache
+def _locks_nothing(statement: str) -> bool:
+    """Whether a statement locks neither queues nor jobs nor keys. Moves of jobs have a colon."""
+    return statement not in QUEUES | KEYS | {LOOK} and ":" not in statement
+
+
+class Ahead(NamedTuple):
+    """What a transaction locks at its beginning: what it could not lock when it came to need it."""
+
+    queues: frozenset[int] = frozenset()
+    jobs: frozenset[int] = frozenset()
+    keyed: frozenset[int] = frozenset()
+    """Jobs whose deduplication keys are locked as well."""
+
+    def and_what_stopped(self, error: OutOfOrder) -> Ahead:
+        return Ahead(
+            self.queues | error.queues,
+            self.jobs | error.jobs | error.keyed,
+            self.keyed | error.keyed,
+        )
+
+
+NOTHING_AHEAD = Ahead()
+
+
+def locked_ahead(
+    requests: Sequence[Request], groups: Sequence[Sequence[int]], known: Ahead
+) -> Ahead:
+    """`known`, and all jobs of the requests if several statements would lock some of them."""
+    jobs = _locked_by_several([[requests[index] for index in group] for group in groups])
+    return known._replace(jobs=known.jobs | jobs) if jobs else known
+
+
+def _locked_by_several(groups: Sequence[Sequence[Any]]) -> Set[int]:
+    if len(groups) > 1:
+        groups = [group for group in groups if any(request.keys() for request in group)]
+    if len(groups) > 1:
+        return set().union(*[request.keys() for group in groups for request in group])
+    if groups and type(groups[0][0]) is Settle:
+        return locked_in_turns(groups[0])
+    return frozenset()
+
+
+class LockOrder:
+    """Runs the statements of one transaction, and has none wait out of order."""
+
+    __slots__ = (
+        *("_claims", "_execute", "_group", "_group_of_keys", "_holds", "_keyed", "_known"),
+        *("_shares", "_turns"),
+    )
+
+    def __init__(self, execute: Execute, ahead: Ahead) -> None:
+        self._execute = execute
+        self._shares, self._turns = set[int](), set[int]()
+        self._holds = False
+        self._group = 0
+        self._claims = False
+        self._keyed, self._known = set[int](), ahead.keyed
+        self._group_of_keys: int | None = None
+        if ahead is NOTHING_AHEAD:
+            return
+        if ahead.queues:
+            execute("lock_queues", {"queues": _as_json(ahead.queues)})
+            self._turns = set(ahead.queues)
+        if ahead.jobs:
+            execute("lock_jobs", {"jobs": _as_json(ahead.jobs)})
+            self._holds = True
+        if ahead.keyed:
+            execute("lock_keys", {"jobs": _as_json(ahead.keyed)})
+
+    def begin_group(self, claims: bool = False) -> None:
+        """From here on another group of requests is carried out, or claims are made."""
+        self._group += 1
+        self._claims = claims  # what they move, they have locked without waiting
+
+    def execute(self, statement: str, params: Params) -> Result:
+        if _locks_nothing(statement):
+            return self._execute(statement, params)
+        if statement in QUEUES:
+            return self._lock_queue(statement, params)
+        if statement in KEYS:
+            self._lock_keys(statement, params)
+        is_move, is_look = ":" in statement, statement == LOOK
+        if (is_move or is_look) and not self._claims and self._has_keys_of_others():
+            raise NotTogether("jobs are locked after the keys of other requests")
+        if is_look:
+            return self._lock_jobs(statement, params)
+        self._holds = self._holds or is_move
+        return self._execute(statement, params)
+
+    def _has_keys_of_others(self) -> bool:
+        return self._group_of_keys not in (None, self._group)
+
+    def _lock_keys(self, statement: str, params: Params) -> None:
+        """See that the keys of ended jobs are not freed one after the other."""
+        if self._has_keys_of_others():
+            raise NotTogether("two groups of requests lock deduplication keys")
+        self._group_of_keys, self._holds = self._group, True
+        if statement == "free_keys":
+            assert isinstance(params, dict)
+            jobs = {int(job) for job in decode(params["jobs"])}
+            if self._keyed and not jobs <= self._known:
+                raise OutOfOrder(keyed=self._keyed | jobs)
+            self._keyed |= jobs
+
+    def _lock_queue(self, statement: str, params: Params) -> Result:
+        assert isinstance(params, dict)
+        queue: int = params["queue"]
+        locked = self._turns if statement == "take_turn" else self._turns | self._shares
+        if not self._holds or queue in locked:
+            result = self._execute(statement, params)
+        else:
+            result = self._execute(f"{statement}_now", params)
+            if not result.rows:
+                raise OutOfOrder(queues={queue})
+        (self._turns if statement == "take_turn" else self._shares).add(queue)
+        return result
+
+    def _lock_jobs(self, statement: str, params: Params) -> Result:
+        assert isinstance(params, dict)
+        jobs = {int(job) for job in decode(params["jobs"])}
+        if not self._holds:
+            result = self._execute(statement, params)
+        else:
+            result = self._execute(f"{statement}_now", params)
+            missing = jobs.difference(row[0] for row in result.rows)
+            if missing and self._execute("count_jobs", {"jobs": _as_json(missing)}).rows[0][0]:
+                raise OutOfOrder(jobs=jobs)
+        self._holds = True
+        return result
+
+
+def _as_json(numbers: Iterable[int]) -> str:
+    return encode_plain(sorted(numbers)).decode()

@@ -1,0 +1,244 @@
+"""The scheduler service: what has to be done by the clock, in every process that has a worker.
+
+Promotion, expiry, recovery, renewal, retention and job schedulers that are late, as requests for
+the engine. Any number of processes may do this at once: each due thing happens once, because every
+request is a guarded move.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.codec import as_json
+from ..core.states import State
+from ..database.driver import Driver, Worker
+from ..errors import StoreError
+from ..operations.auto_retry import MOST_REVIVED, ReviveDue
+from ..operations.claim import Promote
+from ..operations.expire import Expire
+from ..operations.locks import SweepLocks
+from ..operations.prune import Sweep
+from ..operations.scheduler_ticks import CatchUp, late
+from ..operations.transitions import Place
+from ..operations.workers import MOST_RECOVERED, Recover, Recovered, Renew
+from ..processes.orphaned_commands import Look, Mark, end, may_run_commands
+
+log = logging.getLogger("bullite.scheduler")
+
+SWEEP_EVERY = 10_000
+STOP_EVERY = 500
+RECORD_EVERY = 2_000
+MAINTENANCE_INTERVAL = 1_000
+"""Ms by which housekeeping may be late, unless a worker wants it otherwise."""
+
+LEEWAY = 25
+"""Ms by which a chore may be early: better than to wake up again for it."""
+
+UNTIL_KILLED = 50
+"""Ms after which it is seen whether commands that were killed are dead."""
+
+MOST_LOOKS = 20
+"""How often that is seen before jobs run again all the same: some can never be killed."""
+
+Chore = CatchUp | Expire | Promote | Recover | Renew | ReviveDue | Sweep | SweepLocks
+
+
+@dataclass(slots=True)
+class Chores:
+    """What is due, by the clock that never jumps."""
+
+    driver: Driver
+    maintenance_interval: int = MAINTENANCE_INTERVAL
+    renew_every: int = 15_000
+    recovers: bool = True
+    """Whether the jobs of dead workers are taken back here."""
+    trouble: StoreError | None = None
+    """Why the database could not be read when it was last looked for what is due."""
+    _renew_at: int = 0
+    _recover_at: int = 0
+    _promote_at: int = 0
+    _sweep_at: int = 0
+    _stop_at: int = 0
+    _record_at: int = 0
+    _look: Look | None = None
+    """For commands that lost processes left running; under way, or done."""
+    _has_looked: bool = False
+    """Whether nothing runs any more that was left when this process began."""
+    _looks: int = 0
+    """How often in a row something was found running that had been left."""
+
+    def renew_within(self, ms: int, lease_now: int) -> None:
+        """Renew leases so often, the next time included: one may be new, and run out sooner."""
+        self.renew_every = ms
+        self._renew_at = min(self._renew_at, lease_now + ms)
+
+    def next_at(self) -> int:
+        """The lease time at which there is something to do."""
+        return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)
+
+    def stops_are_due(self, lease_now: int) -> bool:
+        """Whether it is time to look for jobs that are cancelled, in case nobody told."""
+        if lease_now < self._stop_at:
+            return False
+        self._stop_at = lease_now + STOP_EVERY
+        return True
+
+    def record_is_due(self, lease_now: int) -> bool:
+        """Whether it is time to write down what was measured."""
+        if lease_now < self._record_at:
+            return False
+        self._record_at = lease_now + RECORD_EVERY
+        return True
+
+    def are_due(self, lease_now: int) -> bool:
+        return lease_now + LEEWAY >= self.next_at()
+
+    def due(self, lease_now: int) -> list[Chore]:
+        """The requests whose time has come, or is about to.
+
+        If the database cannot be read, those that need no look, and `trouble` has the error.
+        """
+        chores: list[Chore] = []
+        if lease_now + LEEWAY >= self._renew_at:
+            self._renew_at = lease_now + self.renew_every
+            chores.append(Renew())
+        self.trouble = None
+        try:
+            chores.extend(self._found(lease_now))
+        except StoreError as error:
+            self.trouble = error
+        return chores
+
+    def _found(self, lease_now: int) -> Iterator[Chore]:
+        """What is seen to be due in the database."""
+        soon = lease_now + LEEWAY
+        if soon >= self._recover_at:
+            self._recover_at = lease_now + min(self.driver.recover_every, self.maintenance_interval)
+            if self.recovers:
+                yield from self._recoveries(lease_now)
+        if soon >= self._promote_at:
+            self._promote_at = lease_now + self.maintenance_interval
+            yield from self._promotions()
+            yield from self._expiries()
+            yield from self._late_schedulers()
+        if soon >= self._sweep_at:
+            self._sweep_at = lease_now + SWEEP_EVERY
+            yield from self._lapsed_locks(lease_now)
+            yield from self._revivals()
+            yield from self._sweeps()
+
+    def again(self, chore: Chore, answer: Any) -> bool:
+        """Whether a chore that did as much as one transaction may has more to do.
+
+        Log a recovery: in the process that made it, for all see that a worker is lost.
+        """
+        if isinstance(chore, Recover):
+            recovered: Recovered = answer
+            if recovered:
+                log.info(
+                    "worker %d was lost; %d of its jobs were taken back",
+                    chore.worker.id,
+                    recovered.jobs,
+                )
+            return recovered.jobs >= MOST_RECOVERED
+        done: int = answer
+        if isinstance(chore, ReviveDue):
+            return done >= MOST_REVIVED
+        return isinstance(chore, Sweep | Promote | Expire) and done > 0
+
+    def _recoveries(self, lease_now: int) -> Iterator[Recover]:
+        rows = self.driver.execute("workers", {}).rows
+        # A database has them in any order, but the last to be recovered goes first in the line.
+        workers = sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)
+        others = [worker for worker in workers if worker.nonce != self.driver.nonce]
+        dead = {worker.id: worker for worker in self.driver.dead(others)}
+        expired = [
+            worker
+            for worker in workers
+            if worker.id not in dead
+            and worker.lease_until < lease_now
+            and not self.driver.frozen_lease(worker)
+        ]
+        lost = [*dead.values(), *expired]
+        busy = self._end_commands(others, lost)
+        if busy:
+            self._recover_at = lease_now + UNTIL_KILLED
+        for worker in lost:
+            if worker.nonce not in busy:
+                yield Recover(worker, dead=worker.id in dead)
+
+    def _end_commands(self, others: Sequence[Worker], lost: Sequence[Worker]) -> set[int]:
+        """Kill what lost processes left running; the nonces of those that may still have something.
+
+        Only what belongs to a job that is still held: what a command left behind when it ended may
+        live on. The first look is also for processes that are gone and not yet lost: by then their
+        jobs may be taken back by somebody who cannot reach what they left.
+        """
+        known = {worker.nonce for worker in others if may_run_commands(worker.names)}
+        gone = {worker.nonce for worker in lost} & known
+        if not gone and (self._has_looked or not known):
+            return set()
+        if self._look is None:
+            self._look = Look(known, gone)
+            self._look.start()
+        if not self._look.is_done:
+            return gone
+        look, self._look = self._look, None
+        # A process that was alive when the look began may have started commands since.
+        return self._end_found(look) | (gone - look.lost)
+
+    def _end_found(self, look: Look) -> set[int]:
+        left = {
+            mark: members
+            for mark, members in look.found.items()
+            if mark.nonce in look.lost or mark in look.without_process
+            if self._is_held(mark)
+        }
+        for members in left.values():
+            end(members)
+        self._has_looked = not left
+        self._looks = self._looks + 1 if left else 0
+        return {mark.nonce for mark in left} if self._looks <= MOST_LOOKS else set()
+
+    def _is_held(self, mark: Mark) -> bool:
+        """Whether a command has not ended as far as the database knows."""
+        # One at a time: who waits for the lock of a row must not have another's.
+        rows = self.driver.execute("where_they_are", {"jobs": as_json([mark.job])}).rows
+        places = [Place(*row) for row in rows]
+        return any(
+            (place.state, place.token, place.nonce) == (State.ACTIVE, mark.token, mark.nonce)
+            for place in places
+        )
+
+    def _promotions(self) -> Iterator[Promote]:
+        rows = self.driver.execute("due_queues", {"now": self.driver.clock.now()}).rows
+        return (Promote(row[0]) for row in rows)
+
+    def _expiries(self) -> Iterator[Expire]:
+        rows = self.driver.execute("expired_queues", {"now": self.driver.clock.now()}).rows
+        return (Expire(row[0]) for row in rows)
+
+    def _late_schedulers(self) -> Iterator[CatchUp]:
+        rows = self.driver.execute("late_schedulers", late(self.driver.clock.now())).rows
+        # In one order in every process: each takes the locks of the queues one after the other.
+        return (CatchUp(queue, key) for queue, key in sorted((row[0], row[1]) for row in rows))
+
+    def _lapsed_locks(self, lease_now: int) -> Iterator[SweepLocks]:
+        boot = self.driver.clock.boot
+        params = {"lease_now": lease_now, "boot": boot}
+        if self.driver.execute("lapsed_locks", params).rows[0][0]:
+            yield SweepLocks(boot)
+
+    def _revivals(self) -> Iterator[ReviveDue]:
+        rows = self.driver.execute("failed_due_queues", {"now": self.driver.clock.now()}).rows
+        return (ReviveDue(row[0]) for row in rows)
+
+    def _sweeps(self) -> Iterator[Sweep]:
+        workers = [row[2] for row in self.driver.execute("workers", {}).rows]
+        holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
+        self.driver.tidy(workers + holders)
+        rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
+        return (Sweep(row[0]) for row in rows)

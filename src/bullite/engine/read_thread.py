@@ -1,0 +1,75 @@
+"""Reads, on a thread and a connection of their own: they never wait for a writer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..database.driver import Params, Reader
+from ..errors import ENDING, StoreClosed, StoreError
+from .replies import Mailbox, Reply
+from .threads import Spawn, start_thread
+
+_STOP = None
+
+
+class ReadingThread:
+    """Answers read requests one after the other; starts with the first.
+
+    `ended` hears of an error after which the store must be opened again, before the request does.
+    """
+
+    def __init__(
+        self,
+        open_reader: Callable[[], Reader],
+        spawn: Spawn = start_thread,
+        ended: Callable[[StoreError], None] = lambda error: None,
+    ) -> None:
+        self._open_reader = open_reader
+        self._spawn = spawn
+        self._tell_ended = ended
+        self._requests: queue.SimpleQueue[tuple[str, Params, Reply, Mailbox] | None] = (
+            queue.SimpleQueue()
+        )
+        self._started = self._closed = False
+        self._entering = threading.Lock()
+        """Held while a request is put in, so that none comes behind the close."""
+        self._ended = threading.Event()
+
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+        """`reply` gets the rows."""
+        with self._entering:
+            if not self._closed:
+                if not self._started:
+                    self._spawn(self._run, "bullite-reader")
+                    self._started = True
+                self._requests.put((statement, params, reply, mailbox))
+                return
+        mailbox.deliver([(reply, StoreClosed("the store is closed"))])
+
+    def close(self) -> None:
+        """Answer what was put in, then stop; wait for that, 10 s at most."""
+        with self._entering:
+            self._closed = True
+            self._requests.put(_STOP)
+        if self._started:
+            self._ended.wait(10)
+
+    def _run(self) -> None:
+        reader: Reader | None = None
+        while (request := self._requests.get()) is not _STOP:
+            statement, params, reply, mailbox = request
+            answer: Any
+            try:
+                reader = reader or self._open_reader()
+                answer = reader.read(statement, params).rows
+            except Exception as error:
+                answer = error
+                if isinstance(error, ENDING):
+                    self._tell_ended(error)
+            mailbox.deliver([(reply, answer)])
+        if reader is not None:
+            reader.close()
+        self._ended.set()

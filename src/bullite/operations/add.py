@@ -1,0 +1,429 @@
+"""Adding jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json, decode
+from ..core.deduplication import Rule
+from ..core.event_log import DUPLICATED
+from ..core.job_flags import TAGGED
+from ..core.states import ADD, ADD_BLOCKED, ADD_DELAYED, State
+from ..database.driver import Same, Step, Table
+from ..errors import QueueFull
+from .deduplicate import Keys, hold_keys
+from .quotas import Door, open_door
+from .request import Request
+from .transaction import Event, Operation, Transaction
+from .transitions import UNSORTED, take_numbers
+
+Row = tuple[object, ...]
+
+
+class Extras(NamedTuple):
+    """What few jobs have."""
+
+    timestamp: int | None = None
+    """When it was made, if that is not now."""
+    run_at: int | None = None
+    """When it is due; beats `delay`."""
+    expires: int | None = None
+    """Ms after which it must have begun."""
+    traits: int = 0
+    """What else belongs to it: see job_flags.py."""
+    deduplication: Rule | None = None
+    """The key it wants, and how."""
+
+
+class NewJob(NamedTuple):
+    """A job as its producer wants it; the first fields are stored as they are, in this order."""
+
+    name: str
+    custom_id: str | None
+    rank: int
+    priority: int
+    lifo: int
+    delay: int
+    attempts: int
+    data: str
+    opts: str | None
+    extras: Extras | None = None
+    """If it has any of those."""
+
+
+NO_EXTRAS = Extras()
+_NAME, _LIFO, _DELAY, _DATA, _OPTS, _EXTRAS = (
+    NewJob._fields.index(field) for field in ("name", "lifo", "delay", "data", "opts", "extras")
+)
+
+
+class Added(NamedTuple):
+    """Where the jobs of a request ended up, in its order."""
+
+    ids: Sequence[int]
+    created_at: int
+    existing: frozenset[int]
+    """The ids that were found by a custom id, or behind a deduplication key, in the store or
+    earlier in the batch."""
+    behind_keys: Mapping[int, str | None] = {}
+    """Of those found behind a key, which may be gone, the custom ids."""
+
+
+class OutOfDate(NamedTuple):
+    """The queue's settings changed after the jobs' options were resolved; nothing was added."""
+
+
+class AddJobs(Request):
+    """Add jobs to one queue, all or none. Answers an Added, an OutOfDate, or a QueueFull."""
+
+    queue: int
+    jobs: Sequence[NewJob]
+    version: int = 1
+    """Of the settings that the jobs' options were resolved under."""
+    always: bool = False
+    """Whatever the queue's quotas: something that was let in before brings them about."""
+    uncounted: Collection[str] = ()
+    """Custom ids of jobs whose number the quotas do not limit."""
+
+
+Answer = Added | OutOfDate | QueueFull
+
+
+def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]:
+    answers: list[Answer] = []
+    batch = _Batch()
+    numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
+    used = 0
+    # In a fixed order: there may be locks behind the terms.
+    for queue in sorted({request.queue for request in requests}):
+        yield from batch.open(tx, queue)
+    for request in requests:
+        if batch.terms[request.queue].version != request.version:
+            answers.append(OutOfDate())
+            continue
+        ids = numbers[used : used + len(request.jobs)]
+        used += len(request.jobs)
+        answers.append((yield from batch.number(tx, requests, request, ids)))
+    batch.tell(tx)
+    yield from insert(tx, batch.new, batch.terms)
+    yield from batch.close(tx)
+    return answers
+
+
+class _Batch:
+    """Jobs that are added together: what is new, and what stands in the way of the next."""
+
+    def __init__(self) -> None:
+        self.new: dict[int, dict[int, NewJob]] = {}
+        self.terms: dict[int, Terms] = {}
+        self._taken: dict[int, dict[str, int]] = {}
+        self._doors: dict[int, Door] = {}
+        self._keys: Keys | None = None
+        self._duplicates: list[tuple[int, list[Event]]] = []
+
+    def open(self, tx: Transaction, queue: int) -> Operation[None]:
+        self.terms[queue] = yield from terms_of(queue)
+        self.new[queue], self._taken[queue] = {}, {}
+        if self.terms[queue].has_quotas:
+            self._doors[queue] = yield from open_door(tx, queue)
+
+    def number(
+        self,
+        tx: Transaction,
+        requests: Sequence[AddJobs],
+        request: AddJobs,
+        ids: Sequence[int],
+    ) -> Operation[Added | QueueFull]:
+        """Put the jobs of a request with the new ones, or find out why not."""
+        queue = request.queue
+        door = None if request.always else self._doors.get(queue)
+        # Behind a door all is tried on copies: what is refused leaves no trace.
+        new = self.new[queue] if door is None else {}
+        taken, keys = self._taken[queue], self._keys
+        duplicates: list[Event] = []
+        if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
+            keys = keys or (yield from _keys_wanted(requests, self.terms))
+            self._keys = keys
+            if door is not None:
+                taken, keys = taken.copy(), keys.copy()
+            added = yield from _number_unless_there(tx, request, ids, new, taken, keys, duplicates)
+        else:
+            new.update(zip(ids, request.jobs, strict=True))
+            added = Added(ids, tx.now, _NONE)
+        if door is not None:
+            counted = [job for job in new.values() if job.custom_id not in request.uncounted]
+            uncounted = [job for job in new.values() if job.custom_id in request.uncounted]
+            refusal = door.admit(counted, uncounted)
+            if refusal is not None:
+                return refusal
+            self.new[queue] |= new
+            self._taken[queue], self._keys = taken, keys
+        if duplicates:
+            self._duplicates.append((queue, duplicates))
+        return added
+
+    def tell(self, tx: Transaction) -> None:
+        """Tell of the jobs that were there already."""
+        for queue, duplicates in self._duplicates:
+            tx.log(queue, DUPLICATED, duplicates)
+
+    def close(self, tx: Transaction) -> Operation[None]:
+        if self._keys is not None:
+            yield from self._keys.write(tx)
+        for queue, door in self._doors.items():
+            yield from door.close(queue)
+
+
+def refusal_of(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
+    """What keeps jobs out that `add` would be asked for; nothing is added yet."""
+    batch = _Batch()
+    yield from batch.open(tx, request.queue)
+    if not batch.terms[request.queue].has_quotas:
+        return None
+    answer = yield from batch.number(tx, [request], request, range(len(request.jobs)))
+    if not isinstance(answer, QueueFull):
+        return None
+    yield from batch.close(tx)  # nothing of them is left
+    return answer
+
+
+def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
+    """Add jobs from inside another operation, under whatever settings the queue has."""
+    terms = yield from terms_of(queue)
+    [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
+    assert isinstance(added, Added)
+    return added
+
+
+_NONE: frozenset[int] = frozenset()
+
+
+def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
+    """What `add` will ask first."""
+    count = sum(len(request.jobs) for request in requests)
+    first = min(request.queue for request in requests)
+    return [("take_numbers", {"count": count}), ("terms", {"queue": first})]
+
+
+class Terms(NamedTuple):
+    """What a producer must know of a queue."""
+
+    by_name: int
+    """Whether its jobs stand in the lanes of their names."""
+    version: int
+    """Of its settings."""
+    by_key: int
+    has_quotas: int
+
+
+def terms_of(queue: int) -> Operation[Terms]:
+    result = yield "terms", {"queue": queue}
+    return Terms(*result.rows[0])
+
+
+def insert(
+    tx: Transaction,
+    new: Mapping[int, Mapping[int, NewJob]],
+    terms: Mapping[int, Terms],
+    blocked: Mapping[int, int | None] = {},
+) -> Operation[None]:
+    """Write new jobs, by queue and number, and enter them in the books.
+
+    Those `blocked` wait for others, and then for their time if there is one.
+    """
+    for queue, jobs in new.items():
+        if not jobs:
+            continue
+        fields = list(zip(*jobs.values(), strict=True))
+        due: Mapping[int, int] = {}
+        if not _are_plain(fields):
+            due = {
+                id: at
+                for id, job in jobs.items()
+                if id not in blocked and (at := due_of(tx, job)) is not None
+            }
+        lanes = fields[_NAME] if terms[queue].by_name else Same(UNSORTED)
+        table = _job_table(tx, queue, jobs, fields, lanes, due, blocked)
+        found_by = [table.columns[place] for place in _FOUND_BY]
+        payloads = Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
+        yield "insert_jobs", table
+        yield "insert_payloads", payloads
+        if any(fields[_EXTRAS]):
+            tagged = _tags(tx, queue, jobs)
+            if tagged:
+                yield "insert_tags", tagged
+        _enter_in_books(tx, queue, jobs, due, blocked)
+
+
+def _tags(
+    tx: Transaction, queue: int, jobs: Mapping[int, NewJob]
+) -> list[tuple[int, str, int, int]]:
+    """The tags of new jobs: queue, tag, when the job was made, its number."""
+    return [
+        (queue, tag, tx.now if job.extras.timestamp is None else job.extras.timestamp, id)
+        for id, job in jobs.items()
+        if job.extras is not None and job.extras.traits & TAGGED and job.opts is not None
+        for tag in dict.fromkeys(decode(job.opts).get("tags", ()))
+    ]
+
+
+def _are_plain(fields: Sequence[Sequence[Any]]) -> bool:
+    """Whether none of the jobs has a time of its own, or anything else that few have."""
+    return not (any(fields[_EXTRAS]) or any(fields[_DELAY]))
+
+
+def due_of(tx: Transaction, job: NewJob) -> int | None:
+    """When a job that is not for now may begin; None if that time is over."""
+    extras = job.extras or NO_EXTRAS
+    if extras.run_at is not None:
+        return extras.run_at if extras.run_at > tx.now else None
+    if not job.delay:
+        return None
+    return (tx.now if extras.timestamp is None else extras.timestamp) + job.delay
+
+
+def _keys_wanted(requests: Sequence[AddJobs], terms: Mapping[int, Terms]) -> Operation[Keys]:
+    """The deduplication keys that the jobs want, of all requests that will be carried out."""
+    wanted = [
+        (request.queue, job.extras.deduplication.id)
+        for request in requests
+        if terms[request.queue].version == request.version
+        for job in request.jobs
+        if job.extras is not None and job.extras.deduplication is not None
+    ]
+    return (yield from hold_keys(wanted))
+
+
+def _number_unless_there(
+    tx: Transaction,
+    request: AddJobs,
+    numbers: Sequence[int],
+    new: dict[int, NewJob],
+    taken: dict[str, int],
+    keys: Keys,
+    duplicates: list[Event],
+) -> Operation[Added]:
+    """Number the jobs whose custom id and key are free, put them with the `new`; find the others.
+
+    `taken` holds the custom ids that earlier requests of the batch met or took; `duplicates` gets
+    what is to be told of the others.
+    """
+    wanted = [job.custom_id for job in request.jobs if job.custom_id]
+    if wanted:
+        result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
+        taken.update({row[0]: row[1] for row in result.rows})
+    ids: list[int] = []
+    existing: set[int] = set()
+    behind_keys: dict[int, str | None] = {}
+    for id, job in zip(numbers, request.jobs, strict=True):
+        found = taken.get(job.custom_id) if job.custom_id else None
+        if found is not None:
+            duplicates.append(job.custom_id or found)
+        elif job.extras is not None and job.extras.deduplication is not None:
+            state = State.WAITING if due_of(tx, job) is None else State.DELAYED
+            rule = job.extras.deduplication
+            holder = keys.place(tx.now, request.queue, id, job, rule, state)
+            if holder is not None:
+                found = holder.job
+                behind_keys[found] = holder.custom_id
+        if found is None:
+            new[id] = job
+            if job.custom_id:
+                taken[job.custom_id] = id
+        else:
+            existing.add(found)
+        ids.append(id if found is None else found)
+    return Added(ids, tx.now, frozenset(existing), behind_keys)
+
+
+def _job_table(
+    tx: Transaction,
+    queue: int,
+    jobs: Mapping[int, NewJob],
+    fields: Sequence[Sequence[Any]],
+    lanes: Sequence[str] | Same,
+    due: Mapping[int, int],
+    blocked: Mapping[int, int | None],
+) -> Table:
+    ids = list(jobs)
+    now = tx.now
+    seqs = ids
+    if any(fields[_LIFO]):
+        seqs = [-id if lifo else id for id, lifo in zip(ids, fields[_LIFO], strict=True)]
+    extras: Iterable[Sequence[Any] | Same] = map(Same, (now, now, None, None, "waiting", 0))
+    if not _are_plain(fields):
+        extras = zip(
+            *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
+            strict=True,
+        )
+    return Table(len(ids), (ids, seqs, Same(queue), lanes, *extras, *fields[:_DATA]))
+
+
+_COLUMNS = (
+    *("id", "seq", "queue", "lane"),
+    *("created_at", "updated_at", "due_at", "expires_at", "state", "traits"),
+    *NewJob._fields[:_DATA],
+)
+"""Of that table."""
+
+_FOUND_BY = tuple(map(_COLUMNS.index, ("queue", "name", "created_at")))
+"""Those of them by which jobs are found."""
+
+
+def _where(
+    id: int, due: Mapping[int, int], blocked: Mapping[int, int | None]
+) -> tuple[int | None, State]:
+    """When a new job is due, and where it is until then."""
+    if id in blocked:
+        return blocked[id], State.WAITING_CHILDREN
+    return due.get(id), State.DELAYED if id in due else State.WAITING
+
+
+def _extras(now: int, job: NewJob, due: int | None, state: State) -> Row:
+    """When a job was made, changed, is due and expires; where it is; and its traits."""
+    extras = job.extras or NO_EXTRAS
+    return (
+        now if extras.timestamp is None else extras.timestamp,
+        now,
+        due,
+        None if extras.expires is None else now + extras.expires,
+        state.value,
+        extras.traits,
+    )
+
+
+def _enter_in_books(
+    tx: Transaction,
+    queue: int,
+    new: Mapping[int, NewJob],
+    due: Mapping[int, int],
+    blocked: Mapping[int, int | None],
+) -> None:
+    """What new jobs mean for the counts, the log and the workers."""
+    waiting = new
+    if due or blocked:
+        waiting = {id: job for id, job in new.items() if id not in due and id not in blocked}
+    if waiting:
+        names, custom_ids, _, priorities, *_ = zip(*waiting.values(), strict=True)
+        plain = priorities.count(0)
+        tx.count(queue, "waiting", plain)
+        tx.count(queue, "prioritized", len(waiting) - plain)
+        ids: Iterable[int | str] = waiting
+        if any(custom_ids):
+            ids = [custom_id or id for id, custom_id in zip(waiting, custom_ids, strict=True)]
+        tx.log(queue, ADD.name, list(zip(ids, names, strict=True)))
+        for name, number in Counter(names).items():
+            tx.made_ready(queue, name, number)
+    if due:
+        events: list[Event] = [
+            (new[id].custom_id or id, [new[id].name, at]) for id, at in due.items()
+        ]
+        tx.count(queue, State.DELAYED.value, len(due))
+        tx.log(queue, ADD_DELAYED.name, events)
+        tx.made_delayed(queue, min(due.values()))
+    here = [id for id in blocked if id in new]
+    if here:
+        tx.count(queue, "waiting_children", len(here))
+        tx.log(queue, ADD_BLOCKED.name, [(new[id].custom_id or id, new[id].name) for id in here])

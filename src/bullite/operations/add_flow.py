@@ -1,0 +1,332 @@
+"""Adding jobs that wait for others, or that others wait for: all of them, or none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json, decode
+from ..core.event_log import DUPLICATED
+from ..core.job_flags import DOWNSTREAM, UPSTREAM
+from ..core.states import State
+from ..errors import (
+    BulliteError,
+)
+from . import dependencies
+from .add import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, Terms, add, due_of, insert, terms_of
+from .deduplicate import hold_keys
+from .dependencies import CHILD, FAILED, IGNORED, PENDING, PROCESSED
+from .flow_graph import (
+    Edge,
+    Ground,
+    Node,
+    Ref,
+    Refused,
+    check_circles,
+    edges_of,
+    numbers_of,
+    survey,
+    without_those_there,
+)
+from .quotas import Door, open_door
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import where_they_are
+
+
+class Planted(NamedTuple):
+    """A new job that is tied to others, as it was stored."""
+
+    job: NewJob
+    state: State
+    due_at: int | None
+
+
+class Grown(NamedTuple):
+    """Where the jobs of the nodes ended up, in their order."""
+
+    ids: Sequence[int]
+    created_at: int
+    existing: frozenset[int]
+    planted: Mapping[int, Planted]
+    """Those that are new and tied to others."""
+    behind_keys: Mapping[int, str | None] = {}
+    """As in Added."""
+
+
+class Grow(Request):
+    """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
+
+    nodes: Sequence[Node]
+    versions: Mapping[int, int]
+    """Of the settings of each queue, that the jobs' options were resolved under."""
+    barrier = True
+
+
+def grow(
+    tx: Transaction, requests: Sequence[Grow]
+) -> Operation[list[Grown | OutOfDate | BulliteError]]:
+    answers: list[Grown | OutOfDate | BulliteError] = []
+    for request in requests:
+        try:
+            answers.append((yield from _grow_one(tx, request)))
+        except Refused as refused:
+            answers.append(refused.error)
+    return answers
+
+
+def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
+    terms: dict[int, Terms] = {}
+    doors: dict[int, Door] = {}
+    for queue, version in sorted(request.versions.items()):
+        terms[queue] = yield from terms_of(queue)
+        if terms[queue].version != version:
+            return OutOfDate()
+        if terms[queue].has_quotas:
+            doors[queue] = yield from open_door(tx, queue)
+    ground = yield from survey(request.nodes)
+    ids = yield from numbers_of(request.nodes, ground)
+    edges = edges_of(request.nodes, ids, ground)
+    edges = yield from without_those_there(edges, ground)
+    yield from check_circles(edges, ground)
+    new: dict[int, Node] = {}
+    for id, node in zip(ids, request.nodes, strict=True):
+        if id not in ground.places:
+            new.setdefault(id, node)
+    tied = {job for edge in edges for job in edge[:2]}
+    to_tie = {id: node for id, node in new.items() if id in tied}
+    loose = {id: node for id, node in new.items() if id not in tied}
+    if doors:
+        yield from _enter(tx, doors, new, loose)
+    planted = yield from _plant(tx, to_tie, edges, terms)
+    numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
+    _tell_duplicates(tx, request.nodes, ids, ground)
+    final = [numbers.get(id, id) for id in ids]
+    return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
+
+
+def _enter(
+    tx: Transaction, doors: Mapping[int, Door], new: Mapping[int, Node], loose: Mapping[int, Node]
+) -> Operation[None]:
+    """Let new jobs into queues that have quotas, into all of them or none.
+
+    Those that will not be added, because others hold their deduplication keys, do not count.
+    """
+    rules = {
+        id: rule
+        for id, node in loose.items()
+        if (rule := (node.job.extras or NO_EXTRAS).deduplication) is not None
+    }
+    keys = yield from hold_keys((loose[id].queue, rule.id) for id, rule in rules.items())
+    tried = keys.copy()
+    left_out = {
+        id
+        for id, rule in rules.items()
+        if tried.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
+    }
+    for queue, door in doors.items():
+        here = [n.job for id, n in new.items() if n.queue == queue and id not in left_out]
+        refusal = door.admit(here)
+        if refusal is not None:
+            yield from keys.write(tx)  # nobody has taken them
+            raise Refused(refusal)
+    for queue, door in doors.items():
+        yield from door.close(queue)
+
+
+# --- what is new ---------------------------------------------------------------------------------
+
+
+class _Prospects:
+    """What its ties mean for each job that waits, and the rows of the links."""
+
+    def __init__(self, edges: Sequence[Edge], ended: Mapping[int, _Ended]) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.doomed: dict[int, str] = {}
+        waiting: set[int] = set()
+        let_go: set[int] = set()
+        for edge in edges:
+            state, value = _state_of(edge, ended.get(edge.upstream))
+            if state == FAILED:
+                self.doomed.setdefault(edge.downstream, f"{edge.kind} {edge.key} failed")
+            elif state == PENDING:
+                waiting.add(edge.downstream)
+            elif edge.policy == "continue" and state == IGNORED:
+                let_go.add(edge.downstream)
+            if state is not None:
+                self.rows.append((*edge[:4], state, edge.key, value))
+        self.blocked = waiting - let_go - self.doomed.keys()
+
+
+class _Ended(NamedTuple):
+    """How a job that is waited for ended before anybody waited."""
+
+    state: str
+    value: str | None
+    reason: str | None
+
+
+def _state_of(edge: Edge, ended: _Ended | None) -> tuple[str | None, str | None]:
+    """What a new link is in, with what came of the job; None if nothing is to be kept."""
+    if ended is None or (ended.state == State.FAILED and edge.policy == "wait"):
+        return PENDING, None
+    if ended.state == State.COMPLETED:
+        return PROCESSED, ended.value or "null"
+    if edge.policy == "remove":
+        return None, None
+    return FAILED if edge.policy == "fail" else IGNORED, ended.reason
+
+
+def _plant(
+    tx: Transaction,
+    new: Mapping[int, Node],
+    edges: Sequence[Edge],
+    terms: Mapping[int, Terms],
+) -> Operation[dict[int, Planted]]:
+    """Insert jobs that are tied to others, and the links."""
+    if not edges:
+        return {}
+    ended = yield from _those_ended({edge.upstream for edge in edges} - new.keys())
+    prospects = _Prospects(edges, ended)
+    parents = {edge.upstream: edge.downstream for edge in edges if edge.kind == CHILD}
+    refs = yield from _refs(set(parents.values()), new)
+    traits = _traits(edges)
+    jobs: dict[int, dict[int, NewJob]] = defaultdict(dict)
+    for id, node in new.items():
+        parent = refs.get(parents.get(id, 0))
+        jobs[node.queue][id] = _tied(node.job, traits[id], parent)
+    has_children = set(parents.values())
+    blocked = {
+        id: _due_when_free(tx, node.job, id in has_children)
+        for id, node in new.items()
+        if id in prospects.blocked
+    }
+    yield from insert(tx, jobs, terms, blocked)
+    renewed = [edge[:2] for edge in edges if new.keys().isdisjoint(edge[:2])]
+    if renewed:
+        yield "cut_links", {"links": as_json(renewed)}
+    yield "insert_links", prospects.rows
+    old = traits.keys() - new.keys()
+    yield from _tie(old, traits)
+    yield from _adopt({child: refs[parents[child]] for child in old & parents.keys()})
+    if prospects.doomed:
+        places = yield from where_they_are(sorted(prospects.doomed))
+        yield from dependencies.doom(tx, list(places.values()), prospects.doomed)
+    return {
+        id: _planted(tx, job, id in blocked, blocked.get(id))
+        for some in jobs.values()
+        for id, job in some.items()
+    }
+
+
+def _planted(tx: Transaction, job: NewJob, is_blocked: bool, due_at: int | None) -> Planted:
+    if is_blocked:
+        return Planted(job, State.WAITING_CHILDREN, due_at)
+    due_at = due_of(tx, job)
+    return Planted(job, State.WAITING if due_at is None else State.DELAYED, due_at)
+
+
+def _those_ended(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
+    asked = sorted(jobs)
+    if not asked:
+        return {}
+    found = yield "finished_among", {"jobs": as_json(asked)}
+    return {job: _Ended(*ended) for job, *ended in found.rows}
+
+
+def _traits(edges: Sequence[Edge]) -> dict[int, int]:
+    traits: dict[int, int] = defaultdict(int)
+    for edge in edges:
+        traits[edge.downstream] |= DOWNSTREAM
+        traits[edge.upstream] |= UPSTREAM
+    return traits
+
+
+def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, Ref]]:
+    """What parents are called."""
+    refs: dict[int, Ref] = {}
+    old: list[int] = []
+    for job in jobs:
+        if job in new:
+            refs[job] = Ref(new[job].queue_name, new[job].job.custom_id or str(job))
+        else:
+            old.append(job)
+    if old:
+        names = {row[0]: row[1] for row in (yield "queue_names", {}).rows}
+        places = yield from where_they_are(old)
+        refs |= {job: Ref(names[p.queue], str(p.public_id)) for job, p in places.items()}
+    return refs
+
+
+def _tied(job: NewJob, traits: int, parent: Ref | None) -> NewJob:
+    extras = job.extras or NO_EXTRAS
+    return job._replace(
+        opts=_with_parent(job.opts, parent) if parent else job.opts,
+        extras=extras._replace(traits=extras.traits | traits),
+    )
+
+
+def _with_parent(opts: str | None, parent: Ref) -> str:
+    options: dict[str, Any] = {} if opts is None else decode(opts)
+    return as_json({**options, "parent": {"id": parent.id, "queue": parent.queue}})
+
+
+def _due_when_free(tx: Transaction, job: NewJob, has_children: bool) -> int | None:
+    """When a job that waits for others is due, if that is known already.
+
+    The delay of a parent counts from the end of its last child.
+    """
+    extras = job.extras or NO_EXTRAS
+    return extras.run_at if has_children else due_of(tx, job)
+
+
+def _tie(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
+    """Let jobs that exist know what they are tied to from now on."""
+    by_traits: dict[int, list[int]] = defaultdict(list)
+    for job in jobs:
+        by_traits[traits[job]].append(job)
+    for some, members in by_traits.items():
+        yield "add_traits", {"jobs": as_json(sorted(members)), "traits": some}
+
+
+def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
+    """Let jobs that exist know their new parent."""
+    if parents:
+        found = yield "opts_of", {"jobs": as_json(sorted(parents))}
+        for job, opts in found.rows:
+            yield "set_opts", {"job": job, "opts": _with_parent(opts, parents[job])}
+
+
+def _add_loose(
+    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, Terms]
+) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
+    """Add jobs that are tied to nobody.
+
+    The number that each got by the one set apart for it, and which of them were there already,
+    among those the ones behind keys.
+    """
+    by_queue: dict[int, dict[int, NewJob]] = defaultdict(dict)
+    for id, node in nodes.items():
+        by_queue[node.queue][id] = node.job
+    numbers: dict[int, int] = {}
+    existing: frozenset[int] = frozenset()
+    behind_keys: dict[int, str | None] = {}
+    for queue, here in sorted(by_queue.items()):
+        request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
+        [added] = yield from add(tx, [request])
+        assert isinstance(added, Added)
+        numbers |= zip(here, added.ids, strict=True)
+        existing |= added.existing
+        behind_keys |= added.behind_keys
+    return numbers, existing, behind_keys
+
+
+def _tell_duplicates(
+    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: Ground
+) -> None:
+    seen = set(ground.places)
+    for node, id in zip(nodes, ids, strict=True):
+        if id in seen:
+            tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])
+        seen.add(id)

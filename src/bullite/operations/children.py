@@ -1,0 +1,158 @@
+"""What a job asks about its parent or its children while it runs, or is told from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.codec import as_json, decode
+from ..core.job_flags import CANCELLED, DOWNSTREAM
+from ..core.states import AWAIT, CLAIM, REMOVE, State
+from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock, NotAChild
+from . import dependencies
+from .cancel import end_the_cancelled
+from .move import MoveByHand, move_by_hand
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import Place, swap_all, where_they_are
+
+_REMOVABLE = (State.WAITING, State.DELAYED, State.WAITING_CHILDREN)
+
+
+class AwaitChildren(Request):
+    """A run wants to wait for its job's children. Answers whether it must, or an error."""
+
+    job: int
+    token: int
+    child: str | None = None
+    """The key of the only one it wants to wait for."""
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def await_children(
+    tx: Transaction, requests: Sequence[AwaitChildren]
+) -> Operation[list[BulliteError | bool]]:
+    answers: list[BulliteError | bool] = []
+    for request in requests:
+        place = (yield from where_they_are([request.job])).get(request.job)
+        refusal = _refusal(tx, request, place)
+        if place is None or refusal is not None:
+            answers.append(refusal or JobNotFound(f"job {request.job} does not exist any more"))
+            continue
+        answers.append((yield from _await(tx, request, place)))
+    return answers
+
+
+def _refusal(tx: Transaction, request: AwaitChildren, place: Place | None) -> BulliteError | None:
+    if place is None or place.state == State.REMOVED:
+        return JobNotFound(f"job {request.job} does not exist any more")
+    if (place.token, place.nonce) != (request.token, tx.nonce):
+        return LostLock(f"job {place.public_id} is no longer held by this run")
+    if place.state != State.ACTIVE:
+        return LostLock(f"job {place.public_id} is not held any more: it is {place.state}")
+    return None
+
+
+def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[BulliteError | bool]:
+    if not place.traits & DOWNSTREAM:
+        return False
+    blockers = yield "blockers", {"jobs": as_json([place.job])}
+    _, failed_child, is_pending, _ = blockers.rows[0]
+    if failed_child is not None:
+        return ChildFailed(f"child {failed_child} failed")
+    if is_pending and request.child is not None:
+        found = yield "link_with_key", {"job": place.job, "key": request.child}
+        is_pending = bool(found.rows)
+    if not is_pending:
+        return False
+    yield from swap_all(tx, AWAIT, State.ACTIVE, {place.job: request.token})
+    tx.runs_ended(place.queue, 1)
+    tx.count(place.queue, "waiting_children", 1)
+    if place.ahead:
+        tx.log(place.queue, CLAIM.name, [place.public_id])
+    tx.log(place.queue, AWAIT.name, [place.public_id])
+    if place.traits & CANCELLED:
+        yield from end_the_cancelled(tx, [place.job])
+    return True
+
+
+class LeaveParent(Request):
+    """A child is to belong to nobody from now on. Answers True, or why it cannot leave a parent."""
+
+    job: int
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def leave_parent(
+    tx: Transaction, requests: Sequence[LeaveParent]
+) -> Operation[list[bool | BulliteError]]:
+    answers: list[bool | BulliteError] = []
+    for request in requests:
+        answers.append((yield from _leave_parent(tx, request.job)))
+    return answers
+
+
+def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
+    place = (yield from where_they_are([job])).get(job)
+    if place is None or place.state == State.REMOVED:
+        return JobNotFound(f"job {job} does not exist any more")
+    payload = yield "opts_of", {"jobs": as_json([job])}
+    opts = payload.rows[0][1] if payload.rows else None
+    options = {} if opts is None else decode(opts)
+    parent = options.pop("parent", None)
+    if not (yield from dependencies.leave(tx, job)):
+        if parent is None:
+            return NotAChild(f"job {place.public_id} has no parent")
+        return NotAChild(
+            f"job {place.public_id} is no child of job {parent['id']} of queue "
+            f"{parent['queue']!r} any more: that job has let go of it, or is gone"
+        )
+    if parent is not None:
+        yield "set_opts", {"job": job, "opts": as_json(options) if options else None}
+    return True
+
+
+class RemoveUnprocessed(Request):
+    """Take out the descendants of a job that nobody has begun. Answers how many."""
+
+    job: int
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def remove_unprocessed(
+    tx: Transaction, requests: Sequence[RemoveUnprocessed]
+) -> Operation[list[int | BulliteError]]:
+    answers: list[int | BulliteError] = []
+    for request in requests:
+        place = (yield from where_they_are([request.job])).get(request.job)
+        if place is None or place.state == State.REMOVED:
+            answers.append(IllegalMove(f"job {request.job} does not exist any more"))
+            continue
+        found = yield "descendants", {"jobs": as_json([request.job])}
+        busy = _above_those_running(found.rows)
+        jobs = [
+            job for job, _, link, state in found.rows
+            if link == dependencies.PENDING and state in _REMOVABLE and job not in busy
+        ]  # fmt: skip
+        [removed] = yield from move_by_hand(tx, [MoveByHand(REMOVE, jobs)])
+        answers.append(len(removed))
+    return answers
+
+
+def _above_those_running(rows: Sequence[Sequence[object]]) -> set[object]:
+    """Those of a tree that have a running job below them."""
+    parent = {job: above for job, above, *_ in rows}
+    busy: set[object] = set()
+    for job, _, _, state in rows:
+        above = parent.get(job) if state == State.ACTIVE else None
+        while above is not None and above not in busy:
+            busy.add(above)
+            above = parent.get(above)
+    return busy

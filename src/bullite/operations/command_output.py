@@ -1,0 +1,98 @@
+"""What commands said and how they ended, beside the jobs that ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.codec import as_json
+from ..core.job_flags import COMMAND
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import where_they_are
+
+
+class Piece(NamedTuple):
+    """Something that a command said, in base64."""
+
+    number: int
+    stream: str
+    data: str
+
+
+class WriteOutput(Request):
+    """A command said something; what it said before may be too much. Answers whether it is held.
+
+    Pieces are numbered in the order in which they came; `drop` is the first and last that go.
+    """
+
+    job: int
+    token: int
+    run: int
+    pieces: Sequence[Piece]
+    drop: tuple[int, int] | None = None
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def write_output(tx: Transaction, requests: Sequence[WriteOutput]) -> Operation[list[bool]]:
+    held = yield from _those_held(tx, requests)
+    for r in requests:
+        if r.job in held:
+            yield "insert_output", [(r.job, r.run, *piece) for piece in r.pieces]
+            if r.drop is not None:
+                first, last = r.drop
+                yield "trim_output", {"job": r.job, "run": r.run, "first": first, "last": last}
+    return [r.job in held for r in requests]
+
+
+class EndRun(NamedTuple):
+    """What a command came to; written with the verdict on its job, if that is held still."""
+
+    job: int
+    token: int
+    run: int
+    began_at: int
+    how: str
+    exit_code: int | None
+    signal: int | None
+    stdout: tuple[str, str, int]
+    """The head and tail of what it said, in base64, and the bytes left out between them."""
+    stderr: tuple[str, str, int]
+    was_shown: bool
+    """Whether any of it was written while it ran."""
+
+
+def end_runs(tx: Transaction, ends: Sequence[EndRun]) -> Operation[None]:
+    held = yield from _those_held(tx, ends)
+    kept = {(r.job, r.run): r for r in ends if r.job in held}
+    if not kept:
+        return
+    yield (
+        "end_runs",
+        [
+            (r.job, r.run, r.began_at, tx.now, r.how, r.exit_code, r.signal, *r.stdout, *r.stderr)
+            for r in kept.values()
+        ],
+    )
+    for r in kept.values():
+        # An earlier run may have been cut off while it was shown.
+        if r.was_shown or r.run > 1:
+            yield "clear_output", {"job": r.job, "run": r.run}
+
+
+def _those_held(tx: Transaction, told: Sequence[WriteOutput | EndRun]) -> Operation[set[int]]:
+    """The jobs that are still held by those who tell of their commands; these have their trait."""
+    places = yield from where_they_are([r.job for r in told])
+    held = {
+        r.job: place
+        for r in told
+        if (place := places.get(r.job)) is not None
+        and (place.token, place.nonce) == (r.token, tx.nonce)
+    }
+    new = [job for job, place in held.items() if not place.traits & COMMAND]
+    if new:
+        yield "add_traits", {"jobs": as_json(new), "traits": COMMAND}
+    return set(held)

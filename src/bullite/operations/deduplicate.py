@@ -1,0 +1,165 @@
+"""Adding jobs under deduplication keys: each key is locked, looked at, decided about, written once.
+
+The order in which keys are locked is the same for everybody; who looks at the holder of a key does
+not lock it, because who ends a job holds the job and then wants the key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from ..core.codec import as_json
+from ..core.deduplication import Choice, Holder, Rule, choose, is_told, window_after
+from ..core.event_log import DEDUPLICATED
+from ..core.job_flags import UPSTREAM
+from ..core.states import REMOVE, State
+from ..database.driver import Undone
+from . import dependencies
+from .transaction import Event, Operation, Transaction
+from .transitions import count_out, swap_all, where_they_are
+
+if TYPE_CHECKING:
+    from .add import NewJob
+
+Key = tuple[int, str]
+"""A queue, and the id that was asked for in it."""
+
+
+def hold_keys(asked: Iterable[Key]) -> Operation[Keys]:
+    """Lock keys until the end of the transaction, whether somebody holds them or nobody does."""
+    by_queue: dict[int, list[str]] = defaultdict(list)
+    for queue, id in sorted(set(asked)):
+        by_queue[queue].append(id)
+    holders: dict[Key, Holder | None] = {}
+    for queue, ids in by_queue.items():
+        yield "insert_keys", [(queue, id) for id in ids]
+        # What was waited for is there to be seen only by another look.
+        found = yield "key_holders", {"queue": queue, "keys": as_json(ids)}
+        for id, *row in found.rows:
+            holder = Holder(*row)
+            holders[queue, id] = holder if holder.job else None
+    return Keys(holders)
+
+
+class Keys:
+    """Keys that are locked, as they change from job to job."""
+
+    def __init__(self, holders: dict[Key, Holder | None]) -> None:
+        self._holders = holders
+        self._changed: set[Key] = set()
+        self._replaced: list[int] = []
+        self._events: dict[int, list[Event]] = defaultdict(list)
+
+    def copy(self) -> Keys:
+        """The same keys, to try something on."""
+        other = Keys(dict(self._holders))
+        other._changed, other._replaced = set(self._changed), list(self._replaced)
+        other._events.update({queue: list(events) for queue, events in self._events.items()})
+        return other
+
+    def place(
+        self, now: int, queue: int, number: int, job: NewJob, rule: Rule, state: State
+    ) -> Holder | None:
+        """Let a new job, which will be in `state`, take its key; who stays in its place, if not."""
+        key = queue, rule.id
+        holder = self._holders[key]
+        choice = choose(rule, holder, now)
+        until = window_after(choice, rule, holder, now)
+        if holder is not None and is_told(choice, rule):
+            here, gone = holder.public_id, job.custom_id or number
+            if choice is Choice.REPLACE:
+                here, gone = gone, here
+            self._events[queue].append((here, [rule.id, gone]))
+        if holder is not None and choice in (Choice.KEEP, Choice.LEAVE_OUT):
+            kept = by_name(job) if choice is Choice.KEEP else holder.next
+            self._set(key, holder._replace(until=until, next=kept))
+            return holder
+        if holder is not None and choice is Choice.REPLACE:
+            self._replaced.append(holder.job)
+        self._set(key, Holder(number, job.custom_id, until, None, state))
+        return None
+
+    def take(self, now: int, key: Key, holder: Holder) -> None:
+        """Let a job that comes back take its key, unless somebody holds it."""
+        present = self._holders[key]
+        if present is None or not present.holds_at(now):
+            self._set(key, holder)
+
+    def _set(self, key: Key, holder: Holder) -> None:
+        if holder != self._holders[key]:
+            self._holders[key] = holder
+            self._changed.add(key)
+
+    def write(self, tx: Transaction) -> Operation[None]:
+        """Store who holds the keys now, when the jobs are stored; then who was replaced goes."""
+        changed = {key: self._holders[key] for key in sorted(self._changed)}
+        rows = [(*key, *holder[:-1]) for key, holder in changed.items() if holder is not None]
+        if rows:
+            yield "write_keys", rows
+        yield from delete_keys(key for key, holder in self._holders.items() if holder is None)
+        if self._replaced:
+            yield from _remove_replaced(tx, self._replaced)
+        for queue, events in self._events.items():
+            tx.log(queue, DEDUPLICATED, events)
+
+
+def delete_keys(keys: Iterable[Key]) -> Operation[list[str | None]]:
+    """Delete keys, whoever holds them; the jobs that were kept for later."""
+    by_queue: dict[int, list[str]] = defaultdict(list)
+    for queue, id in keys:
+        by_queue[queue].append(id)
+    kept: list[str | None] = []
+    for queue, ids in by_queue.items():
+        deleted = yield "delete_keys", {"queue": queue, "keys": as_json(ids)}
+        kept += [row[0] for row in deleted.rows]
+    return kept
+
+
+def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
+    """Take out delayed jobs whose keys are others' by now.
+
+    Who has locked one may wait for its key, which is locked here: then that one goes first.
+    """
+    locked = yield "lock_delayed", {"jobs": as_json(jobs)}
+    if len(locked.rows) < len(jobs):
+        raise Undone("a job that was to be replaced is on the move")
+    places = (yield from where_they_are(jobs)).values()
+    yield from swap_all(tx, REMOVE, State.DELAYED, jobs)
+    for queue in {place.queue for place in places}:
+        here = [place for place in places if place.queue == queue]
+        count_out(tx, queue, State.DELAYED, [place.priority for place in here])
+        tx.log(queue, REMOVE.name, [(place.public_id, State.DELAYED.value) for place in here])
+    awaited = [place.job for place in places if place.traits & UPSTREAM]
+    if awaited:
+        yield from dependencies.gone(tx, awaited, for_good=False)
+
+
+# --- jobs that are kept for later ----------------------------------------------------------------
+
+
+def by_name(job: NewJob) -> str:
+    """A job as text; by the names of its fields, so that there may be more of them tomorrow."""
+    return as_json(_named(job))
+
+
+def _named(value: Any) -> Any:
+    if hasattr(value, "_fields"):
+        return {name: _named(part) for name, part in zip(value._fields, value, strict=True)}
+    return [_named(part) for part in value] if isinstance(value, tuple | list) else value
+
+
+def from_names(kind: Any, value: Any) -> Any:
+    """What was told by names, as what it was: `kind` is the type of it."""
+    kinds = (kind, *get_args(kind))
+    if isinstance(value, Mapping):
+        for named in kinds:
+            if hasattr(named, "_fields"):
+                types = get_type_hints(named)
+                parts = {n: from_names(types[n], part) for n, part in value.items() if n in types}
+                return named(**parts)
+    if isinstance(value, list):
+        inner = next((a for k in kinds for a in get_args(k) if hasattr(a, "_fields")), None)
+        return [from_names(inner, part) for part in value]
+    return value

@@ -1,0 +1,108 @@
+"""What becomes of a deduplication key when its job ends, is removed or comes back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..core.codec import as_json, decode
+from ..core.deduplication import Holder, rule_of
+from ..core.states import REMOVE, RESTORE, REVIVE, REVIVE_DELAYED, Move
+from .add import NewJob, add_now
+from .deduplicate import delete_keys, from_names, hold_keys
+from .queue_settings import read_settings
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import Place
+
+
+def release(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
+    """These jobs have ended: their keys are free, but for those in a window that runs on.
+
+    What was kept until then is added.
+    """
+    freed = yield "free_keys", {"jobs": as_json(jobs), "windows": 0}
+    yield from _add_kept(tx, freed.rows)
+
+
+def moved_by_hand(tx: Transaction, move: Move, places: Sequence[Place]) -> Operation[None]:
+    """Jobs that have keys, or had, were moved by hand.
+
+    Who removes one frees its key, window or not, and adds what was kept, unless everything goes.
+    One that comes back takes its key again, unless another has it: then it lives without.
+    """
+    jobs = [place.job for place in places]
+    if move in (REVIVE, REVIVE_DELAYED, *RESTORE.values()):
+        yield from _take_again(tx, jobs)
+    elif move.target is None or move is REMOVE:
+        freed = yield "free_keys", {"jobs": as_json(jobs), "windows": 1}
+        yield from _add_kept(tx, freed.rows if move is REMOVE else ())
+
+
+def _take_again(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
+    found = yield "keyed_jobs", {"jobs": as_json(jobs)}
+    back: dict[int, tuple[tuple[int, str], Holder]] = {}
+    for job, queue, custom_id, state, created_at, opts in found.rows:
+        rule = rule_of(decode(opts))
+        until = rule.window_from(min(created_at, tx.now))
+        holder = Holder(job, custom_id, until, None, state)
+        if holder.holds_at(tx.now):
+            back[job] = (queue, rule.id), holder
+    if back:
+        keys = yield from hold_keys(key for key, _ in back.values())
+        for key, holder in back.values():
+            keys.take(tx.now, key, holder)
+        yield from keys.write(tx)
+
+
+def _add_kept(tx: Transaction, freed: Iterable[Sequence[Any]]) -> Operation[None]:
+    """Add the jobs that were kept behind keys that are free now."""
+    kept: dict[int, list[NewJob]] = defaultdict(list)
+    for queue, _, text in freed:
+        if text is not None:
+            kept[queue].append(from_names(NewJob, decode(text)))
+    for queue, jobs in sorted(kept.items()):
+        # The order of priorities may have been turned round since.
+        low_first = (yield from read_settings(queue)).priority_order == "low"
+        ranked = [j._replace(rank=j.priority if low_first else -j.priority) for j in jobs]
+        yield from add_now(tx, queue, ranked)
+
+
+class FreeKey(Request):
+    """Somebody frees a key by hand. Answers whether it was held."""
+
+    queue: int
+    key: str
+    barrier = True
+
+
+def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[bool]]:
+    """What was kept behind it is added: nothing is left to wait for."""
+    answers: list[bool] = []
+    for request in requests:
+        params = {"queue": request.queue, "keys": as_json([request.key])}
+        found = yield "key_holders", params
+        answers.append(any(Holder(*row).holds_at(tx.now) for _, *row in found.rows))
+        kept = yield from delete_keys([(request.queue, request.key)])
+        yield from _add_kept(tx, [(request.queue, None, text) for text in kept])
+    return answers
+
+
+class FreeKeyOf(Request):
+    """The same, if this job holds it."""
+
+    job: int
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def free_key_of(tx: Transaction, requests: Sequence[FreeKeyOf]) -> Operation[list[bool]]:
+    answers: list[bool] = []
+    for request in requests:
+        freed = yield "free_keys", {"jobs": as_json([request.job]), "windows": 1}
+        answers.append(any(until is None or tx.now < until for _, until, _ in freed.rows))
+        yield from _add_kept(tx, freed.rows)
+    return answers

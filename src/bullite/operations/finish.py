@@ -1,0 +1,382 @@
+"""Ending runs: the moves that only the holder of a job may make, and what they leave behind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..core.codec import as_json
+from ..core.decide_outcome import Verdict
+from ..core.event_log import LONGEST_COPIED
+from ..core.job_flags import CANCELLED as IS_CANCELLED
+from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, UPSTREAM
+from ..core.outcomes import CANCELLED, ERROR
+from ..core.states import (
+    BACK_OFF,
+    CLAIM,
+    COMPLETE,
+    DELAY,
+    FAIL,
+    GIVE_BACK,
+    RELEASE,
+    RETRY,
+    Move,
+    State,
+)
+from ..database.driver import ANY_NAME, Conflict
+from ..errors import BulliteError, JobCancelled
+from . import dependencies
+from .auto_retry import plan_retries
+from .cancel import end_the_cancelled
+from .claim import promote_due
+from .command_output import EndRun, end_runs
+from .dead_letter import bury
+from .deduplicate_release import release
+from .end_unstarted import keep_of_failed
+from .failure_hooks import tell_of_failures
+from .queue_settings import read_settings
+from .rate_limits import read_limits
+from .request import Request
+from .retention import retain
+from .transaction import Event, Operation, Transaction
+from .transitions import Place, swap_all, take_numbers, where_they_are
+
+
+class Settle(Request):
+    """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
+
+    queue: int
+    verdicts: Sequence[Verdict]
+    commands: Sequence[EndRun] = ()
+    """What commands came to, of which some of the verdicts tell."""
+    awaited = False
+
+    def keys(self) -> Sequence[int]:
+        return [verdict.job for verdict in self.verdicts]
+
+
+class Settled(NamedTuple):
+    """What became of the verdicts."""
+
+    lost: Sequence[int]
+    """The jobs that were not held any more: their verdicts were refused and changed nothing."""
+    at: int
+    spoilt: Mapping[int, BulliteError] = {}
+    """The jobs that could not be completed, and why: ended by hand they still run, else failed.
+
+    And those that failed, or would have been tried again, if they had not been cancelled."""
+    ttl: int = 0
+    """Of jobs that were released: ms for which a rate limit lets none of their queue begin."""
+
+
+_NOBODY: tuple[int, ...] = ()
+
+# Looked at for every job that ends: by place, which is much quicker than by name.
+_JOB_AND_TOKEN = itemgetter(Verdict._fields.index("job"), Verdict._fields.index("token"))
+_JOB, _MOVE, _VALUE, _AGAIN, _AHEAD, _CUSTOM_ID, _KEEP, _TRAITS = (
+    itemgetter(Verdict._fields.index(field))
+    for field in ("job", "move", "value", "again", "ahead", "custom_id", "keep", "traits")
+)
+
+
+def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
+    lost: set[tuple[int, int]] = set()
+    spoilt: dict[int, BulliteError] = {}
+    ttls: dict[int, int] = {}
+    commands = [command for request in requests for command in request.commands]
+    if commands:
+        yield from end_runs(tx, commands)
+    for (queue, asked), verdicts in _group_by_queue_and_move(requests).items():
+        if tx.careful or any(map(_AGAIN, verdicts)) or _know_of_a_cancellation(asked, verdicts):
+            verdicts = yield from _those_held(tx, verdicts, lost, spoilt)
+        for (move, traits), alike in _group_by_move_and_traits(verdicts).items():
+            if move is COMPLETE and traits & DOWNSTREAM:
+                alike, refused = yield from _those_done(tx, alike, spoilt)
+                if refused:
+                    yield from _settle_group(tx, queue, FAIL, traits, refused)
+            if alike:
+                yield from _settle_group(tx, queue, move, traits, alike)
+        if asked is RELEASE:
+            ttls[queue] = (yield from read_limits(queue)).ttl(tx.now, None)
+    if not lost and not spoilt and not ttls:
+        return [Settled(_NOBODY, tx.now)] * len(requests)
+    return [
+        Settled(
+            [v.job for v in request.verdicts if (v.job, v.token) in lost],
+            tx.now,
+            {v.job: spoilt[v.job] for v in request.verdicts if v.job in spoilt},
+            ttls.get(request.queue, 0),
+        )
+        for request in requests
+    ]
+
+
+def _know_of_a_cancellation(move: Move, verdicts: Sequence[Verdict]) -> bool:
+    """Whether a worker knows that one of the jobs was cancelled, so that a swap must fall short."""
+    return move in (FAIL, BACK_OFF, RETRY) and any(v.outcome == CANCELLED for v in verdicts)
+
+
+def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
+    """The jobs, if not one statement locks all that their ends concern."""
+    verdicts = [verdict for request in requests for verdict in request.verdicts]
+    kinds = set(map(_MOVE, verdicts)), set(map(_TRAITS, verdicts))
+    queues = {request.queue for request in requests}
+    is_one = len(kinds[0]) == len(kinds[1]) == len(queues) == 1
+    if is_one and not verdicts[0].traits & UPSTREAM:
+        return set()
+    return set(map(_JOB, verdicts))
+
+
+def _group_by_queue_and_move(
+    requests: Sequence[Settle],
+) -> dict[tuple[int, Move], list[Verdict]]:
+    queues: dict[int, dict[Move, list[Verdict]]] = {}
+    for request in requests:
+        moves = queues.setdefault(request.queue, defaultdict(list))
+        if len(set(map(_MOVE, request.verdicts))) == 1:
+            moves[request.verdicts[0].move] += request.verdicts
+            continue
+        for verdict in request.verdicts:
+            moves[verdict.move].append(verdict)
+    return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
+
+
+def _group_by_move_and_traits(
+    verdicts: list[Verdict],
+) -> dict[tuple[Move, int], list[Verdict]]:
+    groups: dict[tuple[Move, int], list[Verdict]] = defaultdict(list)
+    if len(set(map(_TRAITS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
+        return {(verdicts[0].move, verdicts[0].traits): verdicts}
+    for verdict in verdicts:
+        groups[verdict.move, verdict.traits].append(verdict)
+    return groups
+
+
+def _those_held(
+    tx: Transaction,
+    verdicts: list[Verdict],
+    lost: set[tuple[int, int]],
+    spoilt: dict[int, BulliteError],
+) -> Operation[list[Verdict]]:
+    """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
+
+    A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
+    finished row still carries its token. What was tied to a job while it ran is known from here on.
+    """
+    places = yield from where_they_are([verdict.job for verdict in verdicts])
+    held: dict[int, Verdict] = {}
+    for verdict in verdicts:
+        place = places.get(verdict.job)
+        if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
+            lost.add((verdict.job, verdict.token))
+        elif place.state == State.ACTIVE:
+            held.setdefault(verdict.job, verdict._replace(traits=place.traits))
+        elif not (verdict.again and _was_carried_out(verdict, place)):
+            lost.add((verdict.job, verdict.token))
+    if any(verdict.traits & IS_CANCELLED for verdict in held.values()):
+        return (yield from _minding_cancellation(held, places, spoilt))
+    return list(held.values())
+
+
+def _was_carried_out(verdict: Verdict, place: Place) -> bool:
+    """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
+    if place.traits & IS_CANCELLED and verdict.move is not COMPLETE:
+        return place.state == State.FAILED
+    return place.state == verdict.move.target
+
+
+def _minding_cancellation(
+    verdicts: Mapping[int, Verdict],
+    places: Mapping[int, Place],
+    spoilt: dict[int, BulliteError],
+) -> Operation[list[Verdict]]:
+    """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
+    cancelled = {
+        job: verdict
+        for job, verdict in verdicts.items()
+        if verdict.traits & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY)
+    }
+    tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
+    found = yield "opts_of", {"jobs": as_json(tried_again)}
+    keeps = {job: keep_of_failed(opts) for job, opts in found.rows}
+    for job, verdict in cancelled.items():
+        reason = places[job].deferred_failure or CANCELLED
+        if verdict.outcome != CANCELLED and not verdict.by_hand:
+            spoilt[job] = JobCancelled(reason)
+        cancelled[job] = verdict._replace(
+            move=FAIL,
+            delay=0,
+            reason=reason,
+            outcome=CANCELLED,
+            keep=keeps.get(job, verdict.keep),
+        )
+    return list({**verdicts, **cancelled}.values())
+
+
+def _those_done(
+    tx: Transaction, verdicts: list[Verdict], spoilt: dict[int, BulliteError]
+) -> Operation[tuple[list[Verdict], list[Verdict]]]:
+    """Of runs that completed: those whose children let them, and those that fail instead.
+
+    One that somebody ended by hand is neither: its holder is told, and holds it still.
+    """
+    errors = yield from dependencies.obstacles(tx, [verdict.job for verdict in verdicts])
+    spoilt |= errors
+    done = [verdict for verdict in verdicts if verdict.job not in errors]
+    refused = [
+        verdict._replace(
+            move=FAIL, value=None, reason=str(errors[verdict.job]), keep=None, outcome=ERROR
+        )
+        for verdict in verdicts
+        if verdict.job in errors and not verdict.by_hand
+    ]
+    if any(verdict.traits & IS_CANCELLED for verdict in refused):
+        places = yield from where_they_are([verdict.job for verdict in refused])
+        failing = {verdict.job: verdict for verdict in refused}
+        refused = yield from _minding_cancellation(failing, places, spoilt)
+    return done, refused
+
+
+def _settle_group(
+    tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[Verdict]
+) -> Operation[None]:
+    """Make one kind of move for many jobs of the same traits, in one swap.
+
+    All are expected to be held, and to have the traits their worker knows. When one has not, the
+    swap falls short and the transaction is tried again with care, so the common case never has to
+    look first.
+    """
+    if move is RETRY:
+        # Those whose time has come while this one ran were there before it.
+        yield from promote_due(tx, queue)
+    asked = yield from _asked(move, verdicts)
+    if len(asked) != len(verdicts):
+        raise Conflict("two verdicts for one job")
+    yield from swap_all(tx, move, State.ACTIVE, asked, traits=traits)
+    tx.runs_ended(queue, len(verdicts))
+    if move is COMPLETE or move is FAIL:
+        is_complete = move is COMPLETE
+        tx.measure(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
+    if any(map(_AHEAD, verdicts)):
+        tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.ahead])
+    yield from _arrive(tx, queue, move, verdicts)
+    if move.events:
+        tx.log(queue, move.name, _events(tx, move, verdicts))
+    if traits & UPSTREAM and move in (COMPLETE, FAIL):
+        verdicts = yield from _tell_those_waiting(tx, move, verdicts)
+    if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
+        yield from release(tx, [verdict.job for verdict in verdicts])
+    yield from _leave_behind(tx, queue, move, verdicts)
+    if move in (RELEASE, GIVE_BACK, DELAY):
+        yield from end_the_cancelled(tx, [verdict.job for verdict in verdicts])
+
+
+def _tell_those_waiting(
+    tx: Transaction, move: Move, verdicts: list[Verdict]
+) -> Operation[list[Verdict]]:
+    """Others waited for these jobs. What is still depended on may not be deleted."""
+    if move is COMPLETE:
+        yield from dependencies.completed(tx, {v.job: v.value for v in verdicts})
+        return verdicts
+    leaving = {v.job for v in verdicts if v.keep is not None and v.keep.nothing}
+    needed = yield from dependencies.failed(tx, {v.job: v.reason for v in verdicts}, leaving)
+    return [v._replace(keep=None) if v.job in needed else v for v in verdicts]
+
+
+def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
+    if move in (BACK_OFF, DELAY):
+        return {v.job: [v.token, v.delay] for v in verdicts}
+    if move is RETRY:
+        numbers = yield from take_numbers(len(verdicts))
+        return {v.job: [v.token, number] for number, v in zip(numbers, verdicts, strict=True)}
+    return dict(map(_JOB_AND_TOKEN, verdicts))
+
+
+def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) -> Operation[None]:
+    if move in (RETRY, RELEASE, GIVE_BACK):
+        places = yield from where_they_are([verdict.job for verdict in verdicts])
+        tx.count_waiting(queue, [place.priority for place in places.values()], +1)
+        tx.made_ready(queue, ANY_NAME, len(places))
+        return
+    assert move.target is not None
+    tx.count(queue, move.target.value, len(verdicts))
+    if move.target is State.DELAYED:
+        tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
+
+
+def _events(tx: Transaction, move: Move, verdicts: list[Verdict]) -> list[Event]:
+    if move is COMPLETE:
+        if not (any(map(_VALUE, verdicts)) or any(map(_CUSTOM_ID, verdicts))):
+            return list(map(_JOB, verdicts))
+        return [
+            v.job if v.value is None and v.custom_id is None else _completed(v) for v in verdicts
+        ]
+    if move is FAIL:
+        return [_failed(v) for v in verdicts]
+    if move in (BACK_OFF, RETRY):
+        return [(v.public_id, [v.reason, v.attempts_made, tx.now + v.delay]) for v in verdicts]
+    if move is DELAY:
+        return [(v.public_id, tx.now + v.delay) for v in verdicts]
+    return [v.public_id for v in verdicts]
+
+
+def _completed(verdict: Verdict) -> Any:
+    """One with a result, or with an id of its own.
+
+    A third member says whether there is a result to fetch, because it is too long to be copied; a
+    fourth is the number of a job that is called otherwise.
+    """
+    value = verdict.value
+    too_long = value is not None and len(value) > LONGEST_COPIED
+    copied = None if value is None or too_long else msgspec.Raw(value.encode())
+    if verdict.custom_id is not None:
+        return (verdict.custom_id, copied, int(too_long), verdict.job)
+    return (verdict.job, copied, 1) if too_long else (verdict.job, copied)
+
+
+def _failed(verdict: Verdict) -> Event:
+    told = [verdict.reason, verdict.attempts_made, verdict.outcome]
+    if verdict.custom_id is None:
+        return (verdict.job, told)
+    return (verdict.custom_id, [*told, verdict.job])
+
+
+def _leave_behind(
+    tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]
+) -> Operation[None]:
+    """Write results and history; then what may not stay goes."""
+    if move is COMPLETE:
+        if any(map(_VALUE, verdicts)):
+            yield "write_values", [(v.job, v.value) for v in verdicts if v.value is not None]
+        if any(map(_KEEP, verdicts)):
+            ended = [(v.job, v.traits, v.keep) for v in verdicts]
+            yield from retain(tx, queue, State.COMPLETED, ended)
+    elif move in (FAIL, BACK_OFF, RETRY):
+        yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
+        yield from _write_history(tx, [v for v in verdicts if not v.unrun])
+        unrun = [v.job for v in verdicts if v.unrun]
+        if unrun:
+            yield "forget_start", {"jobs": as_json(unrun)}
+        if move is FAIL:
+            deserving = [v for v in verdicts if v.outcome != CANCELLED]
+            settings = yield from read_settings(queue)
+            yield from tell_of_failures(tx, settings, deserving)
+            buried = yield from bury(tx, queue, settings, deserving)
+            staying = [v.job for v in deserving if v.job not in buried]
+            yield from plan_retries(queue, settings, staying)
+            kept = [(v.job, v.traits, v.keep) for v in verdicts if v.job not in buried]
+            yield from retain(tx, queue, State.FAILED, kept)
+
+
+def _write_history(tx: Transaction, verdicts: list[Verdict]) -> Operation[None]:
+    if not verdicts:
+        return
+    ended = [[v.job, v.outcome, v.reason, v.stack] for v in verdicts]
+    yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
+    for verdict in verdicts:
+        if verdict.stack_limit is not None:
+            yield "forget_stacks", {"job": verdict.job, "keep": verdict.stack_limit}

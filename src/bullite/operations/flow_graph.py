@@ -1,0 +1,216 @@
+"""What new jobs that are tied to others find: who exists already, and whether they may be tied."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json
+from ..core.names import job_number
+from ..core.states import State
+from ..errors import (
+    BulliteError,
+    DependencyCycle,
+    DependencyNotFound,
+    ParentNotFound,
+    ParentTaken,
+)
+from .add import NewJob
+from .dependencies import CHILD, DEPENDENCY
+from .transaction import Operation
+from .transitions import Place, take_numbers, where_they_are
+
+_ENDED = (State.COMPLETED, State.FAILED)
+
+
+class Ref(NamedTuple):
+    """A job, by the name of its queue and its id."""
+
+    queue: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """One text for both, that no other pair has: where the queue ends is the first colon."""
+        return f"{self.queue.replace('%', '%25').replace(':', '%3A')}:{self.id}"
+
+
+class Node(NamedTuple):
+    """A job to be added, and whom it waits for or lets wait."""
+
+    queue: int
+    queue_name: str
+    job: NewJob
+    parent: int | Ref | None = None
+    """The place of another node, or a job that exists."""
+    policy: str = "wait"
+    """What its failure means for its parent."""
+    depends_on: tuple[Ref, ...] = ()
+    on_failure: str = "wait"
+    """What the failure of those means for it."""
+
+
+class Edge(NamedTuple):
+    downstream: int
+    upstream: int
+    kind: str
+    policy: str
+    key: str
+
+
+class Refused(Exception):
+    """Nothing is to be added, and why."""
+
+    def __init__(self, error: BulliteError) -> None:
+        self.error = error
+
+
+class Ground(NamedTuple):
+    """The jobs that exist and are meant by nodes or named by them."""
+
+    numbers: dict[Ref, int]
+    places: dict[int, Place]
+
+
+def survey(nodes: Sequence[Node]) -> Operation[Ground]:
+    queues = {node.queue_name: node.queue for node in nodes}
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for ref in _named(nodes):
+        wanted[ref.queue].add(ref.id)
+    found: dict[Ref, int] = {}
+    for name, ids in wanted.items():
+        if name not in queues:
+            known = yield "queue_named", {"name": name}
+            if not known.rows:
+                continue
+            queues[name] = known.rows[0][0]
+        params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
+        found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
+        numbers = {Ref(name, id): job_number(id) for id in ids}
+        found |= {ref: number for ref, number in numbers.items() if number is not None}
+    places = yield from where_they_are(sorted(set(found.values())))
+    there = {
+        ref: job
+        for ref, job in found.items()
+        if job in places
+        and places[job].state != State.REMOVED
+        and queues[ref.queue] in (places[job].queue, places[job].original_queue)
+    }
+    return Ground(there, {job: places[job] for job in there.values()})
+
+
+def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
+    """All that may exist already."""
+    for node in nodes:
+        if node.job.custom_id:
+            yield Ref(node.queue_name, node.job.custom_id)
+        if isinstance(node.parent, Ref):
+            yield node.parent
+        yield from node.depends_on
+
+
+def numbers_of(nodes: Sequence[Node], ground: Ground) -> Operation[list[int]]:
+    """The number of each node's job: one that exists, that of its like, or a new one."""
+    fresh = iter((yield from take_numbers(len(nodes))))
+    ids: list[int] = []
+    for node in nodes:
+        ref = Ref(node.queue_name, node.job.custom_id) if node.job.custom_id else None
+        id = ground.numbers.get(ref) if ref else None
+        if id is None:
+            id = next(fresh)
+            if ref:
+                ground.numbers[ref] = id
+        ids.append(id)
+    return ids
+
+
+def edges_of(nodes: Sequence[Node], ids: Sequence[int], ground: Ground) -> list[Edge]:
+    edges: dict[tuple[int, int], Edge] = {}
+    for node, id in zip(nodes, ids, strict=True):
+        key = Ref(node.queue_name, node.job.custom_id or str(id)).key
+        parent = node.parent
+        if isinstance(parent, Ref):
+            if parent not in ground.numbers:
+                raise Refused(ParentNotFound(f"the parent {parent.key} does not exist"))
+            _check_can_wait(parent, ground)
+            above: int | None = ground.numbers[parent]
+        else:
+            above = None if parent is None else ids[parent]
+        if above is not None:
+            edges[above, id] = Edge(above, id, CHILD, node.policy, key)
+        for ref in node.depends_on:
+            if ref not in ground.numbers:
+                raise Refused(
+                    DependencyNotFound(f"depends_on names {ref.key}, which does not exist")
+                )
+            upstream = ground.numbers[ref]
+            edge = Edge(id, upstream, DEPENDENCY, node.on_failure, ref.key)
+            edges.setdefault((id, upstream), edge)
+    return list(edges.values())
+
+
+def _check_can_wait(parent: Ref, ground: Ground) -> None:
+    place = ground.places.get(ground.numbers[parent])
+    if place is not None and place.state in _ENDED:
+        raise Refused(ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody"))
+
+
+def without_those_there(edges: list[Edge], ground: Ground) -> Operation[list[Edge]]:
+    """A job that exists may be given a parent, if it has none; it may have this one already.
+
+    Those it depends on were named when it was added.
+    """
+    known = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    parents: dict[int, set[int]] = defaultdict(set)
+    if known:
+        result = yield "parents_of", {"jobs": as_json(known)}
+        for child, parent, _ in result.rows:
+            parents[child].add(parent)
+    kept: list[Edge] = []
+    for edge in edges:
+        below = ground.places.get(edge.downstream)
+        if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
+            continue
+        if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
+            continue
+        if edge.kind == CHILD and parents[edge.upstream]:
+            raise Refused(ParentTaken(f"job {edge.key} has another parent, which it keeps"))
+        if edge.kind == CHILD:
+            parents[edge.upstream].add(edge.downstream)
+        kept.append(edge)
+    return kept
+
+
+def check_circles(edges: Sequence[Edge], ground: Ground) -> Operation[None]:
+    graph: dict[int, set[int]] = defaultdict(set)
+    for edge in edges:
+        graph[edge.downstream].add(edge.upstream)
+    sources = {edge.upstream for edge in edges if edge.upstream in ground.places}
+    if sources and any(edge.downstream in ground.places for edge in edges):
+        for downstream, upstream in (yield from _awaited_by(sources, ground)):
+            graph[downstream].add(upstream)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
+        circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
+        raise Refused(
+            DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
+        ) from None
+
+
+def _awaited_by(jobs: Collection[int], ground: Ground) -> Operation[Sequence[Sequence[int]]]:
+    """Who waits for whom among those that these jobs wait for.
+
+    All of them are held: somebody else might be closing the other half of a circle.
+    """
+    held = set(ground.places)
+    while True:
+        found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
+        met = {job for row in found.rows for job in row} - held
+        if not met:
+            return found.rows
+        yield from where_they_are(sorted(met))
+        held |= met

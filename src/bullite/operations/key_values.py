@@ -1,0 +1,45 @@
+"""Values that are kept by kind and name beside the jobs: configuration, templates, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .request import ALONE_BESIDE_OTHERS, Request
+from .transaction import Operation, Transaction
+
+
+class Change(Request):
+    """Change one value. Answers what it was and what it is now, as JSON; None for none.
+
+    `make` gets what it was, and is asked inside the transaction: nobody else changes it meanwhile.
+    It may be asked again, if the transaction has to be. What it raises is the answer.
+    """
+
+    kind: str
+    name: str
+    make: Callable[[str | None], str | None]
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+Answer = tuple[str | None, str | None] | Exception
+
+
+def change(tx: Transaction, requests: Sequence[Change]) -> Operation[list[Answer]]:
+    answers: list[Answer] = []
+    for request in requests:
+        place = {"kind": request.kind, "name": request.name}
+        yield "lock_kept", place
+        found = yield "kept_value", place
+        old: str | None = found.rows[0][0] if found.rows else None
+        try:
+            new = request.make(old)
+        except Exception as error:  # it is its caller's alone: nothing has been written for it
+            answers.append(error)
+            continue
+        if new is None:
+            yield "forget_kept", place
+        elif new != old:
+            yield "keep", {**place, "value": new, "now": tx.now}
+        answers.append((old, new))
+    return answers

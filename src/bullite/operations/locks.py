@@ -1,0 +1,124 @@
+"""Named locks: who holds one, until when, under which token.
+
+A lock is held as long as its lease: whoever lets it end has lost it, whether others took it or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.codec import as_json
+from .request import ALONE, ALONE_BESIDE_OTHERS, Request
+from .transaction import Operation, Transaction
+from .transitions import take_numbers
+
+
+class Lease(NamedTuple):
+    """A lock is held under this token until then, by the clock of leases."""
+
+    token: int
+    until: int
+
+
+class TakeLock(Request):
+    """Take a lock that nobody holds. Answers a Lease; None if somebody does."""
+
+    name: str
+    ttl: int
+    boot: str
+    instead_of: int | None = None
+    """The token of a holder that is known to be gone."""
+    apart = ALONE_BESIDE_OTHERS
+
+
+def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[Lease | None]]:
+    answers: dict[int, Lease | None] = {}
+    numbers = yield from take_numbers(len(requests))
+    # In one order, whoever asks: nobody waits for somebody who waits for him.
+    for index, r in sorted(enumerate(requests), key=lambda pair: pair[1].name):
+        token = numbers[index]
+        params = {
+            "name": r.name,
+            "token": token,
+            "nonce": tx.nonce,
+            "boot": r.boot,
+            "ttl": r.ttl,
+            "lease_now": tx.lease_now,
+            "instead_of": r.instead_of,
+        }
+        taken = (yield "take_lock", params).rows
+        answers[index] = Lease(token, tx.lease_now + r.ttl) if taken else None
+    return [answers[index] for index in range(len(requests))]
+
+
+class RenewLocks(Request):
+    """This process lives on. Answers until when its locks are held, by token; others are lost."""
+
+    locks: Sequence[tuple[str, int, int]]
+    """Of each its name, token and ttl."""
+    apart = ALONE_BESIDE_OTHERS
+
+
+def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[list[dict[int, int]]]:
+    answers: list[dict[int, int]] = []
+    for request in requests:
+        params = {"locks": as_json(request.locks), "nonce": tx.nonce, "lease_now": tx.lease_now}
+        renewed = {row[0] for row in (yield "renew_locks", params).rows}
+        answers.append(
+            {token: tx.lease_now + ttl for _, token, ttl in request.locks if token in renewed}
+        )
+    return answers
+
+
+class ExtendLock(Request):
+    """Hold a lock for `ttl` from now, and for that at each renewal. Answers a Lease, or None."""
+
+    name: str
+    token: int
+    ttl: int
+    apart = ALONE_BESIDE_OTHERS
+
+
+def extend_locks(tx: Transaction, requests: Sequence[ExtendLock]) -> Operation[list[Lease | None]]:
+    answers: list[Lease | None] = []
+    for r in requests:
+        params = {**_held(tx, r.name, r.token), "ttl": r.ttl}
+        extended = (yield "extend_lock", params).rows
+        answers.append(Lease(r.token, tx.lease_now + r.ttl) if extended else None)
+    return answers
+
+
+class ReleaseLock(Request):
+    """Let go of a lock. Answers whether it was held."""
+
+    name: str
+    token: int
+    durable = False
+    apart = ALONE_BESIDE_OTHERS
+
+
+def release_locks(tx: Transaction, requests: Sequence[ReleaseLock]) -> Operation[list[bool]]:
+    answers: list[bool] = []
+    for r in requests:
+        released = (yield "release_lock", _held(tx, r.name, r.token)).rows
+        answers.append(bool(released))
+    return answers
+
+
+def _held(tx: Transaction, name: str, token: int) -> dict[str, int | str]:
+    return {"name": name, "token": token, "nonce": tx.nonce, "lease_now": tx.lease_now}
+
+
+class SweepLocks(Request):
+    """Delete the locks whose holders let their lease end."""
+
+    boot: str
+    durable = False
+    apart = ALONE
+
+
+def sweep_locks(tx: Transaction, requests: Sequence[SweepLocks]) -> Operation[list[int]]:
+    for request in requests:
+        yield "delete_lapsed_locks", {"lease_now": tx.lease_now, "boot": request.boot}
+    return [0] * len(requests)

@@ -1,0 +1,85 @@
+"""What the runs of a queue came to, minute by minute, and what workers say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.codec import as_json, decode
+from ..core.histogram import Sketch
+from .request import ALONE, Request
+from .transaction import Operation, Transaction
+
+MINUTE = 60_000
+KEPT_MINUTES = 7 * 24 * 60
+
+
+@dataclass(slots=True)
+class Tally:
+    """Runs that ended in one minute, and how long the jobs waited that began in it."""
+
+    completed: int = 0
+    failed: int = 0
+    durations: Sketch = field(default_factory=Sketch)
+    waits: Sketch = field(default_factory=Sketch)
+
+    def merge(self, other: Tally) -> None:
+        self.completed += other.completed
+        self.failed += other.failed
+        self.durations.merge(other.durations)
+        self.waits.merge(other.waits)
+
+
+def stored_tally(row: Sequence[Any]) -> Tally:
+    """One from [completed, failed, durations, waits]."""
+    completed, failed, durations, waits = row
+    return Tally(completed, failed, _sketch(durations), _sketch(waits))
+
+
+def _sketch(text: str | None) -> Sketch:
+    return Sketch.from_json(decode(text)) if text else Sketch()
+
+
+class Record(Request):
+    """Add to the minutes of queues, and write down what workers say. Answers nothing."""
+
+    minutes: Mapping[tuple[int, int], Tally]
+    """By queue and minute."""
+    stats: Mapping[int, str]
+    """By worker, as JSON."""
+    durable = False
+    awaited = False
+    apart = ALONE
+
+
+def record(tx: Transaction, requests: Sequence[Record]) -> Operation[list[None]]:
+    for request in requests:
+        # In one order in every process, as there may be locks.
+        for (queue, minute), tally in sorted(request.minutes.items()):
+            yield from _add_to_minute(queue, minute, tally)
+        for worker, stats in request.stats.items():
+            yield "write_stats", {"worker": worker, "stats": stats, "now": tx.now}
+    return [None] * len(requests)
+
+
+def _add_to_minute(queue: int, minute: int, tally: Tally) -> Operation[None]:
+    place = {"queue": queue, "minute": minute}
+    yield "lock_minute", place
+    found = yield "minute", place
+    if found.rows:
+        before = stored_tally(found.rows[0])
+        before.merge(tally)
+        tally = before
+    else:
+        yield "forget_minutes", {"queue": queue, "before": minute - KEPT_MINUTES}
+    yield (
+        "write_minute",
+        {
+            **place,
+            "completed": tally.completed,
+            "failed": tally.failed,
+            "durations": as_json(tally.durations.as_json()),
+            "waits": as_json(tally.waits.as_json()),
+        },
+    )

@@ -1,0 +1,426 @@
+"""Moves that somebody makes who does not hold the jobs: by hand, one or many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.codec import as_json
+from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
+from ..core.job_options import LATEST
+from ..core.outcomes import COMPLETED
+from ..core.states import (
+    DELETE,
+    PRIORITIZED,
+    PROMOTE,
+    REMOVE,
+    RESCHEDULE,
+    RESTORE,
+    RESTORE_DELAYED,
+    REVIVE,
+    REVIVE_DELAYED,
+    TEAR_AWAY,
+    Move,
+    State,
+)
+from ..errors import (
+    BulliteError,
+    IllegalMove,
+    JobIdTaken,
+    JobLocked,
+    JobNotFound,
+    SchedulerOwnsJob,
+)
+from . import dependencies
+from .deduplicate_release import moved_by_hand
+from .job_lists import rows_of_list
+from .request import Request
+from .transaction import Event, Operation, Transaction
+from .transitions import (
+    Place,
+    back_in_line,
+    change_queue,
+    count_in,
+    count_out,
+    delete_jobs,
+    swap_all,
+    where_they_are,
+)
+
+
+class MoveByHand(Request):
+    """Someone who does not hold the jobs asks for a move.
+
+    Answers the jobs that moved; one that was not where the table allows is left out.
+    """
+
+    move: Move
+    jobs: Sequence[int]
+    delay: int = 0
+    """Ms, for the moves that make a job wait for its time."""
+    forget_attempts: bool = False
+    """For the moves that let a finished job run again: as if it had never run."""
+    with_parents: bool = False
+    """For the moves that take jobs out: a parent of the same queue goes with its last child."""
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return self.jobs
+
+
+def move_by_hand(tx: Transaction, requests: Sequence[MoveByHand]) -> Operation[list[list[int]]]:
+    answers = []
+    for request in requests:
+        moved = yield from _move_all(tx, request)
+        answers.append([place.job for place in moved])
+    return answers
+
+
+def _move_all(tx: Transaction, request: MoveByHand) -> Operation[list[Place]]:
+    """Move those of the jobs that can be, and those that go with them; where they were."""
+    moved: list[Place] = []
+    jobs = request.jobs
+    while jobs:
+        there = yield from _move_some(tx, request, jobs)
+        moved += there
+        jobs = yield from _settle_ties(tx, request, there)
+    return moved
+
+
+def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Operation[list[Place]]:
+    """Move those of the jobs that can be; where they were."""
+    places = yield from where_they_are(jobs)
+    wanted = [places[job] for job in dict.fromkeys(jobs) if job in places]
+    if request.move is REMOVE:
+        owned = yield from _owners(wanted)
+        wanted = [place for place in wanted if place.job not in owned]
+    moved: list[Place] = []
+    for source in request.move.sources:
+        there = [p for p in wanted if p.state == source and _may(request.move, p)]
+        there = yield from _with_free_ids(request.move, there)
+        there = yield from _without_children_elsewhere(request.move, source, there)
+        if there:
+            yield from _move_from(tx, request, source, there)
+            moved += there
+    keyed = [place for place in moved if place.traits & DEDUPLICATED]
+    if keyed:
+        # Together, wherever they were: keys are locked in one order.
+        yield from moved_by_hand(tx, request.move, keyed)
+    return moved
+
+
+def _without_children_elsewhere(
+    move: Move, source: State, places: list[Place]
+) -> Operation[list[Place]]:
+    """A queue is deleted without its parents that wait for children in other queues."""
+    if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
+        return places
+    found = yield "with_children_elsewhere", {"jobs": as_json([place.job for place in places])}
+    kept = {row[0] for row in found.rows}
+    return [place for place in places if place.job not in kept]
+
+
+def _settle_ties(
+    tx: Transaction, request: MoveByHand, moved: Sequence[Place]
+) -> Operation[list[int]]:
+    """What the move means for those who wait for these jobs; who is to make it, too."""
+    awaited = [place.job for place in moved if place.traits & UPSTREAM]
+    if request.move in RESTORE.values():
+        if awaited:
+            yield from where_they_are((yield from dependencies.waiting_for(awaited)))
+            yield "restore_links", {"jobs": as_json(awaited)}
+        blocked = [p.job for p in moved if p.removed_from == State.WAITING_CHILDREN]
+        if blocked:
+            yield from dependencies.let_run_if_done(tx, blocked)
+        return []
+    if not awaited or request.move.target not in (State.REMOVED, None):
+        return []
+    queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()
+    for_good = request.move.target is None
+    going = yield from dependencies.gone(tx, awaited, for_good=for_good, parents_in=queues)
+    return [place.job for place in going]
+
+
+class MoveListed(Request):
+    """An operator moves the next jobs of a list, in its order. Answers a `Moved`."""
+
+    queue: int
+    list: str
+    """Its name: a state, or `prioritized`."""
+    move: Move
+    most: int
+    """How many jobs of the list are looked at."""
+    before: int
+    """No job is moved that was added, or finished, later than this."""
+    after: tuple[int, int]
+    """The place in the list that the request before this one came to."""
+    since: int
+    """When the first request for the list was carried out. A job that was let run since may be in
+    the list again; it is not moved a second time."""
+    delay: int = 0
+    forget_attempts: bool = False
+    barrier = True
+
+
+class Moved(NamedTuple):
+    """What a `MoveListed` did."""
+
+    ids: list[str]
+    """Of the jobs of the list that moved, in its order."""
+    after: tuple[int, int] | None
+    """The place to go on from; None at the end of the list."""
+    frees: bool
+    """Whether others came to the lists of the queue because these were taken out."""
+    at: int
+
+
+def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[list[Moved]]:
+    """Jobs that cannot be moved are passed over: the next request begins after them."""
+    answers = []
+    for request in requests:
+        first, second = request.after
+        is_taken_out = request.move.target in (State.REMOVED, None)
+        params = {
+            "queue": request.queue,
+            "first": first,
+            "second": second,
+            "before": request.before,
+            "since": LATEST if is_taken_out else request.since,
+            "most": request.most,
+        }
+        rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
+        jobs = [row[0] for row in rows]
+        by_hand = MoveByHand(
+            request.move, jobs, request.delay, request.forget_attempts, with_parents=is_taken_out
+        )
+        ready = _unstarted(tx, request.queue)
+        moved = yield from _move_all(tx, by_hand)
+        left = sum(p.queue == request.queue and p.state in _UNSTARTED for p in moved)
+        frees = is_taken_out and _unstarted(tx, request.queue) > ready - left
+        went = {place.job for place in moved}
+        ids = [row[1] or str(row[0]) for row in rows if row[0] in went]
+        after = (rows[-1][2], rows[-1][3]) if len(rows) == request.most else None
+        answers.append(Moved(ids, after, frees, tx.now))
+    return answers
+
+
+_UNSTARTED = (State.WAITING, State.DELAYED)
+
+
+def _unstarted(tx: Transaction, queue: int) -> int:
+    """How many more jobs of a queue wait for their turn or their time than before `tx`."""
+    return sum(tx.counted(queue, name) for name in (*_UNSTARTED, PRIORITIZED))
+
+
+class MoveOne(Request):
+    """The same for one job, whose caller wants to know why not. Answers None, or an error."""
+
+    move: Move
+    job: int
+    id: str
+    """As its users call it."""
+    delay: int = 0
+    forget_attempts: bool = False
+    source: State | None = None
+    """The only state it may be moved from, when the table allows several."""
+    with_descendants: bool = False
+    """Its children, theirs and so on make the move, too: all, or none if one of them runs."""
+    barrier = True
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def move_one(tx: Transaction, requests: Sequence[MoveOne]) -> Operation[list[BulliteError | None]]:
+    answers: list[BulliteError | None] = []
+    for request in requests:
+        place = (yield from where_they_are([request.job])).get(request.job)
+        moved: list[int] = []
+        family: list[Place] = []
+        if place is not None and request.with_descendants and place.traits & DOWNSTREAM:
+            family = yield from _descendants(request)
+        running = [p for p in family if p.state == State.ACTIVE]
+        if place is not None and request.source in (None, place.state) and not running:
+            moved = yield from _move_with_family(tx, request, place, family)
+        owners = (yield from _owners([place])) if place is not None and not moved else {}
+        owner = owners.get(request.job)
+        answers.append(None if moved else _why_not(request, place, running, owner))
+    return answers
+
+
+def _owners(places: Sequence[Place]) -> Operation[dict[int, str]]:
+    """Those jobs that a scheduler waits for, which cannot be removed without it, and its key."""
+    scheduled = [place.job for place in places if place.traits & SCHEDULED]
+    if not scheduled:
+        return {}
+    found = yield "owners", {"jobs": as_json(scheduled)}
+    return {row[0]: row[1] for row in found.rows}
+
+
+def _descendants(request: MoveOne) -> Operation[list[Place]]:
+    """Of a job that is brought back, those that were taken out and can be brought back, too."""
+    found = yield "descendants", {"jobs": as_json([request.job])}
+    places = yield from where_they_are([row[0] for row in found.rows])
+    is_back = request.move in RESTORE.values()
+    return [p for p in places.values() if (p.state == State.REMOVED) == is_back]
+
+
+def _move_with_family(
+    tx: Transaction, request: MoveOne, place: Place, family: Sequence[Place]
+) -> Operation[list[int]]:
+    """Those that come back do so from the bottom up: nobody is to find that it waits for none."""
+    by_hand = MoveByHand(request.move, (request.job,), request.delay, request.forget_attempts)
+    if request.move in RESTORE.values():
+        if (yield from _with_free_ids(request.move, [place])):
+            for state, move in RESTORE.items():
+                jobs = [member.job for member in family if member.removed_from == state]
+                yield from move_by_hand(tx, [MoveByHand(move, jobs)])
+        return (yield from move_by_hand(tx, [by_hand]))[0]
+    [moved] = yield from move_by_hand(tx, [by_hand])
+    if moved and family:
+        yield from move_by_hand(tx, [MoveByHand(request.move, [p.job for p in family])])
+    return moved
+
+
+def _why_not(
+    request: MoveOne,
+    place: Place | None,
+    running: Sequence[Place] = (),
+    owner: str | None = None,
+) -> BulliteError:
+    id, move = request.id, request.move
+    if running:
+        child = running[0].public_id
+        return JobLocked(
+            f"job {id} could not be removed: its descendant {child} is locked by the worker that "
+            "runs it; nothing was removed"
+        )
+    sources = move.sources if request.source is None else (request.source,)
+    if place is None or (place.state == State.REMOVED and State.REMOVED not in sources):
+        return JobNotFound(f"job {id} does not exist")
+    if owner is not None and move is REMOVE:
+        return SchedulerOwnsJob(
+            f"job {id} belongs to the job scheduler {owner!r} and cannot be removed by itself: "
+            f"remove_job_scheduler({owner!r}) removes both"
+        )
+    if place.state in sources:
+        return JobIdTaken(f"another job is called {id!r} by now: remove that one, or leave it be")
+    if place.state == State.ACTIVE and move is REMOVE:
+        return JobLocked(f"job {id} could not be removed: it is locked by the worker that runs it")
+    wanted = " or ".join(sources)
+    return IllegalMove(f"job {id} is not in the {wanted} state but {place.state}: {move} refused")
+
+
+def _may(move: Move, place: Place) -> bool:
+    """A removed job goes back to where it came from, and nowhere else."""
+    if move in RESTORE.values():
+        return place.removed_from == move.target
+    return True
+
+
+def _with_free_ids(move: Move, places: list[Place]) -> Operation[list[Place]]:
+    """Those whose custom id, if they have one, nobody else has where they are to go."""
+    wanted: dict[int, tuple[int, str]] = {}
+    by_queue: dict[int, list[str]] = {}
+    for place in places:
+        target = place.queue if move in RESTORE.values() else None
+        if move in (REVIVE, REVIVE_DELAYED):
+            target = place.original_queue
+        if target is not None and place.custom_id is not None:
+            wanted[place.job] = target, place.custom_id
+            by_queue.setdefault(target, []).append(place.custom_id)
+    taken: set[tuple[int, str]] = set()
+    for queue, ids in by_queue.items():
+        found = yield "taken_custom_ids", {"queue": queue, "custom_ids": as_json(ids)}
+        taken |= {(queue, row[0]) for row in found.rows}
+    free = []
+    for place in places:
+        id = wanted.get(place.job)
+        if id is None or id not in taken:
+            free.append(place)
+        if id is not None:
+            taken.add(id)  # of two jobs with one id, only the first may have it
+    return free
+
+
+def _move_from(
+    tx: Transaction, request: MoveByHand, source: State, places: list[Place]
+) -> Operation[None]:
+    move = request.move
+    jobs = [place.job for place in places]
+    if move in (REVIVE, REVIVE_DELAYED):
+        places = yield from _prepare_to_run_again(tx, source, places)
+        stepped = [place.job for place in places if place.traits & STEPPED]
+        if request.forget_attempts and stepped:
+            yield "delete_steps", {"jobs": as_json(stepped)}
+            yield "delete_signals", {"jobs": as_json(stepped)}
+    if move in (DELETE, TEAR_AWAY):
+        yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
+    elif move in (PROMOTE, REVIVE):
+        line = [(p.job, p.lifo) for p in places]
+        yield from back_in_line(tx, move, source, line, kept=int(not request.forget_attempts))
+    elif move in (RESCHEDULE, REVIVE_DELAYED):
+        asked = {job: [0, request.delay] for job in jobs}
+        yield from swap_all(tx, move, source, asked, kept=int(not request.forget_attempts))
+    else:
+        yield from swap_all(tx, move, source, jobs)
+    for queue in {place.queue for place in places}:
+        here = [place for place in places if place.queue == queue]
+        _enter_in_books(tx, queue, request, source, here)
+
+
+def _enter_in_books(
+    tx: Transaction, queue: int, request: MoveByHand, source: State, places: list[Place]
+) -> None:
+    move = request.move
+    priorities = [place.priority for place in places]
+    count_out(tx, queue, source, priorities)
+    count_in(tx, queue, move.target, priorities)
+    due = tx.now + request.delay
+    if move.events:
+        tx.log(queue, move.name, [_event(move, source, place, due) for place in places])
+    if move in RESTORE.values() and move.target is State.DELAYED:
+        due = min(place.due_at or tx.now for place in places)
+    if move.target is State.DELAYED:
+        tx.made_delayed(queue, due)
+
+
+def _event(move: Move, source: State, place: Place, due: int) -> Event:
+    if move in (REMOVE, REVIVE):
+        return (place.public_id, source.value)
+    if move is REVIVE_DELAYED:
+        return (place.public_id, [source.value, due])
+    if move is RESCHEDULE:
+        return (place.public_id, due)
+    if move is RESTORE_DELAYED:
+        return (place.public_id, place.due_at)
+    return place.public_id
+
+
+def _prepare_to_run_again(
+    tx: Transaction, source: State, places: list[Place]
+) -> Operation[list[Place]]:
+    """Forget how finished jobs ended, but for their history; back to the queue they came from.
+
+    Where they are counted when that is done.
+    """
+    jobs = as_json([place.job for place in places])
+    if source is State.COMPLETED:
+        ended = [[place.job, COMPLETED, None, None] for place in places]
+        yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
+    yield "forget_results", {"jobs": jobs}
+    awaited = [place.job for place in places if place.traits & UPSTREAM]
+    if awaited:
+        yield from where_they_are((yield from dependencies.waiting_for(awaited)))
+        yield "await_again", {"jobs": as_json(awaited)}
+    parents = [place.job for place in places if place.traits & DOWNSTREAM]
+    if parents:
+        yield "forgive", {"jobs": as_json(parents)}
+    strays = [place for place in places if place.original_queue is not None]
+    for queue, home in {(place.queue, place.original_queue or 0) for place in strays}:
+        some = [p for p in strays if (p.queue, p.original_queue) == (queue, home)]
+        yield from change_queue(queue, home, [place.job for place in some], original_queue=None)
+        priorities = [place.priority for place in some]
+        count_out(tx, queue, source, priorities)
+        count_in(tx, home, source, priorities)
+    return [p if p.original_queue is None else p._replace(queue=p.original_queue) for p in places]

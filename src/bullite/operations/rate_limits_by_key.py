@@ -1,0 +1,281 @@
+"""Limits by key: jobs of a key that is used up stand aside, so that they hold up nobody.
+
+A claim that meets jobs of such a key puts them, and those close behind, into a lane of their own;
+when the window of the key has ended, as many as may begin come back to their places. So a job
+stands aside once in a window at most, and a claim never walks past a million of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json, decode
+from ..core.job_flags import LIMITED
+from .rate_limits import Limiter, tell_workers
+from .request import ALONE_BESIDE_OTHERS, Request
+from .transaction import Operation, Transaction
+
+MOST_ASIDE = 1_000
+"""Jobs of one lane that are put aside, or come back, in one go."""
+
+MOST_KEYS = 100
+"""Keys whose jobs come back in one claim; the rest follow in the next."""
+
+MOST_LOOKS = 10
+"""How often a claim looks again because it had to put jobs aside."""
+
+EVERY_KEY = ""
+"""Stands for the limit of all keys that have none of their own."""
+
+ASIDE = "\x1f"
+"""Opens the lanes of jobs that stand aside; no name and no key has such a character."""
+
+Lanes = Callable[[], Operation[Sequence[str]]]
+"""The lanes that a claim takes from; none while they are being sorted."""
+
+Look = Callable[[Sequence[str], int], Operation[Sequence[Any]]]
+"""The next so many in these lanes, with JobRow's fields."""
+
+_OPTS, _TRAITS = 10, 13
+
+
+class Window(NamedTuple):
+    """What limits a key."""
+
+    key: str
+    max: int | None = None
+    """None for no limit."""
+    duration: int | None = None
+    until: int = 0
+    used: int = 0
+    back_at: int | None = None
+    """When those that stand aside may come back; None if none does."""
+
+    def left(self, now: int) -> int | None:
+        """How many jobs may still be taken; None for any number."""
+        if self.max is None:
+            return None
+        return max(0, self.max - self.used) if self.until > now else self.max
+
+    def end(self, now: int) -> int:
+        """When it ends, if it does not begin later than now."""
+        return self.until if self.until > now else now + (self.duration or 0)
+
+    def ttl(self, now: int, max_jobs: int | None) -> int:
+        """Ms for which no job of the key may be taken; 0 if one may."""
+        most = self.max if max_jobs is None else max_jobs
+        return max(0, self.until - now) if most is not None and self.used >= most else 0
+
+
+class Allowed(NamedTuple):
+    """What a claim may take."""
+
+    rows: Sequence[Any]
+    everywhere: bool
+    """Whether it could look at all there is."""
+    again: int | None
+    """When jobs that stand aside may come back."""
+
+
+# --- in a claim ----------------------------------------------------------------------------------
+
+
+def next_allowed(
+    tx: Transaction, queue: int, room: int, find_lanes: Lanes, look: Look
+) -> Operation[Allowed]:
+    """The next in line whose keys allow it, counted in their windows."""
+    rows: Sequence[Any] = ()
+    windows: dict[str, Window] = {}
+    everywhere = yield from _bring_back_due(tx, queue)
+    brought: set[str] = set()
+    looks = 0
+    while everywhere:
+        lanes = yield from find_lanes()  # those who came back may have made one
+        rows = yield from look(lanes, room)
+        windows = yield from read_windows(queue, {key for row in rows if (key := _key_of(row))})
+        rows, used_up = _sift(rows, windows, tx.now)
+        # Of a key that has some aside, those come first: they may have been there before.
+        behind = {key for row in rows if (key := _key_of(row)) and _has_some_aside(windows[key])}
+        behind -= brought
+        for key in behind:
+            yield from _bring_back(tx, queue, windows[key])
+        if not behind and not used_up:
+            everywhere = bool(lanes)
+            break
+        if not behind:
+            taken = {row[0] for row in rows}
+            yield from _put_aside(tx, queue, lanes, {key: windows[key] for key in used_up}, taken)
+        brought |= behind
+        looks += 1
+        everywhere = looks < MOST_LOOKS
+    yield from _count(tx, queue, rows, windows)
+    back = yield "next_back", {"queue": queue}
+    return Allowed(rows, everywhere, back.rows[0][0])
+
+
+def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, Window]]:
+    """What limits these keys: their own limit, or that of every key."""
+    if not keys:
+        return {}
+    found = yield "key_windows", {"queue": queue, "keys": as_json(sorted(keys))}
+    stored = {row[0]: Window(*row) for row in found.rows}
+    return {key: _resolved(key, stored) for key in keys}
+
+
+def window_of(key: str, rows: Sequence[Sequence[Any]]) -> Window:
+    """What limits a key, from the rows that are stored about it."""
+    return _resolved(key, {row[0]: Window(*row) for row in rows})
+
+
+def _resolved(key: str, stored: Mapping[str, Window]) -> Window:
+    window = stored.get(key, Window(key))
+    every = stored.get(EVERY_KEY)
+    if window.max is not None or every is None:
+        return window
+    return window._replace(max=every.max, duration=every.duration)
+
+
+def _key_of(row: Sequence[Any]) -> str | None:
+    if not row[_TRAITS] & LIMITED:
+        return None
+    key: str = decode(row[_OPTS])["limit_key"]
+    return key
+
+
+def _has_some_aside(window: Window) -> bool:
+    return window.back_at is not None
+
+
+def _sift(
+    rows: Sequence[Any], windows: Mapping[str, Window], now: int
+) -> tuple[list[Any], set[str]]:
+    """Those that may begin, and the keys of the others."""
+    left = {key: window.left(now) for key, window in windows.items()}
+    allowed: list[Any] = []
+    used_up: set[str] = set()
+    for row in rows:
+        key = _key_of(row)
+        most = None if key is None else left[key]
+        if key is None or most is None:
+            allowed.append(row)
+        elif most:
+            left[key] = most - 1
+            allowed.append(row)
+        else:
+            used_up.add(key)
+    return allowed, used_up
+
+
+def _put_aside(
+    tx: Transaction,
+    queue: int,
+    lanes: Sequence[str],
+    used_up: Mapping[str, Window],
+    taken: Collection[int],
+) -> Operation[None]:
+    """Put those of the keys that are used up aside, but for those that are taken now."""
+    jobs: dict[int, str] = {}
+    for lane in lanes:
+        found = yield "keyed", {"queue": queue, "lane": lane, "most": MOST_ASIDE}
+        jobs |= {job: key for job, key in found.rows if key in used_up and job not in taken}
+    yield "set_aside", {"jobs": as_json(jobs)}
+    back_at = {key: window.end(tx.now) for key, window in used_up.items()}
+    yield "come_back_at", {"queue": queue, "keys": as_json(back_at)}
+
+
+def _bring_back_due(tx: Transaction, queue: int) -> Operation[bool]:
+    """Bring jobs back whose time has come; whether that was all."""
+    due = yield "keys_due", {"queue": queue, "now": tx.now, "most": MOST_KEYS}
+    if not due.rows:
+        return True
+    windows = yield from read_windows(queue, [row[0] for row in due.rows])
+    for window in windows.values():
+        yield from _bring_back(tx, queue, window)
+    return len(due.rows) < MOST_KEYS
+
+
+def _bring_back(tx: Transaction, queue: int, window: Window) -> Operation[None]:
+    """Bring as many back to their lanes as may begin, those first that were first."""
+    left = window.left(tx.now)
+    back_at: int | None = window.until
+    if left != 0:
+        most = MOST_ASIDE if left is None else min(left, MOST_ASIDE)
+        for lane in (yield from _lanes_aside(queue, window.key)):
+            home = lane.rpartition(ASIDE)[2]
+            yield "bring_back", {"queue": queue, "lane": lane, "home": home, "most": most}
+        # Looked at anew: some may be locked by others just now, and have been passed over.
+        are_left = bool((yield from _lanes_aside(queue, window.key)))
+        # The next when the window that the first of these begins has ended; if none of them ever
+        # begins, because they are removed, a window's time from now.
+        back_at = tx.now + (window.duration or 0) if are_left else None
+    yield "come_back_at", {"queue": queue, "keys": as_json({window.key: back_at})}
+
+
+def _lanes_aside(queue: int, key: str) -> Operation[list[str]]:
+    first = f"{ASIDE}{key}{ASIDE}"
+    last = f"{ASIDE}{key} "
+    found = yield "lanes_aside", {"queue": queue, "first_lane": first, "last_lane": last}
+    return [row[0] for row in found.rows]
+
+
+def _count(
+    tx: Transaction, queue: int, rows: Sequence[Any], windows: Mapping[str, Window]
+) -> Operation[None]:
+    taken = Counter(key for row in rows if (key := _key_of(row)))
+    used = {
+        key: [windows[key].end(tx.now), number + _used(windows[key], tx.now)]
+        for key, number in taken.items()
+        if windows[key].max is not None
+    }
+    if used:
+        yield "count_keys", {"queue": queue, "keys": as_json(used)}
+
+
+def _used(window: Window, now: int) -> int:
+    return window.used if window.until > now else 0
+
+
+# --- by hand -------------------------------------------------------------------------------------
+
+
+class SetKeyLimit(Request):
+    """Limit the jobs of a key, or with EVERY_KEY of all that have no limit of their own.
+
+    None removes the limit. Answers what held before.
+    """
+
+    queue: int
+    key: str
+    limiter: Limiter | None
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+def set_key_limit(
+    tx: Transaction, requests: Sequence[SetKeyLimit]
+) -> Operation[list[Limiter | None]]:
+    answers: list[Limiter | None] = []
+    for request in requests:
+        queue, key = request.queue, request.key
+        yield "lock_queue", {"queue": queue}
+        old = yield "key_limit", {"queue": queue, "key": key}
+        if request.limiter is None:
+            yield "remove_key_limit", {"queue": queue, "key": key}
+        else:
+            yield "set_key_limit", {"queue": queue, "key": key, **request.limiter._asdict()}
+        # Claims find out who may come back under the new limit.
+        yield "all_may_come_back", {"queue": queue, "now": tx.now}
+        yield "set_by_key", {"queue": queue}
+        yield from tell_workers(tx, queue)
+        answers.append(Limiter(*old.rows[0]) if old.rows else None)
+    return answers
+
+
+def forget_idle_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:
+    """Forget keys whose windows have ended; the queue has no limits by key when none is left."""
+    yield "lock_queue", {"queue": queue}
+    forgotten = yield "forget_idle_keys", {"queue": queue, "now": tx.now, "most": most}
+    yield "set_by_key", {"queue": queue}
+    return forgotten.changed

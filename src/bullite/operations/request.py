@@ -1,0 +1,61 @@
+"""What all requests to the engine have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+TOGETHER, ALONE_BESIDE_OTHERS, ALONE = 0, 1, 2
+"""Whether a request shares a transaction with others: it may; it may where there is one writer at a
+time; it must not."""
+
+
+class Part(NamedTuple):
+    """Requests that share a transaction."""
+
+    indexes: range
+    is_apart: bool
+    """Whether it is one request, which shares it with nothing else."""
+
+
+class Request(msgspec.Struct):
+    """Anything that can be asked of the engine.
+
+    A Struct: there are dozens of them, and a dataclass takes ten times as long to make.
+    """
+
+    durable: ClassVar[bool] = True
+    """Whether its answer may be given only when it is on the disk."""
+    barrier: ClassVar[bool] = False
+    """Whether nothing that came after it may be carried out before it."""
+    awaited: ClassVar[bool] = True
+    """Whether somebody may wait for its answer who must have it before jobs begin that it freed."""
+    apart: ClassVar[int] = TOGETHER
+    """Housekeeping has a transaction of its own, so that nothing waits for it or is undone with it;
+    what changes queues and workers has one, because it locks them, which comes before jobs."""
+    keeps_order: ClassVar[bool] = False
+    """Whether several for one job may share a group, because they are carried out in order."""
+
+    def keys(self) -> Sequence[int]:
+        """The jobs it touches."""
+        return ()
+
+
+def split(requests: Sequence[Request], side_by_side: bool) -> list[Part]:
+    """What transactions carry `requests` out, in the order given."""
+    limit = ALONE_BESIDE_OTHERS if side_by_side else ALONE
+    if all([request.apart < limit for request in requests]):  # noqa: C419
+        return [Part(range(len(requests)), False)]
+    first = 0
+    parts: list[Part] = []
+    for index, request in enumerate(requests):
+        if request.apart >= limit:
+            if first < index:
+                parts.append(Part(range(first, index), False))
+            parts.append(Part(range(index, index + 1), True))
+            first = index + 1
+    if first < len(requests):
+        parts.append(Part(range(first, len(requests)), False))
+    return parts

@@ -1,0 +1,387 @@
+"""Job schedulers: one pending job each, and the next made in the transaction that takes it.
+
+Whoever changes a scheduler holds the lock of its queue, so that no claim of that queue is under
+way. A claim, which must not wait for that, changes only the schedulers whose pending job it takes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json, decode
+from ..core.event_log import DUPLICATED
+from ..core.job_flags import SCHEDULED, traits_of
+from ..core.log_throttle import Seldom
+from ..core.recurrence import GRACE, Recurrence, following_tick, is_over, next_tick, tick_in_time
+from ..core.states import REMOVE, State
+from ..errors import InvalidOption, SchedulerSlotsTaken
+from .add import NO_EXTRAS, Extras, NewJob, add_now
+from .queue_settings import may_keep_house, read_settings
+from .request import ALONE, Request
+from .transaction import Event, Operation, Transaction
+from .transitions import Place, count_out, delete_jobs, where_they_are
+
+log = logging.getLogger("bullite.scheduler")
+_seldom = Seldom(log)
+
+MOST_SLOTS = 32
+"""Ticks that are passed over because their ids are taken, before a scheduler gives up."""
+
+MOST_CAUGHT_UP = 1_000
+"""Late schedulers looked after in one go of the service."""
+
+PREFIX = "repeat:"
+_PENDING = (State.WAITING, State.DELAYED)
+CANNOT_GO_ON = (InvalidOption, SchedulerSlotsTaken)
+"""Its zone is unknown on this machine, or the ids of its ticks are taken."""
+
+
+class Plan(NamedTuple):
+    """A scheduler as somebody wants it."""
+
+    key: str
+    recurrence: Recurrence
+    job: NewJob
+    """What its jobs are made from."""
+    given: Sequence[str] = ()
+    """The options that were given for them, rather than being the queue's own."""
+
+
+class Scheduler(NamedTuple):
+    """A scheduler as it is stored."""
+
+    id: int
+    queue: int
+    key: str
+    recurrence: str
+    name: str
+    data: str
+    opts: str
+    next_at: int | None
+    job: int | None
+    iterations: int
+    last_at: int | None
+    last_job: str | None
+    enabled: int
+    created_at: int
+    updated_at: int
+
+
+def id_of(key: str, tick: int) -> str:
+    """The id of the job that is made for a tick."""
+    return f"{PREFIX}{key}:{tick}"
+
+
+def key_in(job_id: str) -> str:
+    """The key of the scheduler that made the job of this id."""
+    return job_id.removeprefix(PREFIX).rpartition(":")[0]
+
+
+# --- making jobs ---------------------------------------------------------------------------------
+
+
+class Next(NamedTuple):
+    """What comes next for a scheduler."""
+
+    tick: int
+    iteration: int
+    job: NewJob
+
+
+def job_at(
+    tx: Transaction, plan: Plan, tick: int, iteration: int | None, priority_order: str
+) -> NewJob:
+    """The job of a tick. Its time to expire, if it has one, begins when it is due."""
+    template, recurrence = plan.job, plan.recurrence
+    delay = max(0, tick - tx.now)
+    repeat: dict[str, Any] = {"key": plan.key}
+    if recurrence.pattern is not None:
+        repeat |= {"pattern": recurrence.pattern, "tz": recurrence.tz, "offset": 0}
+    else:
+        repeat |= {"every": recurrence.every, "offset": offset_of(recurrence, tick)}
+    for name in ("limit", "start_date", "end_date"):
+        if getattr(recurrence, name) is not None:
+            repeat[name] = getattr(recurrence, name)
+    if iteration is None:
+        del repeat["offset"]  # it is made beside its slots
+    else:
+        repeat["count"] = iteration
+    options = {} if template.opts is None else decode(template.opts)
+    expires = (template.extras or NO_EXTRAS).expires
+    return template._replace(
+        custom_id=id_of(plan.key, tick),
+        rank=template.priority if priority_order == "low" else -template.priority,
+        delay=delay,
+        opts=as_json({**options, "delay": delay, "repeat": repeat}),
+        extras=Extras(
+            run_at=tick,
+            expires=None if expires is None else delay + expires,
+            traits=SCHEDULED | traits_of(options),
+        ),
+    )
+
+
+def offset_of(recurrence: Recurrence, tick: int | None) -> int:
+    """How far the slots of an interval lie behind the multiples of it; 0 for a pattern."""
+    if recurrence.offset is not None:
+        return recurrence.offset
+    return 0 if recurrence.every is None or tick is None else tick % recurrence.every
+
+
+def plan_of(scheduler: Scheduler) -> Plan:
+    """What a stored scheduler was made from."""
+    options = decode(scheduler.opts)
+    stored = options["stored"]
+    template = NewJob(
+        name=scheduler.name,
+        custom_id=None,
+        rank=0,
+        priority=options["priority"],
+        lifo=options["lifo"],
+        delay=0,
+        attempts=options["attempts"],
+        data=scheduler.data,
+        opts=as_json(stored) if stored else None,
+        extras=Extras(expires=stored.get("expires")),
+    )
+    recurrence = Recurrence.from_json(scheduler.recurrence)
+    return Plan(scheduler.key, recurrence, template, options["given"])
+
+
+def free_tick(
+    tx: Transaction, queue: int, plan: Plan, tick: int | None, mine: str | None = None
+) -> Operation[int | None]:
+    """The first tick from `tick` on whose id no job has; None if the scheduler is over by then.
+
+    Old jobs of a scheduler that was made anew may still have theirs. `mine` will be given up.
+    Raises SchedulerSlotsTaken after so many.
+    """
+    passed_over: list[Event] = []
+    for _ in range(1 + MOST_SLOTS):
+        wanted = "" if tick is None else id_of(plan.key, tick)
+        params = {"queue": queue, "custom_ids": as_json([wanted])}
+        if tick is None or wanted == mine or not (yield "taken_custom_ids", params).rows:
+            if passed_over and plan.recurrence.pattern is not None:
+                tx.log(queue, DUPLICATED, passed_over)
+            return tick
+        passed_over.append(wanted)
+        tick = next_tick(plan.recurrence, tick, tick)
+    raise SchedulerSlotsTaken(
+        f"the job scheduler {plan.key!r} cannot go on: the current and next time slots already "
+        f"have jobs, {1 + MOST_SLOTS} of them; remove those, or choose another id or interval"
+    )
+
+
+# --- when a pending job is taken -----------------------------------------------------------------
+
+
+def advance(
+    tx: Transaction, queue: int, jobs: Sequence[int], *, runs: bool = True
+) -> Operation[bool]:
+    """These jobs are taken, or with `runs=False` will never be: make those that come after them.
+
+    A job that no scheduler waits for, because it was taken before or is run by hand, makes nothing.
+    Answers whether one that was made can be taken at once.
+    """
+    found = yield "schedulers_of_jobs", {"jobs": as_json(jobs)}
+    if not found.rows:
+        return False
+    order = (yield from read_settings(queue)).priority_order
+    changes: list[Scheduler] = []
+    following: dict[str, NewJob] = {}
+    for scheduler in [Scheduler(*row) for row in found.rows]:
+        assert scheduler.next_at is not None
+        if runs:
+            ran = id_of(scheduler.key, scheduler.next_at)
+            scheduler = scheduler._replace(last_at=tx.now, last_job=ran)
+        try:
+            after = yield from _after(tx, scheduler, order)
+        except CANNOT_GO_ON as error:
+            # Its job runs all the same; the service, here or elsewhere, goes on with it.
+            _seldom.warning("the job scheduler %r could not go on: %s", scheduler.key, error)
+            changes.append(scheduler._replace(job=None))
+            continue
+        if after is None:
+            changes.append(_ended(scheduler))
+        else:
+            following[scheduler.key] = after.job
+            changes.append(_planned(scheduler, after))
+    yield from store(tx, queue, changes, following)
+    return not all(job.delay for job in following.values())
+
+
+def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[Next | None]:
+    """What comes when the pending job of a scheduler was taken; None if it was the last."""
+    plan = plan_of(scheduler)
+    recurrence, taken = plan.recurrence, scheduler.next_at
+    assert taken is not None
+    if is_over(recurrence, scheduler.iterations, taken):
+        return None
+    tick = following_tick(recurrence, taken, tx.now)
+    if recurrence.missed == "all" and tick is not None:
+        _tell_left_out(scheduler.key, next_tick(recurrence, taken, taken), tick)
+    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+    if is_over(recurrence, scheduler.iterations, tick):
+        return None
+    assert tick is not None
+    iteration = scheduler.iterations + 1
+    return Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
+
+
+def _planned(scheduler: Scheduler, after: Next) -> Scheduler:
+    """The same, waiting for what comes next, whose number is not known yet."""
+    return scheduler._replace(next_at=after.tick, iterations=after.iteration, enabled=1)
+
+
+def _ended(scheduler: Scheduler) -> Scheduler:
+    return scheduler._replace(next_at=None, job=None, enabled=0)
+
+
+def store(
+    tx: Transaction, queue: int, changes: Sequence[Scheduler], new: Mapping[str, NewJob]
+) -> Operation[None]:
+    """Add the new jobs, by the key of their scheduler, and say so in the schedulers."""
+    if new:
+        added = yield from add_now(tx, queue, list(new.values()))
+        numbers = dict(zip(new, added.ids, strict=True))
+        changes = [s._replace(job=numbers[s.key]) if s.key in numbers else s for s in changes]
+    rows = [
+        [s.id, s.next_at, s.job, s.iterations, s.last_at, s.last_job, s.enabled] for s in changes
+    ]
+    yield "set_schedulers", {"schedulers": as_json(rows), "now": tx.now}
+
+
+def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
+    if first is not None and first != kept:
+        who = repr(key).replace("%", "%%")  # each is told of, but not again and again
+        _seldom.warning(
+            f"the job scheduler {who} missed too many ticks to make up for: "
+            "those from %d on are left out, up to %s",
+            *(first, kept),
+        )
+
+
+# --- what is pending ----------------------------------------------------------------------------
+
+
+def find(queue: int, key: str) -> Operation[Scheduler | None]:
+    """A scheduler, to be changed."""
+    found = yield "scheduler_named", {"queue": queue, "key": key}
+    return Scheduler(*found.rows[0]) if found.rows else None
+
+
+def pending_of(scheduler: Scheduler) -> Operation[Place | None]:
+    """Where the job is that a scheduler waits for; None if it has none, or it was taken."""
+    if scheduler.job is None:
+        return None
+    place = (yield from where_they_are([scheduler.job])).get(scheduler.job)
+    return place if place is not None and place.state in _PENDING else None
+
+
+def give_up(tx: Transaction, place: Place) -> Operation[None]:
+    """Delete a pending job for good."""
+    state = State(place.state)
+    yield from delete_jobs(tx, state, {place.job: place.traits})
+    count_out(tx, place.queue, state, [place.priority])
+    tx.log(place.queue, REMOVE.name, [(place.public_id, state.value)])
+
+
+def in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
+    """The tick that a late one gives way to, if it is too late; None if it was the last."""
+    if is_over(recurrence, 0, pending):
+        return None
+    tick = tick_in_time(recurrence, pending, now)
+    if recurrence.missed == "all":
+        _tell_left_out(key, pending, tick)
+    return tick
+
+
+def replan(tx: Transaction, scheduler: Scheduler, plan: Plan, tick: int | None) -> Operation[None]:
+    """Make this tick the next instead of the one that was; without a tick it has ended."""
+    after = None
+    if tick is not None:
+        order = (yield from read_settings(scheduler.queue)).priority_order
+        iteration = scheduler.iterations
+        after = Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
+    yield from _wait_for(tx, scheduler, after)
+
+
+def _wait_for(tx: Transaction, scheduler: Scheduler, after: Next | None) -> Operation[None]:
+    """Make the job that comes next the pending one; if there is none, the scheduler has ended."""
+    if after is None:
+        yield from store(tx, scheduler.queue, [_ended(scheduler)], {})
+    else:
+        new = {scheduler.key: after.job}
+        yield from store(tx, scheduler.queue, [_planned(scheduler, after)], new)
+
+
+# --- the service ---------------------------------------------------------------------------------
+
+
+class CatchUp(Request):
+    """Look after a scheduler that seems to be late. Answers whether there was something to do."""
+
+    queue: int
+    key: str
+    apart = ALONE
+
+
+def late(now: int) -> dict[str, int]:
+    """What tells schedulers that seem to be late from others."""
+    return {"now": now, "late": now - GRACE, "most": MOST_CAUGHT_UP}
+
+
+def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        done = False
+        if not (yield from may_keep_house(request.queue, "catch up")):
+            answers.append(0)
+            continue
+        yield "lock_queue", {"queue": request.queue}
+        scheduler = yield from find(request.queue, request.key)
+        if scheduler is not None and scheduler.enabled and scheduler.next_at is not None:
+            try:
+                done = yield from _catch_up(tx, scheduler)
+            except CANNOT_GO_ON as error:
+                # Others may know its zone; its neighbours must not wait for that.
+                _seldom.warning("the job scheduler %r could not go on: %s", request.key, error)
+        answers.append(int(done))
+    return answers
+
+
+def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:
+    pending = yield from pending_of(scheduler)
+    plan, due = plan_of(scheduler), scheduler.next_at
+    assert due is not None
+    if pending is None:
+        # It was taken where nobody could tell what comes next.
+        order = (yield from read_settings(scheduler.queue)).priority_order
+        yield from _wait_for(tx, scheduler, (yield from _after(tx, scheduler, order)))
+        return True
+    tick = in_time(plan.recurrence, plan.key, due, tx.now)
+    if tick == due:
+        return False
+    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+    yield from give_up(tx, pending)
+    yield from replan(tx, scheduler, plan, tick)
+    return True
+
+
+# --- what belongs to a scheduler -----------------------------------------------------------------
+
+
+def living_among(queue: int, jobs: Mapping[int, str | None]) -> Operation[set[int]]:
+    """Those of the jobs that schedulers made, each with its id, whose scheduler still exists."""
+    keys = {job: key_in(id) for job, id in _named(jobs)}
+    if not keys:
+        return set()
+    found = yield "known_schedulers", {"queue": queue, "keys": as_json(sorted(keys.values()))}
+    known = {row[0] for row in found.rows}
+    return {job for job, key in keys.items() if key in known}
+
+
+def _named(jobs: Mapping[int, str | None]) -> Iterator[tuple[int, str]]:
+    return ((job, id) for job, id in jobs.items() if id is not None)

@@ -1,0 +1,312 @@
+"""What is asked of job schedulers: to make and change them, remove, pause and run them now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.codec import as_json, decode
+from ..core.recurrence import Recurrence, first_tick, following_tick
+from ..core.states import State
+from ..errors import (
+    BulliteError,
+    InvalidOption,
+    QueueFull,
+    SchedulerNotFound,
+    SchedulerSlotsTaken,
+)
+from .add import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, add, add_now, refusal_of
+from .queue_settings import read_settings
+from .request import ALONE_BESIDE_OTHERS, Request
+from .scheduler_ticks import (
+    CANNOT_GO_ON,
+    Next,
+    Plan,
+    Scheduler,
+    find,
+    free_tick,
+    give_up,
+    in_time,
+    job_at,
+    pending_of,
+    plan_of,
+    replan,
+    store,
+)
+from .transaction import Operation, Transaction
+from .transitions import Place
+
+
+class AddPlanned(Request):
+    """Add jobs, and make or change schedulers, all or none. Answers Planned, OutOfDate or why not.
+
+    The job of a scheduler is the one that is pending then. If one is named twice, the last counts.
+    """
+
+    queue: int
+    wanted: Sequence[NewJob | Plan]
+    version: int = 1
+    """Of the settings that the jobs' options were resolved under."""
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+class Planned(NamedTuple):
+    """What became of it."""
+
+    added: Added
+    jobs: Sequence[NewJob]
+    """As they were made, in the order of the request."""
+
+
+class _Upsert(NamedTuple):
+    plan: Plan
+    after: Next
+    pending: Place | None
+    """The job that gives way."""
+
+
+def add_planned(
+    tx: Transaction, requests: Sequence[AddPlanned]
+) -> Operation[list[Planned | OutOfDate | BulliteError]]:
+    answers: list[Planned | OutOfDate | BulliteError] = []
+    for request in requests:
+        try:
+            answers.append((yield from _add_planned(tx, request)))
+        except (*CANNOT_GO_ON, QueueFull) as error:
+            answers.append(error)
+    return answers
+
+
+def _add_planned(tx: Transaction, request: AddPlanned) -> Operation[Planned | OutOfDate]:
+    """What may be refused is found out first: until then nothing is written."""
+    queue = request.queue
+    yield "lock_queue", {"queue": queue}
+    settings = yield from read_settings(queue)
+    if settings.version != request.version:
+        return OutOfDate()
+    plans = {plan.key: plan for plan in request.wanted if isinstance(plan, Plan)}
+    upserts: dict[str, _Upsert] = {}
+    for key, plan in plans.items():
+        upserts[key] = yield from _upsert(tx, queue, plan, settings.priority_order)
+    jobs = [upserts[w.key].after.job if isinstance(w, Plan) else w for w in request.wanted]
+    # Of jobs that schedulers make there is one for each: quotas only look at what they hold.
+    made = {upsert.after.job.custom_id or "" for upsert in upserts.values()}
+    adding = AddJobs(queue, jobs, request.version, uncounted=made)
+    refusal = yield from refusal_of(tx, adding)
+    if refusal is not None:
+        raise refusal
+    for upsert in upserts.values():
+        if upsert.pending is not None:
+            yield from give_up(tx, upsert.pending)
+    [added] = yield from add(tx, [adding])
+    assert isinstance(added, Added)
+    numbers = dict(zip([job.custom_id for job in jobs], added.ids, strict=True))
+    for plan, after, _ in upserts.values():
+        yield from _put(tx, queue, plan, after, numbers[after.job.custom_id])
+    return Planned(added, jobs)
+
+
+def _put(tx: Transaction, queue: int, plan: Plan, after: Next, job: int) -> Operation[None]:
+    yield (
+        "put_scheduler",
+        {
+            "queue": queue,
+            "key": plan.key,
+            "recurrence": plan.recurrence.to_json(),
+            "missed": plan.recurrence.missed,
+            "name": plan.job.name,
+            "data": plan.job.data,
+            "opts": _options_of(plan),
+            "next_at": after.tick,
+            "job": job,
+            "iterations": after.iteration,
+            "now": tx.now,
+        },
+    )
+
+
+def _upsert(tx: Transaction, queue: int, plan: Plan, order: str) -> Operation[_Upsert]:
+    """What a scheduler does next under a new plan; raises why that cannot be.
+
+    It goes on counting its ticks; one that has ended counts anew.
+    """
+    old = yield from find(queue, plan.key)
+    pending = None if old is None else (yield from pending_of(old))
+    iteration, was_taken = 1, False
+    if old is not None and old.next_at is not None:
+        was_taken = bool(old.enabled) and pending is None
+        iteration = old.iterations + was_taken
+    limit = plan.recurrence.limit
+    if limit is not None and iteration > limit:
+        raise InvalidOption(
+            f"limit must be more than the {iteration - 1} ticks that {plan.key!r} has had, "
+            f"not {limit}; raise it, or remove the scheduler first"
+        )
+    tick = _first(tx, plan.recurrence, old, was_taken)
+    mine = None if pending is None else pending.custom_id
+    tick = yield from free_tick(tx, queue, plan, tick, mine)
+    if tick is None:
+        raise InvalidOption(
+            f"end_date must leave room for a tick: the job scheduler {plan.key!r} would have none"
+        )
+    return _Upsert(plan, Next(tick, iteration, job_at(tx, plan, tick, iteration, order)), pending)
+
+
+def _first(
+    tx: Transaction, recurrence: Recurrence, old: Scheduler | None, was_taken: bool
+) -> int | None:
+    """The first tick of a scheduler under a new plan; one whose rhythm stays keeps its next."""
+    if old is not None and old.next_at is not None:
+        before = Recurrence.from_json(old.recurrence)
+        is_started = old.next_at >= (recurrence.start_date or 0)
+        if _rhythm(before) == _rhythm(recurrence) and is_started:
+            if was_taken:
+                return following_tick(recurrence, old.next_at, tx.now)
+            return in_time(recurrence, old.key, old.next_at, tx.now)
+    return first_tick(recurrence, tx.now)
+
+
+def _rhythm(recurrence: Recurrence) -> tuple[object, ...]:
+    return recurrence.pattern, recurrence.tz, recurrence.every, recurrence.offset
+
+
+def _options_of(plan: Plan) -> str:
+    job = plan.job
+    return as_json(
+        {
+            "priority": job.priority,
+            "lifo": job.lifo,
+            "attempts": job.attempts,
+            "stored": {} if job.opts is None else decode(job.opts),
+            "given": list(plan.given),
+        }
+    )
+
+
+class RemoveScheduler(Request):
+    """Delete a scheduler, and its job if that waits for its time. Answers whether there was one."""
+
+    queue: int
+    key: str
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Operation[list[bool]]:
+    answers: list[bool] = []
+    for request in requests:
+        yield "lock_queue", {"queue": request.queue}
+        scheduler = yield from find(request.queue, request.key)
+        if scheduler is not None:
+            pending = yield from pending_of(scheduler)
+            if pending is not None and pending.state == State.DELAYED:
+                yield from give_up(tx, pending)
+            yield "delete_scheduler", {"queue": request.queue, "key": request.key}
+        answers.append(scheduler is not None)
+    return answers
+
+
+class ForgetSchedulers(Request):
+    """Delete all schedulers of a queue whose jobs are being deleted. Answers nothing."""
+
+    queue: int
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+def forget_schedulers(
+    tx: Transaction, requests: Sequence[ForgetSchedulers]
+) -> Operation[list[None]]:
+    for request in requests:
+        yield "lock_queue", {"queue": request.queue}
+        yield "delete_schedulers", {"queue": request.queue}
+    return [None] * len(requests)
+
+
+# --- pausing, resuming, running now --------------------------------------------------------------
+
+
+class EnableScheduler(Request):
+    """Let a scheduler make jobs or not. Answers whether that changed anything, or an error."""
+
+    queue: int
+    key: str
+    enabled: bool
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+def enable_scheduler(
+    tx: Transaction, requests: Sequence[EnableScheduler]
+) -> Operation[list[bool | BulliteError]]:
+    answers: list[bool | BulliteError] = []
+    for request in requests:
+        yield "lock_queue", {"queue": request.queue}
+        scheduler = yield from find(request.queue, request.key)
+        if scheduler is None:
+            answers.append(_not_found(request.key))
+        elif scheduler.enabled == request.enabled or scheduler.next_at is None:
+            answers.append(False)
+        elif request.enabled:
+            answers.append((yield from _resume(tx, scheduler)))
+        else:
+            pending = yield from pending_of(scheduler)
+            if pending is not None:
+                yield from give_up(tx, pending)
+            paused = scheduler._replace(job=None, enabled=0)
+            yield from store(tx, request.queue, [paused], {})
+            answers.append(True)
+    return answers
+
+
+def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteError]:
+    """Go on with the tick that was next, or with what becomes of it now that it is late."""
+    plan, pending = plan_of(scheduler), scheduler.next_at
+    assert pending is not None
+    try:
+        tick = in_time(plan.recurrence, plan.key, pending, tx.now)
+        tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+    except CANNOT_GO_ON as error:
+        return error
+    yield from replan(tx, scheduler, plan, tick)
+    return True
+
+
+class RunScheduler(Request):
+    """Make one job of a scheduler now, beside its schedule. Answers Planned, or an error."""
+
+    queue: int
+    key: str
+    barrier = True
+    apart = ALONE_BESIDE_OTHERS
+
+
+def run_scheduler(
+    tx: Transaction, requests: Sequence[RunScheduler]
+) -> Operation[list[Planned | BulliteError]]:
+    answers: list[Planned | BulliteError] = []
+    for request in requests:
+        yield "lock_queue", {"queue": request.queue}
+        scheduler = yield from find(request.queue, request.key)
+        if scheduler is None:
+            answers.append(_not_found(request.key))
+            continue
+        plan = plan_of(scheduler)
+        # By this alone it is made now, and has an id of its own beside those of its ticks.
+        at_once = plan._replace(recurrence=Recurrence(every=1))
+        try:
+            free = yield from free_tick(tx, request.queue, at_once, tx.now)
+        except SchedulerSlotsTaken as error:
+            answers.append(error)
+            continue
+        order = (yield from read_settings(request.queue)).priority_order
+        now = job_at(tx, plan, free or tx.now, None, order)
+        job = now._replace(delay=0, extras=(now.extras or NO_EXTRAS)._replace(run_at=None))
+        added = yield from add_now(tx, request.queue, [job])
+        answers.append(Planned(added, [job]))
+    return answers
+
+
+def _not_found(key: str) -> SchedulerNotFound:
+    return SchedulerNotFound(f"there is no job scheduler {key!r} in this queue")

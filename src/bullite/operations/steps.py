@@ -1,0 +1,211 @@
+"""What a run of a job need not do again: its steps, its sleeps, the events it waited for.
+
+Only the holder of a job records these; anybody may send it an event. Answers are errors, as values,
+where that was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.codec import as_json
+from ..core.decide_outcome import Verdict
+from ..core.job_flags import STEPPED
+from ..core.job_options import LATEST
+from ..core.states import DELAY, PROMOTE, State
+from ..errors import BulliteError, IllegalMove
+from .finish import Settle, settle
+from .move import MoveByHand, move_by_hand
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import Place, take_numbers, where_they_are
+from .update import _begin, _refusal
+
+STEP, SLEEP, EVENT = "step", "sleep", "event"
+"""The kinds of what is recorded."""
+
+
+class RecordStep(Request):
+    """A step of a run is done. Answers None, or why it was not recorded."""
+
+    job: int
+    token: int
+    name: str
+    place: int
+    value: str
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def record_steps(
+    tx: Transaction, requests: Sequence[RecordStep]
+) -> Operation[list[BulliteError | None]]:
+    answers: list[BulliteError | None] = []
+    rows: list[tuple[object, ...]] = []
+    places = yield from where_they_are([request.job for request in requests])
+    for r in requests:
+        place = places.get(r.job)
+        answers.append(_refusal(tx, r.job, place, r.token))
+        if place is not None and answers[-1] is None:
+            yield from _begin(tx, place, r.token)
+            yield from _mark(place)
+            rows.append((r.job, STEP, r.name, 1, r.place, r.value, tx.now, tx.now))
+    if rows:
+        yield "insert_steps", rows
+    return answers
+
+
+def _mark(place: Place) -> Operation[None]:
+    """From now on the job has something that belongs to it."""
+    if not place.traits & STEPPED:
+        yield "mark_stepped", {"jobs": as_json([place.job]), "trait": STEPPED}
+
+
+# --- runs that sleep or wait ---------------------------------------------------------------------
+
+
+class Pause(Request):
+    """A run wants to sleep, or to wait for an event.
+
+    Answers an Over if that is over, a PutOff if the job has ended its run for it, or why not.
+    """
+
+    queue: int
+    job: int
+    token: int
+    kind: str
+    name: str
+    number: int
+    """Which of the run's sleeps, or waits for events, of that name."""
+    place: int
+    duration: int | None
+    """Ms that it may take; None for ever."""
+    ahead: bool = False
+    custom_id: str | None = None
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+class Over(NamedTuple):
+    """The run goes on."""
+
+    value: str | None
+    """What the event brought, as JSON; None of a sleep, and if there was no event in time."""
+
+
+class PutOff(NamedTuple):
+    """The run has ended; the job goes on at another time."""
+
+    until: int
+    at: int
+
+
+def pause(
+    tx: Transaction, requests: Sequence[Pause]
+) -> Operation[list[BulliteError | Over | PutOff]]:
+    answers: list[BulliteError | Over | PutOff] = []
+    places = yield from where_they_are([request.job for request in requests])
+    for request in requests:
+        place = places.get(request.job)
+        refusal = _refusal(tx, request.job, place, request.token)
+        if place is None or refusal is not None:
+            assert refusal is not None
+            answers.append(refusal)
+        else:
+            answers.append((yield from _pause_one(tx, request, place)))
+    return answers
+
+
+def _pause_one(tx: Transaction, request: Pause, place: Place) -> Operation[Over | PutOff]:
+    r = request
+    this = {"job": r.job, "kind": r.kind, "name": r.name, "number": r.number}
+    known = (yield "known_pause", this).rows
+    if known and known[0][2] is not None:
+        return Over(known[0][0])
+    due = _due(tx, r.duration) if not known else known[0][1]
+    params = {**this, "place": r.place, "due_at": due, "now": tx.now}
+    value = (yield from _take_signal(r)) if r.kind == EVENT else None
+    yield from _mark(place)
+    if value is not None or due <= tx.now:
+        yield "end_pause", {**params, "value": value}
+        return Over(value)
+    verdict = Verdict(
+        r.job,
+        r.token,
+        DELAY,
+        due - tx.now,
+        ahead=r.ahead,
+        custom_id=r.custom_id,
+        traits=place.traits | STEPPED,
+    )
+    yield from settle(tx, [Settle(r.queue, [verdict])])
+    yield "begin_pause", params
+    return PutOff(due, tx.now)
+
+
+def _due(tx: Transaction, duration: int | None) -> int:
+    return LATEST if duration is None else min(tx.now + duration, LATEST)
+
+
+def _take_signal(request: Pause) -> Operation[str | None]:
+    """The oldest event of the name that was sent to the job; it is used up by that."""
+    this = {"job": request.job, "name": request.name}
+    rows = (yield "next_signal", this).rows
+    if not rows:
+        return None
+    number, payload = rows[0]
+    yield "delete_signal", {**this, "number": number}
+    sent: str = payload
+    return sent
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class SendEvent(Request):
+    """Send a job an event. Answers whether it was waiting for it, or why it was not sent.
+
+    What it does not wait for is kept until it does.
+    """
+
+    job: int
+    name: str
+    payload: str
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def send_events(
+    tx: Transaction, requests: Sequence[SendEvent]
+) -> Operation[list[BulliteError | bool]]:
+    answers: list[BulliteError | bool] = []
+    places = yield from where_they_are([request.job for request in requests])
+    for request in requests:
+        place = places.get(request.job)
+        refusal = _refusal(tx, request.job, place, None)
+        if place is not None and place.state in (State.COMPLETED, State.FAILED):
+            refusal = IllegalMove(
+                f"job {place.public_id} is {place.state}: it will not wait for {request.name!r}"
+            )
+        if place is None or refusal is not None:
+            assert refusal is not None
+            answers.append(refusal)
+        else:
+            answers.append((yield from _send_one(tx, request, place)))
+    return answers
+
+
+def _send_one(tx: Transaction, request: SendEvent, place: Place) -> Operation[bool]:
+    this = {"job": request.job, "name": request.name}
+    [number] = yield from take_numbers(1)
+    payload = {"number": number, "payload": request.payload, "now": tx.now}
+    yield "insert_signal", {**this, **payload}
+    yield from _mark(place)
+    if place.state != State.DELAYED or not (yield "is_waiting_for", this).rows:
+        return False
+    yield from move_by_hand(tx, [MoveByHand(PROMOTE, (request.job,))])
+    return True

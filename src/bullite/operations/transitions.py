@@ -1,0 +1,173 @@
+"""The moves of jobs, as compare-and-swaps over sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.codec import as_json
+from ..core.job_flags import COMMAND, DOWNSTREAM, STEPPED, TAGGED, UPSTREAM
+from ..core.states import DELETE, Move, State
+from ..database.driver import ANY_NAME, Conflict
+from ..database.statements import alike_statement, move_statement
+from .transaction import Operation, Transaction
+
+
+class Place(NamedTuple):
+    """Where a job is, and who may move it."""
+
+    job: int
+    queue: int
+    state: str
+    priority: int
+    lifo: int
+    due_at: int | None
+    token: int | None
+    nonce: int | None
+    removed_from: str | None
+    custom_id: str | None
+    original_queue: int | None
+    ahead: int
+    traits: int
+    delay: int
+    deferred_failure: str | None
+
+    @property
+    def public_id(self) -> int | str:
+        return self.custom_id or self.job
+
+
+def where_they_are(jobs: Sequence[int]) -> Operation[dict[int, Place]]:
+    """The places of those jobs that exist."""
+    result = yield "where_they_are", {"jobs": as_json(jobs)}
+    return {row[0]: Place(*row) for row in result.rows}
+
+
+def swap_all(
+    tx: Transaction,
+    move: Move,
+    source: State,
+    asked: Mapping[int, Any] | Sequence[int],
+    **more: Any,
+) -> Operation[None]:
+    """Make `move` for every asked job; Conflict if one is not where the table and its token say.
+
+    A move that is held needs the token of each job; one that takes something, [token, that]; any
+    other, only the jobs.
+    """
+    params = {"now": tx.now, "nonce": tx.nonce, "expected": len(asked), **more}
+    token = _one_token(asked)
+    if token is None:
+        params["jobs"] = as_json(asked)
+        result = yield move_statement(move, source), params
+    else:
+        params |= {"jobs": as_json(list(asked)), "token": token}
+        result = yield alike_statement(move, source), params
+    if result.changed != len(asked):
+        raise Conflict(f"{move}: {result.changed} of {len(asked)} jobs were where they should be")
+
+
+def _one_token(asked: Mapping[int, Any] | Sequence[int]) -> int | None:
+    """The token that all jobs are held under, if there is one and they take nothing."""
+    if not asked or not isinstance(asked, Mapping):
+        return None
+    tokens = list(asked.values())
+    one: Any = tokens[0]
+    return one if type(one) is int and tokens.count(one) == len(tokens) else None
+
+
+def take_numbers(count: int) -> Operation[Sequence[int]]:
+    """Reserve `count` numbers, never handed out before, in rising order."""
+    if not count:
+        return ()
+    result = yield "take_numbers", {"count": count}
+    first, last = result.rows[0][0], result.rows[-1][-1]
+    if last - first + 1 == count:
+        return range(first, last + 1)
+    return sorted(row[0] for row in result.rows)
+
+
+def change_queue(
+    queue: int, target: int, jobs: Sequence[int], original_queue: int | None
+) -> Operation[None]:
+    """Put finished jobs into another queue, as they are; counts and log are the caller's."""
+    here = yield "settings", {"queue": queue}
+    there = yield "settings", {"queue": target}
+    lanes = yield "terms", {"queue": target}
+    yield (
+        "move_to_queue",
+        {
+            "jobs": as_json(jobs),
+            "queue": queue,
+            "target": target,
+            "original_queue": original_queue,
+            "turn": 1 if here.rows[0][1] == there.rows[0][1] else -1,
+            "by_name": lanes.rows[0][0],
+        },
+    )
+    yield "move_tags", {"jobs": as_json(jobs), "target": target}
+
+
+def back_in_line(
+    tx: Transaction, move: Move, source: State, jobs: Sequence[tuple[int, int]], **more: Any
+) -> Operation[None]:
+    """Make `move`, which takes a place in line: at the end, or in front for those that are lifo."""
+    numbers = yield from take_numbers(len(jobs))
+    asked = {
+        job: [0, -number if lifo else number]
+        for number, (job, lifo) in zip(numbers, jobs, strict=True)
+    }
+    yield from swap_all(tx, move, source, asked, **more)
+
+
+def delete_jobs(
+    tx: Transaction, source: State, jobs: Mapping[int, int], move: Move = DELETE
+) -> Operation[None]:
+    """Delete jobs for good, each given with its traits, and all that belongs to them."""
+    params = {"jobs": as_json(list(jobs))}
+    result = yield move_statement(move, source), params
+    if result.changed != len(jobs):
+        raise Conflict(
+            f"delete: {result.changed} of {len(jobs)} jobs were where they had been seen"
+        )
+    for statement in ("delete_payloads", "delete_results", "delete_attempts", "delete_logs"):
+        yield statement, params
+    for trait, statement in _BELONGINGS:
+        owners = [job for job, traits in jobs.items() if traits & trait]
+        if owners:
+            yield statement, {"jobs": as_json(owners)}
+
+
+_BELONGINGS: tuple[tuple[int, str], ...] = (
+    (UPSTREAM, "delete_links_of_removed"),
+    (DOWNSTREAM, "delete_links_to"),
+    (STEPPED, "delete_steps"),
+    (STEPPED, "delete_signals"),
+    (TAGGED, "delete_tags"),
+    (COMMAND, "delete_runs"),
+    (COMMAND, "delete_output"),
+)
+"""What goes with a job of each trait: the statement that deletes it."""
+
+
+def count_out(tx: Transaction, queue: int, state: State, priorities: Sequence[int]) -> None:
+    _count(tx, queue, state, priorities, -1)
+
+
+def count_in(tx: Transaction, queue: int, state: State | None, priorities: Sequence[int]) -> None:
+    _count(tx, queue, state, priorities, +1)
+    if state is State.WAITING:
+        tx.made_ready(queue, ANY_NAME, len(priorities))
+
+
+UNSORTED = ""
+"""The lane of jobs in queues whose workers do not choose by name."""
+
+
+def _count(
+    tx: Transaction, queue: int, state: State | None, priorities: Sequence[int], sign: int
+) -> None:
+    if state is State.WAITING:
+        tx.count_waiting(queue, priorities, sign)
+    elif state is not None and state is not State.REMOVED:
+        tx.count(queue, state.replace("-", "_"), sign * len(priorities))

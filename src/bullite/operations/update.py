@@ -1,0 +1,276 @@
+"""Changing what a job says without moving it: progress, data, priority, log lines, its lease.
+
+A processor's changes are fenced by its token; others only need the job to exist. Answers are
+errors, as values, where the change was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..core.codec import as_json
+from ..core.event_log import LOG_ADDED, LONGEST_COPIED, PROGRESS
+from ..core.states import CLAIM, State
+from ..database.driver import ANY_NAME
+from ..errors import BulliteError, IllegalMove, JobNotFound, LostLock
+from .queue_settings import read_settings
+from .request import Request
+from .transaction import Operation, Transaction
+from .transitions import Place, take_numbers, where_they_are
+
+
+class Progress(Request):
+    """How far a job is. Answers whether it was stored: not if the caller does not hold the job."""
+
+    queue: int
+    job: int
+    token: int | None
+    """None for somebody who does not hold the job."""
+    progress: str
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[list[bool]]:
+    held = [request for request in requests if request.token is not None]
+    stored: set[int] = set()
+    custom_ids: dict[int, str | None] = {}
+    asked = {request.job: [request.token, request.progress] for request in held}
+    if asked:
+        yield "write_progress", {"jobs": as_json(asked), "nonce": tx.nonce}
+    places = yield from where_they_are([request.job for request in requests])
+    for request in requests:
+        place = places.get(request.job)
+        if _refusal(tx, request.job, place, request.token) is not None:
+            continue
+        assert place is not None
+        yield from _begin(tx, place, request.token)
+        if request.token is None:
+            yield "set_progress", {"job": request.job, "progress": request.progress}
+        stored.add(request.job)
+        custom_ids[request.job] = place.custom_id
+    for request in requests:
+        if request.job in stored:
+            id = custom_ids[request.job] or request.job
+            tx.log(request.queue, PROGRESS, [(id, msgspec.Raw(request.progress.encode()))])
+    return [request.job in stored for request in requests]
+
+
+def _begin(tx: Transaction, place: Place, token: int | None) -> Operation[None]:
+    """A job that was fetched ahead says something: so it has begun, and that is told first."""
+    if place.ahead and token is not None:
+        yield "begin", {"job": place.job}
+        tx.log(place.queue, CLAIM.name, [place.public_id])
+
+
+def _refusal(
+    tx: Transaction, job: int, place: Place | None, token: int | None
+) -> BulliteError | None:
+    """Why somebody with this token, or none, may not change a job; None if they may."""
+    if place is None or place.state == State.REMOVED:
+        id = job if place is None else place.public_id
+        return JobNotFound(f"job {id} does not exist any more")
+    if token is None:
+        return None
+    if place.state != State.ACTIVE or (place.token, place.nonce) != (token, tx.nonce):
+        return LostLock(f"job {place.public_id} is no longer held by this run; nothing was changed")
+    return None
+
+
+class SetData(Request):
+    """Replace a job's data. Answers None, or why not."""
+
+    job: int
+    token: int | None
+    data: str
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[BulliteError | None]]:
+    answers: list[BulliteError | None] = []
+    places = yield from where_they_are([request.job for request in requests])
+    for request in requests:
+        refusal = _refusal(tx, request.job, places.get(request.job), request.token)
+        if refusal is None:
+            yield "set_data", {"job": request.job, "data": request.data}
+        answers.append(refusal)
+    return answers
+
+
+class SetPriority(Request):
+    """Change a job's priority, and its place if it waits. Answers the priority, or why not."""
+
+    job: int
+    priority: int
+    is_level: bool
+    """It means the same in either order, and is written as where higher comes first."""
+    lifo: bool
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+_UNFINISHED = (State.WAITING, State.DELAYED, State.ACTIVE, State.WAITING_CHILDREN)
+
+
+def set_priority(
+    tx: Transaction, requests: Sequence[SetPriority]
+) -> Operation[list[BulliteError | int]]:
+    answers: list[BulliteError | int] = []
+    places = yield from where_they_are([request.job for request in requests])
+    numbers = yield from take_numbers(len(requests))
+    for number, request in zip(numbers, requests, strict=True):
+        place = places.get(request.job)
+        refusal = _refusal(tx, request.job, place, None)
+        if place is not None and refusal is None and place.state not in _UNFINISHED:
+            refusal = IllegalMove(f"job {place.public_id} is {place.state}: it waits for nothing")
+        if place is None or refusal is not None:
+            answers.append(refusal or JobNotFound(f"job {request.job} does not exist"))
+            continue
+        settings = yield from read_settings(place.queue)
+        low_first = settings.priority_order == "low"
+        priority = -request.priority if request.is_level and low_first else request.priority
+        answers.append(priority)
+        yield (
+            "set_priority",
+            {
+                "job": request.job,
+                "priority": priority,
+                "rank": priority if low_first else -priority,
+                "seq": -number if request.lifo else number,
+                "now": tx.now,
+            },
+        )
+        if place.state == State.WAITING:
+            tx.count_waiting(place.queue, [place.priority], -1)
+            tx.count_waiting(place.queue, [priority], +1)
+            tx.made_ready(place.queue, ANY_NAME)
+    return answers
+
+
+class ExtendLease(Request):
+    """The holder of a job wants to keep it for so many ms from now. Answers None, or why not."""
+
+    job: int
+    token: int
+    duration: int
+    durable = False
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def extend_leases(
+    tx: Transaction, requests: Sequence[ExtendLease]
+) -> Operation[list[BulliteError | None]]:
+    answers: list[BulliteError | None] = []
+    places = yield from where_they_are([request.job for request in requests])
+    for request in requests:
+        refusal = _refusal(tx, request.job, places.get(request.job), request.token)
+        if refusal is None:
+            yield (
+                "set_lease",
+                {
+                    "job": request.job,
+                    "token": request.token,
+                    "nonce": tx.nonce,
+                    "lease_until": tx.lease_now + request.duration,
+                },
+            )
+        answers.append(refusal)
+    return answers
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+class AddLog(Request):
+    """Append a line to a job's log. Answers how many lines it has now, or why not.
+
+    Lines of one batch are written together: what arrives later is appended later.
+    """
+
+    queue: int
+    job: int
+    token: int | None
+    level: str
+    message: str
+    keep: int | None
+    """Keep only so many lines, the newest."""
+    durable = False
+    keeps_order = True
+
+    def keys(self) -> Sequence[int]:
+        return (self.job,)
+
+
+def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[BulliteError | int]]:
+    jobs = list({request.job for request in requests})
+    places = yield from where_they_are(jobs)
+    ranges = yield from _log_ranges(jobs)
+    answers: list[BulliteError | int] = []
+    rows: list[tuple[Any, ...]] = []
+    for request in requests:
+        place = places.get(request.job)
+        refusal = _refusal(tx, request.job, place, request.token)
+        if refusal is not None:
+            answers.append(refusal)
+            continue
+        assert place is not None
+        yield from _begin(tx, place, request.token)
+        if request.token is not None:
+            places[request.job] = place._replace(ahead=0)
+        first, last = ranges[request.job]
+        last += 1
+        rows.append((request.job, last, tx.now, request.level, request.message))
+        if request.keep is not None:
+            first = max(first, last - request.keep + 1)
+        ranges[request.job] = first, last
+        answers.append(last - first + 1)
+        entry = {
+            "timestamp": tx.now,
+            "message": request.message[:LONGEST_COPIED],
+            "level": request.level,
+        }
+        tx.log(request.queue, LOG_ADDED, [(place.public_id, entry)])
+    if rows:
+        yield "insert_logs", rows
+    for job in {request.job for request in requests if request.keep is not None}:
+        yield "trim_logs", {"job": job, "last": ranges[job][0] - 1}
+    return answers
+
+
+def _log_ranges(jobs: Sequence[int]) -> Operation[dict[int, tuple[int, int]]]:
+    """The numbers of the first and the last line of each job; (1, 0) if it has none."""
+    result = yield "last_logs", {"jobs": as_json(jobs)}
+    return {job: (1 if first is None else first, last or 0) for job, first, last in result.rows}
+
+
+class ClearLogs(Request):
+    """Delete a job's log, but for its newest lines. Answers None, or why not."""
+
+    job: int
+    keep: int
+    barrier = True
+
+
+def clear_logs(
+    tx: Transaction, requests: Sequence[ClearLogs]
+) -> Operation[list[BulliteError | None]]:
+    answers: list[BulliteError | None] = []
+    jobs = [request.job for request in requests]
+    places = yield from where_they_are(jobs)
+    ranges = yield from _log_ranges(jobs)
+    for request in requests:
+        refusal = _refusal(tx, request.job, places.get(request.job), None)
+        if refusal is None:
+            yield "trim_logs", {"job": request.job, "last": ranges[request.job][1] - request.keep}
+        answers.append(refusal)
+    return answers

@@ -1,0 +1,3 @@
+"""Processes of the operating system: found, signalled, grouped, supervised."""
+
+from __future__ import annotations

@@ -1,0 +1,403 @@
+"""Spawns, watches, restarts and ends the worker processes of one group; never runs jobs, never
+opens the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import BulliteError, InvalidOption
+from . import systemd
+from .child import (
+    DRAIN,
+    DRAINING,
+    KILL,
+    READY_WITHIN,
+    RUNNING,
+    STARTING,
+    STOP,
+    ChildNotStarted,
+    Slot,
+    kill,
+    why_it_ended,
+)
+from .child_protocol import CANNOT_WORK, WANTS_FRESH
+from .group_lock import GroupLock, GroupTaken, entry_of_this_process
+from .group_registration import Register, Seat
+from .signals import DRAIN_SIGNAL, STOP_SIGNAL, Signals
+
+log = logging.getLogger("bullite.supervisor")
+
+GRACE = 5.0
+"""Seconds between a child being told to stop its jobs and being killed."""
+
+LEAVING = 1.0
+"""Seconds that a killed child is waited for."""
+
+_JUST_SO_HARD = {DRAIN_SIGNAL: DRAIN, STOP_SIGNAL: STOP}
+_STEPS = {DRAIN: "draining", STOP: "stopping", KILL: "killing"}
+
+_TROUBLE = frozenset({"unstarted", "restarting", "hopeless", "unregistered", "lost"})
+"""Events that somebody should look at."""
+
+_DOUBLINGS = 60
+
+
+class Supervisor:
+    """Keeps `count` children running until it is told to end; `argv` says how to start each.
+
+    `env` is the children's whole environment; without it they get ours. The variables in `private`
+    are no part of it: other processes of this user cannot read them (see `privacy`).
+    """
+
+    def __init__(
+        self,
+        argv: Callable[[int], Sequence[str]],
+        count: int,
+        *,
+        lock: GroupLock,
+        seat: Seat | None,
+        group: str,
+        env: Mapping[str, str] | None = None,
+        private: Mapping[str, str] | None = None,
+        stop_timeout: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        restart_base: float = 0.5,
+        restart_longest: float = 30.0,
+        settled_after: float = 10.0,
+        on_event: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        if count < 1:
+            raise InvalidOption(f"count must be at least 1, not {count}")
+        self._argv, self._env, self._private = argv, env, dict(private or {})
+        self._group = group
+        self._lock = lock
+        self._clock = clock
+        self._register = None if seat is None else Register(seat, clock, self._complain)
+        self._patience = {DRAIN: stop_timeout, STOP: GRACE, KILL: LEAVING}
+        self._restart_base, self._restart_longest = restart_base, restart_longest
+        self._settled_after = settled_after
+        self._on_event = on_event
+
+        self._slots = [Slot(number) for number in range(count)]
+        self._state = STARTING
+        self._pressed = 0
+        self._exit_code = 0
+        self._to_replace: deque[Slot] = deque()
+        self._wants_new_children = self._is_replacing = False
+        self._replace_due: float | None = None
+        """When a child that has not said that it is ready counts as such."""
+        self._has_changed = True
+        self._status = ""
+
+    def run(self) -> int:
+        """Run the group until it has ended: 0 if all left, 1 if some were killed or another
+        supervisor has the group by now, 78 if none can work. For the main thread, as it receives
+        the signals."""
+        with contextlib.ExitStack() as stack:
+            self._signals = stack.enter_context(Signals())
+            self._take_the_group(stack)
+            self._selector = stack.enter_context(selectors.DefaultSelector())
+            self._selector.register(self._signals, selectors.EVENT_READ)
+            self._lifeline, held = os.pipe()  # which ends with us, as nobody else holds it
+            stack.callback(os.close, held)
+            stack.callback(os.close, self._lifeline)
+            self._began = self._clock()
+            self._had_terminal = _has_terminal()
+            self._pulse = systemd.watchdog_interval()
+            self._pulse_due = None if self._pulse is None else self._began
+            stack.callback(self._end_in_haste)
+            for slot in self._slots:
+                self._spawn(slot)
+            self._watch()
+        return self._exit_code
+
+    def _take_the_group(self, stack: contextlib.ExitStack) -> None:
+        if not self._lock.take():
+            raise GroupTaken(self._group, self._lock.holder() or {})
+        stack.callback(self._lock.release)
+        self._started_at = time.time_ns() // 1_000_000
+        if self._register is not None:
+            self._register.take(self._group, self._entry())
+            stack.callback(self._register.leave)
+
+    def _watch(self) -> None:
+        while not self._is_over():
+            self._tell()
+            for key, _ in self._selector.select(self._seconds_to_wait()):
+                if key.data is None:
+                    self._obey(self._signals.heard())
+                else:
+                    self._hear(key.data)
+            self._reap()
+            self._press_the_late()
+            self._spawn_the_due()
+            self._finish_starting()
+            self._go_on_replacing()
+
+    def _is_over(self) -> bool:
+        living = (slot for slot in self._slots if slot.process is not None)
+        return bool(self._pressed) and all(slot.is_given_up for slot in living)
+
+    def _seconds_to_wait(self) -> float | None:
+        moments = [self._pulse_due, self._replace_due]
+        if self._register is not None:
+            moments.append(self._register.due)  # which wakes us when it is busy no more
+        if self._state == STARTING:
+            moments.append(self._began + READY_WITHIN)
+        for slot in self._slots:
+            moments.append(slot.due if slot.process is None else slot.deadline)
+        known = [moment for moment in moments if moment is not None]
+        return max(0.0, min(known) - self._clock()) if known else None
+
+    def _obey(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name == "SIGHUP" and self._terminal_is_gone():
+                name = "SIGTERM"  # whoever started us by hand has closed the window
+            if name == "SIGHUP":
+                self._ask_for_new_children()
+            elif name in ("SIGTERM", "SIGINT"):
+                self._press_all(min(self._pressed + 1, KILL))
+            elif self._pressed < _JUST_SO_HARD.get(name, 0):
+                self._press_all(_JUST_SO_HARD[name])
+
+    def _terminal_is_gone(self) -> bool:
+        return self._had_terminal and not _has_terminal()
+
+    # --- children come ---------------------------------------------------------------------------
+
+    def _spawn(self, slot: Slot) -> None:
+        environment = os.environ if self._env is None else self._env
+        argv = self._argv(slot.number)
+        hears = slot.spawn(argv, environment, self._private, self._lifeline, self._clock())
+        self._selector.register(hears, selectors.EVENT_READ, slot)
+        self._say("spawned", slot=slot.number, pid=slot.pid)
+
+    def _hear(self, slot: Slot) -> None:
+        assert slot.hears is not None
+        with contextlib.suppress(BlockingIOError):
+            if not os.read(slot.hears, 64):
+                self._stop_hearing(slot)
+            elif not slot.is_ready:
+                slot.is_ready = True
+                self._say("ready", slot=slot.number, pid=slot.pid)
+
+    def _stop_hearing(self, slot: Slot) -> None:
+        if slot.hears is not None:
+            self._selector.unregister(slot.hears)
+            os.close(slot.hears)
+            slot.hears = None
+
+    def _spawn_the_due(self) -> None:
+        for slot in self._slots:
+            if slot.process is not None or slot.due is None or self._clock() < slot.due:
+                continue
+            try:
+                self._spawn(slot)
+            except ChildNotStarted as error:
+                # It could be at first: a program that is being replaced, too many processes.
+                self._say("unstarted", slot=slot.number, reason=str(error.__cause__))
+                self._restart_later(slot)
+
+    def _finish_starting(self) -> None:
+        now = self._clock()
+        if self._state != STARTING:
+            return
+        if now >= self._began + READY_WITHIN or all(slot.is_up(now) for slot in self._slots):
+            self._state = RUNNING
+            systemd.notify(systemd.READY)
+            self._say("running")
+
+    # --- children go -----------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for slot in self._slots:
+            if slot.process is not None and slot.process.poll() is not None:
+                self._bury(slot)
+        if os.getpid() == 1:
+            self._reap_orphans()
+
+    def _reap_orphans(self) -> None:
+        """Hear of the end of whoever the kernel gave to us because we are the init here."""
+        ours = {slot.pid for slot in self._slots}
+        with contextlib.suppress(ChildProcessError):  # there are none at all
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in ours:
+                    return  # its signal wakes us again
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
+    def _bury(self, slot: Slot) -> None:
+        was_told = slot.pressed > 0
+        self._stop_hearing(slot)
+        process = slot.bury()
+        code = process.returncode
+        self._say("ended", slot=slot.number, pid=process.pid, code=code, reason=why_it_ended(code))
+        if self._pressed:
+            return
+        if was_told or code == WANTS_FRESH:
+            slot.deaths, slot.due = 0, self._clock()
+        elif code == CANNOT_WORK:
+            self._say("hopeless", slot=slot.number)
+            self._exit_code = CANNOT_WORK
+            self._press_all(DRAIN)
+        else:
+            if self._clock() - slot.spawned > self._settled_after:
+                slot.deaths = 0
+            self._restart_later(slot)
+
+    def _restart_later(self, slot: Slot) -> None:
+        delay = 0.0
+        if slot.deaths:
+            doubled = self._restart_base * 2.0 ** min(slot.deaths - 1, _DOUBLINGS)
+            delay = min(doubled, self._restart_longest)
+        slot.deaths += 1
+        slot.due = self._clock() + delay
+        self._say("restarting", slot=slot.number, delay=delay)
+
+    def _press_all(self, how_hard: int) -> None:
+        """Have the group end, as hard as this."""
+        if not self._pressed:
+            self._state = DRAINING
+            self._wants_new_children = self._is_replacing = False
+            systemd.notify(systemd.STOPPING)
+        self._pressed = how_hard
+        self._say(_STEPS[how_hard])
+        for slot in self._slots:
+            slot.due = None
+            self._press(slot, how_hard)
+
+    def _press(self, slot: Slot, how_hard: int) -> None:
+        if slot.process is None:
+            return
+        if slot.press(how_hard):
+            self._exit_code = self._exit_code or 1
+        if self._pressed:  # one that is only replaced has all the time that its jobs need
+            slot.deadline = self._clock() + self._patience[slot.pressed]
+        self._has_changed = True
+
+    def _press_the_late(self) -> None:
+        for slot in self._slots:
+            if slot.deadline is None or self._clock() < slot.deadline:
+                continue
+            if slot.pressed == KILL:  # not even the kernel can end it now
+                slot.deadline = None
+                slot.is_given_up = True
+            else:
+                self._press_all(self._pressed + 1)
+
+    def _end_in_haste(self) -> None:
+        """End whoever is left, when something has gone wrong here."""
+        left = [slot for slot in self._slots if slot.process is not None and not slot.is_given_up]
+        for slot in left:
+            assert slot.process is not None
+            slot.process.send_signal(signal.SIGTERM)
+        ends = time.monotonic() + GRACE
+        for slot in left:
+            assert slot.process is not None
+            try:
+                slot.process.wait(max(0.0, ends - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                kill(slot.process)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    slot.process.wait(LEAVING)
+        for slot in self._slots:
+            self._stop_hearing(slot)
+
+    # --- children are replaced -------------------------------------------------------------------
+
+    def _ask_for_new_children(self) -> None:
+        """Have every child replaced, one after the other; those that wait to be spawned, now."""
+        if self._pressed:
+            return
+        for slot in self._slots:
+            if slot.process is None:
+                slot.deaths, slot.due = 0, self._clock()
+        self._to_replace = deque(slot for slot in self._slots if slot.process is not None)
+        self._wants_new_children = True
+
+    def _go_on_replacing(self) -> None:
+        """Replace the next child, if all others are there: a bad program stops it at the first."""
+        self._replace_due = None
+        if self._state != RUNNING or not (self._wants_new_children or self._is_replacing):
+            return
+        self._wants_new_children = False
+        if not self._is_replacing:
+            self._is_replacing = True
+            systemd.notify(systemd.reloading())
+            self._say("reloading")
+        now = self._clock()
+        missing = [slot for slot in self._slots if not slot.is_up(now)]
+        if missing:
+            mute = [slot.counts_as_ready_at for slot in missing if slot.state == STARTING]
+            self._replace_due = min(mute, default=None)
+        elif self._to_replace:
+            self._press(self._to_replace.popleft(), DRAIN)
+        else:
+            self._is_replacing = False
+            systemd.notify(systemd.READY)
+            self._say("reloaded")
+
+    # --- others are told -------------------------------------------------------------------------
+
+    def _say(self, event: str, **details: Any) -> None:
+        self._has_changed = True
+        level = logging.WARNING if event in _TROUBLE else logging.INFO
+        log.log(level, "%s: %s %s", self._group, event, details or "")
+        if self._on_event is not None:
+            try:
+                self._on_event(event, details)
+            except Exception:
+                log.exception("a listener for %r failed", event)
+
+    def _complain(self, error: BulliteError) -> None:
+        self._say("unregistered", reason=str(error))
+
+    def _tell(self) -> None:
+        """Keep the seat and systemd up to date."""
+        now = self._clock()
+        if self._register is not None:
+            self._keep_registered(self._register, now)
+        running = sum(slot.state == RUNNING for slot in self._slots)
+        status = f"{self._state}, {running} of {len(self._slots)} workers ready"
+        if status != self._status:
+            self._status = status
+            systemd.notify(systemd.status(status))
+        if self._pulse is not None and self._pulse_due is not None and now >= self._pulse_due:
+            self._pulse_due = now + self._pulse
+            systemd.notify(systemd.ALIVE)
+
+    def _keep_registered(self, register: Register, now: float) -> None:
+        if (holder := register.holder()) is not None:
+            self._register = None  # it is theirs, and nothing that we could say belongs there
+            self._say("lost", pid=holder.get("pid"), host=holder.get("host"))
+            self._exit_code = self._exit_code or 1
+            if not self._pressed:
+                self._press_all(DRAIN)
+        elif register.due is not None and (self._has_changed or now >= register.due):
+            self._has_changed = False
+            register.update(self._entry(), self._signals.wake)
+
+    def _entry(self) -> dict[str, Any]:
+        return {
+            **entry_of_this_process(self._group),
+            "started_at": self._started_at,
+            "count": len(self._slots),
+            "state": self._state,
+            "children": [slot.entry() for slot in self._slots],
+        }
+
+
+def _has_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False

@@ -1,0 +1,149 @@
+"""What cannot do without an event loop, on one in a thread: workers, readers of events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ..client.runtime.blocking import carry_out
+from ..client.runtime.loop_thread import LoopThread
+from .base import refuse_in_loop
+from .callbacks import Listening
+
+if TYPE_CHECKING:
+    from ..client.queue_events import QueueEvents as AsyncQueueEvents
+    from ..core.job_options import Duration
+    from ..worker.worker import Worker as AsyncWorker
+
+R = TypeVar("R", bound="AsyncWorker | AsyncQueueEvents")
+T = TypeVar("T")
+
+
+class Running(Listening[R], Generic[R]):
+    """What runs on a loop of its own from when it is first used until it is closed."""
+
+    def __init__(self, asynchronous: R) -> None:
+        super().__init__(asynchronous)
+        self._thread: LoopThread | None = None
+        self._has_left = False
+        self._making = threading.Lock()
+
+    def start(self) -> None:
+        """Begin, and wait until it has begun; what is wrong is raised here."""
+        refuse_in_loop(type(self._async).__name__)
+        if self._async._closed:
+            return
+        try:
+            self._wait(self._started())
+        except Exception:
+            self._leave_thread()  # it cannot be begun twice
+            raise
+
+    async def _started(self) -> None:
+        await self._async.__aenter__()
+        await self._async.wait_until_ready()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._close(self._async.close())
+
+    # --- underneath ---
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Have something awaited on the loop; without one, if it was left already."""
+        try:
+            refuse_in_loop(type(self._async).__name__)
+            thread = self._own_thread()
+        except BaseException:
+            coroutine.close()
+            raise
+        return carry_out(coroutine) if thread is None else thread.wait(coroutine)
+
+    def _own_thread(self) -> LoopThread | None:
+        with self._making:
+            if self._thread is None and not self._has_left:
+                self._thread = LoopThread(f"sync-{type(self._async).__name__.lower()}")
+            return self._thread
+
+    def _call(self, call: Callable[[], T]) -> T:
+        thread = self._thread
+        if thread is None or thread.is_here():
+            return call()
+        return self._wait(_called(call))
+
+    def _close(self, closing: Coroutine[Any, Any, None]) -> None:
+        if self._has_left:
+            closing.close()
+            return
+        if self._thread is None:
+            try:
+                refuse_in_loop(type(self._async).__name__)
+            except BaseException:
+                closing.close()
+                raise
+            carry_out(closing)
+            self._has_left = self._async._closed
+            return
+        try:
+            self._wait(closing)
+        except Exception:
+            if self._async._closed:
+                self._leave_thread()
+            raise
+        self._leave_thread()
+
+    def _leave_thread(self) -> None:
+        with self._making:
+            thread, self._thread, self._has_left = self._thread, None, True
+        if thread is not None:
+            thread.end()
+
+
+class RunningWorker(Running["AsyncWorker"]):
+    """The life of a worker."""
+
+    def run(self) -> None:
+        """Work until it is closed or paused, or until Ctrl-C: then what runs is waited for, and
+        with a second one given back."""
+        if self._async._closed:
+            return
+        try:
+            self._wait(self._async.run())
+        except KeyboardInterrupt:
+            try:
+                self.close()
+            except KeyboardInterrupt:
+                self.close(force=True)
+
+    def close(self, force: bool = False, timeout: Duration | None = None) -> None:
+        """Take no more jobs and end.
+
+        Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
+        coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
+        stays with it, and what it returns is recorded, until its process ends; then the job is
+        given back, at no cost either.
+        """
+        self._close(self._async.close(force, timeout))
+
+
+class RunningEvents(Running["AsyncQueueEvents"]):
+    """The life of a reader of events."""
+
+    def run(self) -> None:
+        """Read until `close`, or until Ctrl-C."""
+        try:
+            self._wait(self._async.run())
+        except KeyboardInterrupt:
+            self.close()
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._close(self._async.close())
+
+
+async def _called(call: Callable[[], T]) -> T:
+    return call()

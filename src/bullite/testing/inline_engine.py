@@ -1,0 +1,137 @@
+"""Engines and stores without threads: whoever asks has it done, there and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..client.runtime.blocking import Answer
+from ..client.runtime.store import Store
+from ..database.driver import Params, Worker
+from ..database.sqlite.driver import SQLiteDriver
+from ..engine.engine import Engine
+from ..engine.maintenance import Chores
+from ..engine.read_thread import ReadingThread
+from ..engine.replies import Ask, Joiner, Mailbox, Reply
+from ..errors import StoreClosed
+from ..operations.workers import Recover, Renew
+
+NEVER = 2**62
+
+
+class NoChores(Chores):
+    """The scheduler service of an engine that waits until it is called for."""
+
+    def next_at(self) -> int:
+        return NEVER
+
+
+class InlineEngine(Engine):
+    """Takes a turn whenever something is asked of it, on the thread of whoever asks."""
+
+    def __init__(self, driver: SQLiteDriver) -> None:
+        super().__init__(driver)
+        self._chores = NoChores(driver)
+        self._one_at_a_time = threading.RLock()
+        self._is_turning = False
+        driver.open()
+        self.reading: ReadingThread = InlineReading(driver)
+
+    def submit_all(self, asks: Sequence[Ask]) -> None:
+        super().submit_all(asks)
+        self._work()
+
+    def submit_with_others(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
+        super().submit_with_others(joiner, part)
+        self._work()
+
+    def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
+        super().when_room(reply, mailbox)
+        with self._one_at_a_time:
+            self.turn()
+
+    def ask(self, request: Any) -> Any:
+        """The answer to a request; raises what it is refused with."""
+        answer: Answer[Any] = Answer()
+        self.submit(request, answer)
+        return answer.result()
+
+    def _work(self) -> None:
+        with self._one_at_a_time:
+            if self._is_turning:
+                return  # asked for by an answer: whoever gives it goes on with this
+            self._is_turning = True
+            try:
+                while not self._stopping and (self._inbox or self._feeding.wants_to_claim()):
+                    self.turn()
+            finally:
+                self._is_turning = False
+
+    def do_chores(self, may_recover: Callable[[Worker], bool]) -> bool:
+        """All that the scheduler service would do now; whether there was anything to do."""
+        chores, did = Chores(self.driver), False
+        for chore in chores.due(self.clock.lease_now()):
+            if isinstance(chore, Renew):
+                continue  # a live process that is silent is taken for frozen, not for dead
+            if isinstance(chore, Recover):
+                if not may_recover(chore.worker):
+                    continue
+                chore.worker = self._feeding.judge(chore.worker)
+            answer = self.ask(chore)
+            did = did or bool(answer)
+            while chores.again(chore, answer):
+                answer = self.ask(chore)
+        if self._chores.record_is_due(self.clock.lease_now()):
+            self.submit_all(self._record())
+        return did
+
+
+class InlineReading(ReadingThread):
+    """Reads, on the thread of whoever asks."""
+
+    def __init__(self, driver: SQLiteDriver) -> None:
+        super().__init__(driver.reader)
+        self._reader = driver.reader()
+
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+        answer: Any
+        if self._closed:
+            answer = StoreClosed("the store is closed")
+        else:
+            try:
+                answer = self._reader.read(statement, params).rows
+            except Exception as error:
+                answer = error
+        mailbox.deliver([(reply, answer)])
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._reader.close()
+
+
+class InlineStore(Store):
+    """A store with an engine of its own: to the others on the same file, another process."""
+
+    def __init__(self, driver: SQLiteDriver) -> None:
+        super().__init__(driver.path, clock=driver.clock)
+        self.engine = InlineEngine(driver)
+
+    def open(self) -> Engine:
+        if self.engine.is_stopping:
+            raise StoreClosed(f"{self.location} was closed, or the process that used it was killed")
+        return self.engine
+
+    @property
+    def is_open(self) -> bool:
+        return not self.engine.is_stopping
+
+    @property
+    def reading(self) -> ReadingThread:
+        return self.engine.reading
+
+    def close(self) -> None:
+        """Let go of the file without a word to the others: what a killed process does, too."""
+        self.engine.reading.close()
+        self.engine.close()

@@ -1,0 +1,3 @@
+"""Worker: fetches jobs, runs them, reports back."""
+
+from __future__ import annotations

@@ -1,0 +1,163 @@
+"""Sends verdicts to the engine until it is known what became of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..client.job.job import Job
+from ..core.decide_outcome import Result, Verdict, storable
+from ..core.log_throttle import Seldom
+from ..core.states import FAIL
+from ..engine.engine import Engine
+from ..engine.replies import Ask
+from ..engine.subscription import FIRST_PAUSE, LONGEST_PAUSE, Appetite
+from ..errors import ENDING, RequestRefused, StoreClosed
+from ..operations.command_output import EndRun
+from ..operations.finish import Settle, Settled
+
+_FINAL = (StoreClosed, RequestRefused, *ENDING)
+"""Errors after which trying again is no use."""
+
+log = logging.getLogger("bullite.worker")
+
+
+class Run(NamedTuple):
+    """A run that ended, for those who want to hear of it."""
+
+    job: Job
+    result: Result
+
+
+Part = tuple[Verdict, Run | None, EndRun | None]
+"""What one run in a thread came to: the run only if somebody listens, and the end of its command.
+
+No class: short runs in threads would be several per cent slower for it."""
+
+
+class Batch(NamedTuple):
+    """Verdicts on their way; the runs only if somebody listens."""
+
+    verdicts: Sequence[Verdict]
+    runs: Sequence[Run] | None
+    commands: Sequence[EndRun] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Batch:
+        """Parts of which somebody listens to all, or nobody to any."""
+        return cls(
+            [verdict for verdict, _, _ in parts],
+            [run for _, run, _ in parts if run is not None] or None,
+            [command for _, _, command in parts if command is not None],
+        )
+
+
+Report = Callable[[Batch, Settled], None]
+Trouble = Callable[[Exception], None]
+
+
+class Settler:
+    """What a worker's runs came to, on its way into the database."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        worker: Appetite,
+        settled: Callable[[], None],
+        report: Report,
+        trouble: Trouble,
+        about_to_join: Callable[[], None],
+    ) -> None:
+        self._about_to_join = about_to_join
+        self._engine = engine
+        self._worker = worker
+        self._settled = settled
+        self._report = report
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self._seldom = Seldom(log)
+        self.unsettled = 0
+        """Verdicts that are not known to be in the database."""
+
+    def send(self, verdicts: Sequence[Verdict], runs: Sequence[Run] | None = None) -> None:
+        """Send the verdicts of runs that ended, or never began; their slots are free now."""
+        with self._lock:
+            self.unsettled += len(verdicts)
+        ask = self._ask(Batch(verdicts, runs))
+        self._engine.settle(ask.request, ask.reply, ask.mailbox, self._worker)
+
+    def send_soon(self, part: Part, hurry: bool) -> None:
+        """Send what a run in a thread came to, with others that end meanwhile.
+
+        Without hurry it waits for one that is in a hurry, or until what the worker fetched ahead
+        would be taken back: only a worker that has fetched ahead need not hurry.
+        """
+        with self._lock:
+            self.unsettled += 1
+        self._engine.submit_with_others(self, part, hurry)
+
+    def join(self, parts: Sequence[Part]) -> list[Ask]:
+        """What several runs came to, in as few requests as can be; on the engine's thread."""
+        self._about_to_join()
+        self._worker.ended(len(parts), self._engine.clock.lease_now())
+        unheard = [part for part in parts if part[1] is None]
+        heard = [part for part in parts if part[1] is not None]
+        return [self._ask(Batch.of(some)) for some in (unheard, heard) if some]
+
+    def _ask(self, batch: Batch, pause: int = FIRST_PAUSE) -> Ask:
+        settle = Settle(self._worker.queue, batch.verdicts, batch.commands)
+        return Ask(settle, partial(self._answered, batch, pause), self._worker.mailbox)
+
+    def _send_again(self, batch: Batch, pause: int) -> None:
+        self._engine.submit_all([self._ask(batch, pause)])
+
+    def _answered(self, batch: Batch, pause: int, answer: Any) -> None:
+        verdicts = batch.verdicts
+        if isinstance(answer, RequestRefused) and self._send_otherwise(batch, answer):
+            return
+        if isinstance(answer, Exception) and not isinstance(answer, _FINAL):
+            self._seldom.warning(
+                "%d results could not be stored, trying again: %s", len(verdicts), answer
+            )
+            self._trouble(answer)
+            repeated = [verdict._replace(again=True) for verdict in verdicts]
+            again = batch._replace(verdicts=repeated)
+            longer = min(2 * pause, LONGEST_PAUSE)
+            timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
+            timer.daemon = True
+            timer.start()
+            return
+        if isinstance(answer, Exception):
+            log.error("%d results were not stored: %s", len(verdicts), answer)
+            self._trouble(answer)
+        else:
+            self._report(batch, answer)
+        with self._lock:
+            self.unsettled -= len(verdicts)
+        self._settled()
+
+    def _send_otherwise(self, batch: Batch, refusal: RequestRefused) -> bool:
+        """Sending refused verdicts again is no use: send them apart, or fail the one at fault."""
+        if len(batch.verdicts) > 1:
+            for index, verdict in enumerate(batch.verdicts):
+                run = None if batch.runs is None else (batch.runs[index],)
+                commands = [one for one in batch.commands if one.job == verdict.job]
+                self._send_again(Batch((verdict,), run, commands), FIRST_PAUSE)
+            return True
+        [verdict] = batch.verdicts
+        if verdict.move is FAIL:
+            return False
+        failed = Verdict(
+            verdict.job,
+            verdict.token,
+            FAIL,
+            reason=storable(f"its result was refused: {refusal}"),
+            ahead=verdict.ahead,
+            custom_id=verdict.custom_id,
+            attempts_made=verdict.attempts_made,
+        )
+        self._send_again(Batch((failed,), batch.runs), FIRST_PAUSE)
+        return True

@@ -1,0 +1,145 @@
+"""Jobs taken one by one, by somebody who asks for each and ends it by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..client.job.job import Job, claimed_jobs
+from ..client.runtime import bridge
+from ..core.decide_outcome import NeverBegun, decide
+from ..engine.engine import Engine
+from ..engine.subscription import Appetite, Habits
+from ..operations.claim import Claimed
+from ..operations.finish import Settle
+from ..operations.workers import Register
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+
+class Hands:
+    """The standing order of a worker that is fed only what it is asked for."""
+
+    def __init__(
+        self, worker: Worker, engine: Engine, registration: Register, habits: Habits
+    ) -> None:
+        self._worker = worker
+        self._engine = engine
+        self._mailbox = bridge.mailbox()
+        self._waiting: deque[Taker] = deque()
+        self.used = False
+        """Whether a job was ever asked for."""
+        self._appetite = Appetite(
+            registration, 0, self._receive, self._mailbox, _nothing, habits, _nothing, by_hand=True
+        )
+        engine.attach(self._appetite)
+
+    async def ready(self) -> None:
+        """Wait until the worker is registered."""
+        await bridge.registered(self._engine, self._appetite)
+
+    async def take(self, limit: float) -> Job | None:
+        """The next job; None if there is none within so many seconds."""
+        taken = await self._ask(lambda taker: self._engine.claim_now(
+            self._appetite, taker, self._mailbox
+        ), None)  # fmt: skip
+        if taken is not None or limit <= 0 or self._appetite.starved:
+            return taken
+        return await self._ask(self._wait, limit)
+
+    async def _ask(self, ask: Callable[[Taker], None], limit: float | None) -> Job | None:
+        """Wait for what is asked for; a job that comes when nobody waits any more goes back."""
+        taker = Taker(self)
+        ask(taker)
+        try:
+            return await asyncio.wait_for(taker.future, limit)
+        except TimeoutError:
+            return None
+        except asyncio.CancelledError:
+            taker.give_up()
+            raise
+        finally:
+            taker.left = True
+            if taker in self._waiting:
+                self._waiting.remove(taker)
+                self._engine.serve_no_more(self._appetite)
+
+    def _wait(self, taker: Taker) -> None:
+        self._waiting.append(taker)
+        self._engine.serve_one(self._appetite)
+
+    def _receive(self, claimed: Claimed | BaseException) -> None:
+        """Jobs for those who wait: one each."""
+        if isinstance(claimed, BaseException):
+            if isinstance(claimed, Exception):
+                self._worker.trouble(claimed)
+            return
+        for job in self.jobs(claimed):
+            if self._waiting:
+                self._waiting.popleft().give(job)
+            else:
+                self.give_back(job)
+
+    def jobs(self, claimed: Claimed) -> list[Job]:
+        return claimed_jobs(self._worker.queue, claimed, self._worker, self._worker.name)
+
+    def give_back(self, job: Job) -> None:
+        verdict = decide(job, NeverBegun(), self._worker.queue.random)
+        self._engine.submit(Settle(self._worker.queue.key, (verdict,)), _nothing)
+
+    async def starve(self) -> None:
+        """Nothing more until `feed`; those who wait get nothing."""
+        starved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._engine.starve(self._appetite, bridge.Resolver(starved), self._mailbox)
+        await starved
+        while self._waiting:
+            self._waiting.popleft().give(None)
+            self._engine.serve_no_more(self._appetite)
+
+    def feed(self) -> None:
+        self._engine.feed(self._appetite)
+
+    async def close(self) -> None:
+        """Off the register; what was taken is still its takers', until its lease ends."""
+        await self.starve()
+        gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._engine.detach(self._appetite, bridge.Resolver(gone), self._mailbox)
+        await gone
+
+
+class Taker:
+    """Somebody who asked for a job, and may have gone when it comes."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self.left = False
+        self.future: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, claimed: Any) -> None:
+        """The answer to a claim for one job."""
+        if isinstance(claimed, BaseException):
+            if not self.future.done():
+                self.future.set_exception(claimed)
+            return
+        jobs = [] if claimed is None else self._hands.jobs(claimed)
+        self.give(jobs[0] if jobs else None)
+
+    def give(self, job: Job | None) -> None:
+        if not self.left and not self.future.done():
+            self.future.set_result(job)
+        elif job is not None:
+            self._hands.give_back(job)
+
+    def give_up(self) -> None:
+        """Wait no more; a job that was given and not taken goes back."""
+        if self.future.done() and not self.future.cancelled():
+            job = self.future.result()
+            if job is not None:
+                self._hands.give_back(job)
+
+
+def _nothing(*answer: object) -> None:
+    pass
