@@ -14,12 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.deduplication import Rule
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.deduplication import DeduplicationRule
 from bullite.core.event_log import UNCOUNTED
 from bullite.core.job_flags import DEDUPLICATED, LIMITED
 from bullite.core.job_record import JobRow
-from bullite.core.states import BACK_OFF, COMPLETE, DELAY, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.core.states import (
+    BACK_OFF,
+    COMPLETE,
+    DELAY,
+    FAIL,
+    RELEASE,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
+    Move,
+)
 from bullite.database import driver as drivers
 from bullite.database.driver import Driver, Params, Reader, Result, Step
 from bullite.engine.engine import Engine
@@ -84,7 +93,7 @@ def new_job(
     timestamp: int | None = None,
     run_at: int | None = None,
     expires: int | None = None,
-    deduplication: Rule | None = None,
+    deduplication: DeduplicationRule | None = None,
     limit_key: str | None = None,
 ) -> NewJob:
     if deduplication is not None:
@@ -333,7 +342,7 @@ class Process:
         [job] = self.add_all(new_job(name, **options), queue=queue)
         return job
 
-    def settle(self, *verdicts: Verdict) -> list[int]:
+    def settle(self, *verdicts: RunOutcome) -> list[int]:
         """The jobs that were lost."""
         return list(self.ask(Settle(self.queue, verdicts)).lost)
 
@@ -483,11 +492,11 @@ class Worker:
     def settle(self, move: Move, *held: Held, **details: Any) -> list[int]:
         queue = self.appetite.queue
         verdicts = [
-            Verdict(
+            RunOutcome(
                 h.id,
                 h.token,
                 move,
-                **{"custom_id": h.row.custom_id, "traits": h.row.traits, **details},
+                **{"custom_id": h.row.custom_id, "flags": h.row.traits, **details},
             )
             for h in held
         ]
@@ -503,10 +512,10 @@ class Worker:
         return self.settle(BACK_OFF, *held, delay=delay, reason="it broke", stack="where it broke")
 
     def retry(self, *held: Held) -> list[int]:
-        return self.settle(RETRY, *held, reason="it broke", stack="where it broke")
+        return self.settle(RETRY_NOW, *held, reason="it broke", stack="where it broke")
 
     def give_back(self, *held: Held) -> list[int]:
-        return self.settle(GIVE_BACK, *held)
+        return self.settle(RETURN_UNSTARTED, *held)
 
     def release(self, *held: Held) -> list[int]:
         return self.settle(RELEASE, *held)

@@ -1103,8 +1103,8 @@ MUTANTS = (
     Mutant(
         "a job of a list that was let run is not moved a second time",
         "operations/move.py",
-        "LATEST if is_taken_out else request.since",
-        "LATEST",
+        "MAX_TIME if is_taken_out else request.since",
+        "MAX_TIME",
         ["test_moving_lists.py"],
     ),
     Mutant(
@@ -1160,8 +1160,8 @@ MUTANTS = (
     Mutant(
         "a dead letter is spared by its own retention",
         "operations/finish.py",
-        "v.keep) for v in verdicts if v.job not in buried]",
-        "v.keep) for v in verdicts]",
+        "v.retention) for v in verdicts if v.job not in buried]",
+        "v.retention) for v in verdicts]",
         ["test_burying.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
     ),
     Mutant(
@@ -1428,8 +1428,8 @@ MUTANTS = (
     Mutant(
         "a full disk is not tried again",
         "engine/engine.py",
-        "        except StoreError as error:\n            self._fail(asks, error)\n"
-        "        except Exception",
+        "        except StoreError as error:\n            self._fail(asks, error)\n      "
+        "  except Exception",
         "        except Exception",
         ["test_batches.py::test_when_the_disk_is_full_the_whole_batch_fails_once"],
     ),
@@ -1510,7 +1510,7 @@ MUTANTS = (
     Mutant(
         "what was handed over to begin is not given back behind a slow job",
         "worker/runner.py",
-        "while self._jobs[-1].ahead:",
+        "while self._jobs[-1].prefetched:",
         "while True:",
         [
             "api/test_fetching_quick_jobs_ahead.py"
@@ -1681,7 +1681,7 @@ MUTANTS = (
         "what was kept behind a job is made when it ends",
         "operations/finish.py",
         "if traits & DEDUPLICATED and move in (COMPLETE, FAIL):",
-        "if traits & DEDUPLICATED and move is COMPLETE:",
+        "if flags & DEDUPLICATED and move is COMPLETE:",
         ["test_deduplicating.py::test_a_final_failure_is_an_end_too"],
     ),
     Mutant(
@@ -1735,8 +1735,8 @@ MUTANTS = (
     Mutant(
         "a running parent is held while its children are looked at",
         "operations/dependencies.py",
-        "    places = yield from where_they_are(jobs)  # from here on nobody can give them another "
-        "child\n",
+        "    places = yield from where_they_are(jobs)  # from here on nobody can give "
+        "them another child\n",
         "    places: dict[int, Place] = {}\n",
         [
             "postgres/test_collisions_of_families.py"
@@ -1959,21 +1959,21 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a verdict minds that its job was cancelled",
         "operations/finish.py",
-        "    if any(verdict.traits & IS_CANCELLED for verdict in held.values()):",
+        "    if any(verdict.flags & IS_CANCELLED for verdict in held.values()):",
         "    if False:",
         ["test_cancelling.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a cancelled job whose children do not let it complete is cancelled",
         "operations/finish.py",
-        "    if any(verdict.traits & IS_CANCELLED for verdict in refused):",
+        "    if any(verdict.flags & IS_CANCELLED for verdict in refused):",
         "    if False:",
         ["test_cancelling.py"],
     ),
     Mutant(
         "a cancelled job that would have been tried again goes if it is not to be kept",
         "operations/finish.py",
-        "            keep=keeps.get(job, verdict.keep),\n",
+        "            retention=keeps.get(job, verdict.retention),\n",
         "",
         ["test_cancelling.py::test_so_is_one_that_was_cancelled_while_it_ran"],
     ),
@@ -1987,7 +1987,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a cancelled job that its worker gives up ends",
         "operations/finish.py",
-        "    if move in (RELEASE, GIVE_BACK, DELAY):\n",
+        "    if move in (RELEASE, RETURN_UNSTARTED, DELAY):\n",
         "    if False:\n",
         ["test_cancelling.py::test_a_cancelled_job_that_its_worker_gives_up_ends_at_once"],
     ),
@@ -2122,7 +2122,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "the jobs of schedulers have what belongs to their options",
         "operations/scheduler_ticks.py",
-        "SCHEDULED | traits_of(options)",
+        "SCHEDULED | flags_of(options)",
         "SCHEDULED",
         ["api/test_finding.py::test_the_jobs_of_a_scheduler_have_its_tags"],
     ),
@@ -2166,7 +2166,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "the failure of a notice is told to nobody",
         "operations/failure_hooks.py",
-        " if not verdict.traits & NOTICE]",
+        " if not verdict.flags & NOTICE]",
         "]",
         ["test_telling.py::test_the_failure_of_a_notice_is_told_to_nobody"],
     ),

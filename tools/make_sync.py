@@ -111,7 +111,7 @@ AMONG_OURSELVES = {
             "end_command",
         ),
         *("failed_then", "has_changed_since", "has_no_parent", "hold_as", "in_queue", "links"),
-        *("listens", "may_have"),
+        *("listens", "mentions_option"),
         *("moving", "needs_care", "place", "planted", "revived", "settled", "stored_options"),
         *("run", "token_number", "traits"),
     },

@@ -67,7 +67,7 @@ async def test_without_children_a_node_is_a_plain_job(queue: Queue) -> None:
     node: FlowNode = {"name": "a", "queue_name": "emails", "children": []}
     added = await producer(queue).add(node)
     assert added.keys() == {"job"}
-    assert (added["job"].state, added["job"].traits) == ("waiting", 0)
+    assert (added["job"].state, added["job"].flags) == ("waiting", 0)
 
 
 async def test_a_flow_over_queues_that_nobody_has_made_yet(queue: Queue) -> None:

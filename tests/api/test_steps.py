@@ -19,7 +19,7 @@ from bullite import (
     UnrecoverableError,
     Worker,
 )
-from bullite.core.decide_outcome import LONGEST_RESULT
+from bullite.core.decide_outcome import MAX_RESULT_LENGTH
 from bullite.errors import (
     IllegalMove,
     InvalidOption,
@@ -230,9 +230,9 @@ async def test_a_result_that_json_cannot_hold_fails_the_step(queue: Queue, bad: 
 async def test_a_result_over_the_size_limit_fails_the_step(queue: Queue) -> None:
     async def work(job: Job) -> None:
         with pytest.raises(PayloadTooLarge, match="the step 'long' takes"):
-            await job.step("long", lambda: "x" * LONGEST_RESULT)
+            await job.step("long", lambda: "x" * MAX_RESULT_LENGTH)
         assert await job.get_steps() == []
-        await job.step("just", lambda: "x" * (LONGEST_RESULT - 2))
+        await job.step("just", lambda: "x" * (MAX_RESULT_LENGTH - 2))
 
     await run(queue, work)
 

@@ -224,7 +224,7 @@ def test_S_045_two_schedulers_of_one_interval_alternate(store: Store) -> None:
     worker, ran = store.worker(), ""
     while len(ran) < 20:
         for held in worker.claim(5):
-            worker.complete(held, traits=held.row.traits)
+            worker.complete(held, flags=held.row.traits)
             ran += (held.row.custom_id or "").split(":")[1]
         store.clock.advance(EVERY // 2)
     assert ran == "ab" * 10

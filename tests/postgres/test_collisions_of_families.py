@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.retention import Keep
-from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, REVIVE, Move, State
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.retention import Retention
+from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, RETRY_FINISHED, Move, State
 from bullite.errors import (
     BulliteError,
     DependencyCycle,
@@ -71,9 +71,9 @@ def collision(store: Store, database: PostgresDatabase, other: Process) -> Colli
 # --- what the transactions do --------------------------------------------------------------------
 
 
-def verdict(held: Held, move: Move = COMPLETE, **details: Any) -> Verdict:
+def verdict(held: Held, move: Move = COMPLETE, **details: Any) -> RunOutcome:
     details = {"traits": held.row.traits, "reason": "it broke" if move is FAIL else None, **details}
-    return Verdict(held.id, held.token, move, **details)
+    return RunOutcome(held.id, held.token, move, **details)
 
 
 def settled(store: Store, held: Held, move: Move = COMPLETE, **details: Any) -> Settle:
@@ -149,7 +149,7 @@ def test_one_child_completes_while_the_other_is_to_run_again(
 ) -> None:
     parent, first, second = children_held(store, other)
     store.home.settle(verdict(first, value="1"))
-    moving = [MoveByHand(REVIVE, [first.id])]
+    moving = [MoveByHand(RETRY_FINISHED, [first.id])]
     collision.between(lambda tx: move_by_hand(tx, moving), settled(store, second))
     assert store.state(parent) == BLOCKED
 
@@ -294,7 +294,7 @@ def test_a_dependent_is_added_while_its_dependency_is_deleted(
 ) -> None:
     job = store.add()
     _, held = held_by(store.home, job)
-    deleting = settling(store, held, keep=Keep(0))
+    deleting = settling(store, held, keep=Retention(0))
     answer = collision.between(deleting, grown(store, dependent_on(job)))
     assert isinstance(answer, DependencyNotFound)
     assert store.counts() == {}

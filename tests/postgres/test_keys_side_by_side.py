@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.deduplication import Rule
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.deduplication import DeduplicationRule
 from bullite.core.job_flags import DEDUPLICATED
 from bullite.core.states import COMPLETE, REMOVE
 from bullite.database.driver import Undone
@@ -21,9 +21,9 @@ from tests.harness import Held, Process, Store, new_job, open_store
 from tests.postgres.test_collisions import waiting_for_locks
 from tests.postgres_database import PostgresDatabase
 
-X = Rule("x")
-KEEP = Rule("x", keep_last_if_active=True)
-REPLACE = Rule("x", replace=True)
+X = DeduplicationRule("x")
+KEEP = DeduplicationRule("x", keep_last_if_active=True)
+REPLACE = DeduplicationRule("x", replace=True)
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ class Meanwhile:
         return self._answers[0]
 
 
-def adding(store: Store, *rules: Rule, **options: Any) -> AddJobs:
+def adding(store: Store, *rules: DeduplicationRule, **options: Any) -> AddJobs:
     return AddJobs(store.queue, [new_job(deduplication=rule, **options) for rule in rules])
 
 
 def settling(store: Store, held: Held) -> Settle:
-    verdict = Verdict(held.id, held.token, COMPLETE, traits=DEDUPLICATED)
+    verdict = RunOutcome(held.id, held.token, COMPLETE, flags=DEDUPLICATED)
     return Settle(store.queue, [verdict])
 
 
@@ -90,7 +90,7 @@ def test_adds_of_many_keys_in_any_order_wait_and_are_not_undone(
     store: Store, database: PostgresDatabase
 ) -> None:
     other = store.process()
-    y = Rule("y")
+    y = DeduplicationRule("y")
     with store.home.transaction() as open:
         [added] = open.run(add(open.tx, [adding(store, y, X)]))
         second = Meanwhile(database, lambda: other.ask(adding(store, X, y)))

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.deduplication import Rule
-from bullite.core.states import COMPLETE, FAIL, PROMOTE, REMOVE, REVIVE, Move
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.deduplication import DeduplicationRule
+from bullite.core.states import COMPLETE, FAIL, PROMOTE, REMOVE, RETRY_FINISHED, Move
 from bullite.operations.add import AddJobs, NewJob
 from bullite.operations.add_flow import Grow
 from bullite.operations.claim import Promote
@@ -95,7 +95,7 @@ def noting(process: Process, told: list[str]) -> None:
 
 def completed(store: Store, *held: Held) -> Settle:
     return Settle(
-        store.queue, [Verdict(h.id, h.token, COMPLETE, traits=h.row.traits) for h in held]
+        store.queue, [RunOutcome(h.id, h.token, COMPLETE, flags=h.row.traits) for h in held]
     )
 
 
@@ -152,10 +152,10 @@ def test_requests_for_several_jobs_lock_them_in_order(store, database, deadlocks
 
 def test_keys_are_not_locked_before_the_jobs_of_other_requests(store, database, deadlocks):
     noting(store.home, deadlocks)
-    store.add(deduplication=Rule("a"))
+    store.add(deduplication=DeduplicationRule("a"))
     worker = store.worker()
     held = worker.claim_one()
-    add = AddJobs(store.queue, [new_job(deduplication=Rule("a"))])
+    add = AddJobs(store.queue, [new_job(deduplication=DeduplicationRule("a"))])
     with somebody(database) as connection:
         lock(connection, "jobs", held.id)
         answers = beside(lambda: store.ask_together(add, completed(store, held)))
@@ -238,7 +238,7 @@ def mixed_work(store: Store, process: Process, seed: int) -> None:
         ]
         others: list[Any] = [
             AddJobs(store.queue, [keyed_job(dice) for _ in range(3)], process.version(store.queue)),
-            MoveByHand(dice.choice([PROMOTE, REMOVE, REVIVE]), some),
+            MoveByHand(dice.choice([PROMOTE, REMOVE, RETRY_FINISHED]), some),
             Grow([here(store, node()), here(store, node(parent=0)), here(store, node(parent=0))],
                  {store.queue: process.version(store.queue)}),
             dice.choice([Promote(store.queue), Sweep(store.queue), Configure(
@@ -249,12 +249,14 @@ def mixed_work(store: Store, process: Process, seed: int) -> None:
         process.ask_together(*requests)
 
 
-def verdict_of(held: Held, move: Move) -> Verdict:
-    return Verdict(held.id, held.token, move, traits=held.row.traits, reason="it broke")
+def verdict_of(held: Held, move: Move) -> RunOutcome:
+    return RunOutcome(held.id, held.token, move, flags=held.row.traits, reason="it broke")
 
 
 def keyed_job(dice: random.Random) -> NewJob:
-    return new_job(deduplication=Rule(dice.choice("abc")), delay=dice.choice([0, 0, 60_000]))
+    return new_job(
+        deduplication=DeduplicationRule(dice.choice("abc")), delay=dice.choice([0, 0, 60_000])
+    )
 
 
 def here(store: Store, one: Node) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.states import DELETE, REMOVE, RESTORE, REVIVE, State
+from bullite.core.states import DELETE, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.operations.add import AddJobs
 from bullite.operations.move import MoveByHand
 from bullite.operations.open_queue import OpenQueue
@@ -125,7 +125,7 @@ def test_a_custom_id_is_taken_in_every_state_until_the_job_is_gone(store: Store)
     assert store.add(custom_id="x") == job
     worker.complete(held)
     assert store.add(custom_id="x") == job
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     assert store.add(custom_id="x") == job
     assert store.counts() == {"waiting": 1}
 

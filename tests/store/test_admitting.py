@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.states import DELETE, PROMOTE, REVIVE
+from bullite.core.states import DELETE, PROMOTE, RETRY_FINISHED
 from bullite.errors import QueueFull
 from bullite.operations.add import Added, AddJobs, add_now
 from bullite.operations.queue_settings import Reset
@@ -106,7 +106,7 @@ def test_jobs_that_move_back_are_never_refused(store: Store) -> None:
     add(store, 2)
     worker.retry(one)
     worker.fail(two)
-    store.move(REVIVE, two.id)
+    store.move(RETRY_FINISHED, two.id)
     assert store.counts() == {"waiting": 4}
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELETE,
-    GIVE_BACK,
     REMOVE,
     RESTORE,
-    REVIVE,
+    RETRY_FINISHED,
+    RETURN_UNSTARTED,
     State,
 )
 from bullite.engine import engine
@@ -103,7 +103,7 @@ def test_but_they_do_not_pass_others_for_the_same_job() -> None:
 
 
 def test_a_request_names_every_job_it_touches() -> None:
-    verdicts = [Verdict(3, 1, COMPLETE), Verdict(5, 1, COMPLETE)]
+    verdicts = [RunOutcome(3, 1, COMPLETE), RunOutcome(5, 1, COMPLETE)]
     assert list(Settle(1, verdicts).keys()) == [3, 5]
     assert list(MoveByHand(REMOVE, [4, 6]).keys()) == [4, 6]
     assert list(Progress(1, 9, 1, "1").keys()) == [9]
@@ -113,7 +113,7 @@ def test_a_request_names_every_job_it_touches() -> None:
 
 
 def complete(store: Store, held: Held) -> Settle:
-    return Settle(store.queue, [Verdict(held.id, held.token, COMPLETE)])
+    return Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
 
 
 def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Store) -> None:
@@ -125,7 +125,7 @@ def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Stor
         Progress(store.queue, held.id, held.token, "2"),
         MoveByHand(REMOVE, [job]),
         MoveByHand(RESTORE_COMPLETED, [job]),
-        MoveByHand(REVIVE, [job]),
+        MoveByHand(RETRY_FINISHED, [job]),
         MoveByHand(REMOVE, [job]),
     )
     assert answers[1].lost == ()
@@ -139,7 +139,7 @@ def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Stor
 def test_of_two_settles_for_one_job_in_one_batch_the_first_is_carried_out(store: Store) -> None:
     job = store.add()
     held = store.worker().claim_one()
-    back = Settle(store.queue, [Verdict(held.id, held.token, GIVE_BACK)])
+    back = Settle(store.queue, [RunOutcome(held.id, held.token, RETURN_UNSTARTED)])
     first, second = store.ask_together(back, complete(store, held))
     assert (list(first.lost), list(second.lost)) == ([], [job])
     assert store.state(job) == "waiting"
@@ -165,7 +165,7 @@ def test_a_whole_batch_is_one_transaction(store: Store) -> None:
         AddJobs(store.queue, [new_job()]),
         complete(store, held),
         Publish(store.queue, "mine", {}),
-        MoveByHand(REVIVE, [job]),
+        MoveByHand(RETRY_FINISHED, [job]),
         AddJobs(store.queue, [new_job()]),
     )
     assert begun == [True]
@@ -214,7 +214,7 @@ def test_a_bad_verdict_fails_its_own_request_only(store: Store, bad: dict[str, A
     one, two = store.worker().claim(2)
     settled, refused, added = store.ask_together(
         complete(store, one),
-        Settle(store.queue, [Verdict(two.id, two.token, BACK_OFF, **bad)]),
+        Settle(store.queue, [RunOutcome(two.id, two.token, BACK_OFF, **bad)]),
         AddJobs(store.queue, [new_job()]),
     )
     assert list(settled.lost) == []

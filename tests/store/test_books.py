@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, State
 from bullite.operations.add import AddJobs
 from bullite.operations.finish import Settle
@@ -90,9 +90,9 @@ def test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it(store:
         Settle(
             store.queue,
             [
-                Verdict(one.id, one.token, COMPLETE),
-                Verdict(two.id, two.token, FAIL),
-                Verdict(three.id, three.token, COMPLETE),
+                RunOutcome(one.id, one.token, COMPLETE),
+                RunOutcome(two.id, two.token, FAIL),
+                RunOutcome(three.id, three.token, COMPLETE),
             ],
         )
     )

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from bullite.core.outcomes import CANCELLED
-from bullite.core.retention import Keep
-from bullite.core.states import FAIL, REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED, Move
+from bullite.core.retention import Retention
+from bullite.core.states import (
+    FAIL,
+    REMOVE,
+    RESTORE_FAILED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
+    Move,
+)
 from tests.harness import Event, Store
 
 DEAD = "dead"
@@ -95,7 +102,7 @@ def test_a_job_that_moves_is_spared_by_its_own_retention(store: Store) -> None:
     store.home.configure(dead_letter=DEAD)
     job = store.add()
     worker = store.worker()
-    worker.fail(worker.claim_one(), keep=Keep(0))
+    worker.fail(worker.claim_one(), retention=Retention(0))
     assert store.state(job) == "failed"
 
 
@@ -112,14 +119,16 @@ def test_the_line_of_the_other_order_has_the_job_where_it_belongs(store: Store) 
     store.home.open_queue(DEAD, "high")
     job = bury(store, priority=3)
     assert (store.row(job).priority, store.row(job).rank) == (3, -3)
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     assert store.row(job).rank == 3
 
 
 # --- and back ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("move", "state"), [(REVIVE, "waiting"), (REVIVE_DELAYED, "delayed")])
+@pytest.mark.parametrize(
+    ("move", "state"), [(RETRY_FINISHED, "waiting"), (RETRY_FINISHED_DELAYED, "delayed")]
+)
 def test_a_revived_job_goes_back_to_the_queue_it_came_from(
     store: Store, move: Move, state: str
 ) -> None:
@@ -136,7 +145,7 @@ def test_a_revived_job_goes_back_to_the_queue_it_came_from(
 def test_a_revived_job_stands_in_the_lane_of_its_name(store: Store) -> None:
     job = bury(store, name="mail")
     store.worker(names=["mail"])
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     assert store.worker(names=["mail"]).claim_one().id == job
 
 
@@ -144,7 +153,7 @@ def test_a_job_whose_id_was_taken_meanwhile_stays_with_the_dead(store: Store) ->
     job = bury(store, custom_id="x")
     new = store.add(custom_id="x")
     assert new != job
-    assert store.move(REVIVE, job) == []
+    assert store.move(RETRY_FINISHED, job) == []
     assert store.row(job).queue == dead_queue(store)
 
 

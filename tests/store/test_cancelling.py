@@ -9,24 +9,24 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bullite.core.decide_outcome import STALLED_TOO_OFTEN, Verdict
-from bullite.core.deduplication import Rule
+from bullite.core.decide_outcome import STALLED_TOO_OFTEN, RunOutcome
+from bullite.core.deduplication import DeduplicationRule
 from bullite.core.event_log import unfold
 from bullite.core.job_flags import CANCELLED as MARK
 from bullite.core.outcomes import CANCELLED
-from bullite.core.retention import Keep
+from bullite.core.retention import Retention
 from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
     DELETE,
     FAIL,
-    GIVE_BACK,
     RELEASE,
     REMOVE,
-    RETRY,
-    REVIVE,
-    REVIVE_DELAYED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
     Move,
 )
 from bullite.database.driver import Conflict
@@ -51,10 +51,10 @@ from tests.store.test_schedulers import the_pending, tick_of, upsert
 T = TypeVar("T")
 
 REASON = "not wanted any more"
-X = Rule("x")
+X = DeduplicationRule("x")
 
-FAILING = (FAIL, BACK_OFF, RETRY)
-GIVING_UP = (RELEASE, GIVE_BACK, DELAY)
+FAILING = (FAIL, BACK_OFF, RETRY_NOW)
+GIVING_UP = (RELEASE, RETURN_UNSTARTED, DELAY)
 
 
 def cancel(store: Store, job: int, reason: str = REASON, *, by: Process | None = None) -> bool:
@@ -265,8 +265,8 @@ def test_a_cancelled_job_that_is_to_be_removed_when_it_fails_is_gone(store: Stor
 @pytest.mark.parametrize("move", [*FAILING, *GIVING_UP], ids=str)
 def test_so_is_one_that_was_cancelled_while_it_ran(store: Store, move: Move) -> None:
     worker, held = cancelled_run(store, opts='{"remove_on_fail":true}')
-    keep = Keep(0) if move is FAIL else None
-    assert worker.settle(move, held, delay=5, reason="it broke", keep=keep) == []
+    keep = Retention(0) if move is FAIL else None
+    assert worker.settle(move, held, delay=5, reason="it broke", retention=keep) == []
     assert store.state(held.id) is None
     assert store.counts() == {}
 
@@ -446,7 +446,7 @@ def test_a_cancelled_run_that_fails_tells_so(store: Store, move: Move) -> None:
 def test_its_worker_learns_that_it_was_cancelled(store: Store, move: Move) -> None:
     _, held = cancelled_run(store)
     settled: Settled = store.ask(
-        Settle(store.queue, [Verdict(held.id, held.token, move, delay=5, reason="it broke")])
+        Settle(store.queue, [RunOutcome(held.id, held.token, move, delay=5, reason="it broke")])
     )
     assert [type(error) for error in settled.spoilt.values()] == [JobCancelled]
     assert str(settled.spoilt[held.id]) == REASON
@@ -500,8 +500,10 @@ def test_one_cancelled_job_of_many_does_not_disturb_the_others(store: Store) -> 
     held = worker.claim(6)
     cancel(store, jobs[2])
     verdicts = [
-        Verdict(h.id, h.token, move, delay=9, reason="it broke", value="1")
-        for h, move in zip(held, (COMPLETE, FAIL, RETRY, RETRY, BACK_OFF, RELEASE), strict=True)
+        RunOutcome(h.id, h.token, move, delay=9, reason="it broke", value="1")
+        for h, move in zip(
+            held, (COMPLETE, FAIL, RETRY_NOW, RETRY_NOW, BACK_OFF, RELEASE), strict=True
+        )
     ]
     assert store.home.settle(*verdicts) == []
     assert store.states(*jobs) == [
@@ -533,7 +535,7 @@ def test_a_verdict_on_a_cancelled_job_that_is_sent_again_is_recognised(
 
 def test_a_verdict_sent_again_that_had_not_arrived_minds_the_cancellation(store: Store) -> None:
     worker, held = cancelled_run(store)
-    assert worker.settle(RETRY, held, reason="it broke", again=True) == []
+    assert worker.settle(RETRY_NOW, held, reason="it broke", again=True) == []
     assert end(store, held.id) == ENDED
 
 
@@ -605,7 +607,7 @@ def test_a_job_that_is_not_cancelled_still_stalls(store: Store) -> None:
 
 
 @pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("move", [REVIVE, REVIVE_DELAYED], ids=str)
+@pytest.mark.parametrize("move", [RETRY_FINISHED, RETRY_FINISHED_DELAYED], ids=str)
 def test_a_cancelled_job_that_is_retried_by_hand_runs_as_if_nothing_had_been(
     store: Store, move: Move, runs: bool
 ) -> None:
@@ -634,7 +636,7 @@ def test_a_cancelled_job_that_is_retried_by_hand_runs_as_if_nothing_had_been(
 def test_a_cancelled_job_that_completed_can_be_retried_and_back_off(store: Store) -> None:
     worker, held = cancelled_run(store)
     worker.complete(held)
-    store.move(REVIVE, held.id)
+    store.move(RETRY_FINISHED, held.id)
     worker.back_off(worker.claim_one())
     assert store.state(held.id) == "delayed"
 
@@ -677,8 +679,8 @@ def test_who_waits_for_a_job_that_runs_hears_of_its_end_with_the_reason_of_the_c
     worker, held = cancelled_run(store, opts=opts)
     told = watch(store, held.id)
     assert told == []
-    keep = Keep(0) if opts is not None and move is FAIL else None
-    worker.settle(move, held, delay=5, reason="it broke", keep=keep, by_hand=by_hand)
+    keep = Retention(0) if opts is not None and move is FAIL else None
+    worker.settle(move, held, delay=5, reason="it broke", retention=keep, manual=by_hand)
     assert told == [["failed", None, REASON]]
 
 

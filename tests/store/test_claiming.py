@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.states import COMPLETE, PROMOTE, REMOVE, RESTORE, REVIVE, State
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.states import COMPLETE, PROMOTE, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.errors import StoreUnavailable
 from bullite.operations.add import AddJobs
 from bullite.operations.claim import MOST_PROMOTED, MOST_SORTED
@@ -148,7 +148,7 @@ def test_a_revived_job_goes_to_the_end_of_the_line(store: Store) -> None:
     old, new = store.add(), store.add()
     worker = store.worker()
     worker.fail(worker.claim_one())
-    store.move(REVIVE, old)
+    store.move(RETRY_FINISHED, old)
     assert ids(worker.claim(9)) == [new, old]
 
 
@@ -446,7 +446,7 @@ def test_a_batch_that_adds_or_settles_is_durable(store: Store) -> None:
     held = worker.claim_one()
     begun.clear()
     worker.complete(held)
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     assert begun == [True, True]
 
 
@@ -477,5 +477,5 @@ def test_a_verdict_is_refused_once_the_job_is_held_by_another_worker_of_the_same
     old = first.claim_one()
     first.give_back(old)
     new = second.claim_one()
-    assert store.home.settle(Verdict(job, old.token, COMPLETE)) == [job]
+    assert store.home.settle(RunOutcome(job, old.token, COMPLETE)) == [job]
     assert second.complete(new) == []

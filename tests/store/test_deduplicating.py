@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from bullite.core.deduplication import HOLDING, Rule
+from bullite.core.deduplication import HOLDING, DeduplicationRule
 from bullite.core.job_flags import DEDUPLICATED
-from bullite.core.retention import Keep
+from bullite.core.retention import Retention
 from bullite.core.states import (
     DELETE,
+    DELETE_ACTIVE,
     REMOVE,
     RESCHEDULE,
     RESTORE,
-    REVIVE,
-    REVIVE_DELAYED,
-    TEAR_AWAY,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     State,
 )
 from bullite.database.driver import Undone
@@ -30,12 +30,12 @@ from bullite.operations.prune import Sweep
 from bullite.operations.queue_settings import Reset, SetPaused
 from tests.harness import Event, Held, Store, new_job
 
-X = Rule("x")
-WINDOW = Rule("x", ttl=1_000)
-KEEP = Rule("x", keep_last_if_active=True)
+X = DeduplicationRule("x")
+WINDOW = DeduplicationRule("x", ttl=1_000)
+KEEP = DeduplicationRule("x", keep_last_if_active=True)
 
 
-def put(store: Store, rule: Rule = X, **options: Any) -> int:
+def put(store: Store, rule: DeduplicationRule = X, **options: Any) -> int:
     """The job that an add under a key answers."""
     return store.add(deduplication=rule, **options)
 
@@ -54,7 +54,7 @@ def holder(store: Store, id: str = "x") -> int | None:
     return rows[0]["job"] if rows else None
 
 
-def begin(store: Store, rule: Rule = X, **options: Any) -> Held:
+def begin(store: Store, rule: DeduplicationRule = X, **options: Any) -> Held:
     """A job that holds the key and runs."""
     put(store, rule, **options)
     return store.worker().claim_one()
@@ -150,12 +150,12 @@ def test_the_same_id_in_two_queues_is_two_keys(store: Store) -> None:
 
 
 def test_other_ids_are_other_keys(store: Store) -> None:
-    assert put(store, Rule("x")) != put(store, Rule("y"))
+    assert put(store, DeduplicationRule("x")) != put(store, DeduplicationRule("y"))
 
 
 def test_jobs_of_one_bulk_are_left_out_like_those_of_many(store: Store) -> None:
     one, two, other, three = store.add_all(
-        *(new_job(deduplication=Rule(id)) for id in ("x", "x", "y", "x"))
+        *(new_job(deduplication=DeduplicationRule(id)) for id in ("x", "x", "y", "x"))
     )
     assert one == two == three != other
     assert jobs(store) == [one, other]
@@ -261,10 +261,10 @@ def test_who_removes_a_job_that_lost_its_key_frees_nothing(store: Store) -> None
     assert put(store, WINDOW) == new
 
 
-@pytest.mark.parametrize("move", [DELETE, TEAR_AWAY], ids=str)
+@pytest.mark.parametrize("move", [DELETE, DELETE_ACTIVE], ids=str)
 def test_a_job_that_is_deleted_with_its_queue_frees_its_key(store: Store, move: Any) -> None:
     job = put(store, KEEP)
-    if move is TEAR_AWAY:
+    if move is DELETE_ACTIVE:
         store.worker().claim_one()
         put(store, KEEP)
     store.move(move, job)
@@ -274,7 +274,7 @@ def test_a_job_that_is_deleted_with_its_queue_frees_its_key(store: Store, move: 
 
 def test_a_queue_that_is_as_new_has_no_keys(store: Store) -> None:
     held = begin(store, WINDOW)
-    store.worker().complete(held, keep=Keep(0))
+    store.worker().complete(held, retention=Retention(0))
     store.ask(Reset(store.queue))
     assert holder(store) is None
 
@@ -322,7 +322,7 @@ def test_a_restored_job_whose_key_was_taken_meanwhile_lives_without(store: Store
     assert put(store) == new
 
 
-@pytest.mark.parametrize("move", [REVIVE, REVIVE_DELAYED], ids=str)
+@pytest.mark.parametrize("move", [RETRY_FINISHED, RETRY_FINISHED_DELAYED], ids=str)
 def test_a_job_that_runs_again_takes_its_key_again(store: Store, move: Any) -> None:
     job = bring_into(store, State.FAILED)
     store.move(move, job, delay=5)
@@ -332,7 +332,7 @@ def test_a_job_that_runs_again_takes_its_key_again(store: Store, move: Any) -> N
 def test_a_job_that_runs_again_while_another_holds_its_key_runs_without(store: Store) -> None:
     old = bring_into(store, State.COMPLETED)
     new = put(store)
-    store.move(REVIVE, old)
+    store.move(RETRY_FINISHED, old)
     assert store.states(old, new) == ["waiting", "waiting"]
     assert put(store) == new
     worker = store.worker()
@@ -371,7 +371,7 @@ def test_a_dead_letter_that_goes_home_takes_its_key_there(store: Store) -> None:
     store.home.configure(dead_letter="dead")
     held = begin(store)
     store.worker().fail(held)
-    store.move(REVIVE, held.id)
+    store.move(RETRY_FINISHED, held.id)
     assert put(store) == held.id
 
 
@@ -386,10 +386,10 @@ def test_the_window_counts_from_the_first_add(store: Store) -> None:
     assert put(store, WINDOW) != first
 
 
-@pytest.mark.parametrize("keep", [None, Keep(0)], ids=["stays", "is deleted"])
-def test_the_window_outlives_a_job_that_has_ended_and(store: Store, keep: Keep | None) -> None:
+@pytest.mark.parametrize("keep", [None, Retention(0)], ids=["stays", "is deleted"])
+def test_the_window_outlives_a_job_that_has_ended_and(store: Store, keep: Retention | None) -> None:
     held = begin(store, WINDOW)
-    store.worker().complete(held, keep=keep)
+    store.worker().complete(held, retention=keep)
     assert put(store, WINDOW) == held.id
     store.clock.advance(1_000)
     assert put(store, WINDOW) != held.id
@@ -422,7 +422,7 @@ def test_who_extends_gives_no_window_to_a_key_without_one(store: Store) -> None:
 
 def test_windows_that_have_ended_are_swept(store: Store) -> None:
     put(store, WINDOW)
-    put(store, Rule("y"))
+    put(store, DeduplicationRule("y"))
     assert store.home.chores(Sweep) == []
     store.clock.advance(1_000)
     assert store.home.do_chores(Sweep) == 1
@@ -431,7 +431,7 @@ def test_windows_that_have_ended_are_swept(store: Store) -> None:
 
 # --- replacing -----------------------------------------------------------------------------------
 
-REPLACE = Rule("x", replace=True)
+REPLACE = DeduplicationRule("x", replace=True)
 
 
 def test_a_delayed_holder_is_replaced_by_the_new_job(store: Store) -> None:
@@ -703,7 +703,7 @@ def test_broken_promises_about_keys_are_found(store: Store) -> None:
 
 
 def test_a_job_that_is_kept_comes_back_as_it_was() -> None:
-    rule = Rule("x", 5, True, False, True)
+    rule = DeduplicationRule("x", 5, True, False, True)
     job = new_job(custom_id="a", deduplication=rule, run_at=7)
     assert from_names(NewJob, decoded(by_name(job))) == job
     plain = job._replace(extras=None)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.event_log import LONGEST_COPIED
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.event_log import MAX_COPIED_LENGTH
 from bullite.core.states import COMPLETE, DELETE, REMOVE
 from bullite.errors import IllegalMove, JobNotFound, LostLock
 from bullite.operations.finish import Settle
@@ -236,9 +236,9 @@ def test_a_line_is_told_with_its_time_and_its_level(store: Store) -> None:
 
 def test_a_long_line_is_stored_whole_and_told_in_part(store: Store) -> None:
     job = store.add()
-    store.ask(log(job, "x" * (LONGEST_COPIED + 1)))
-    assert [len(line) for line in store.logs(job)] == [LONGEST_COPIED + 1]
-    assert len(store.events()[-1].detail["message"]) == LONGEST_COPIED
+    store.ask(log(job, "x" * (MAX_COPIED_LENGTH + 1)))
+    assert [len(line) for line in store.logs(job)] == [MAX_COPIED_LENGTH + 1]
+    assert len(store.events()[-1].detail["message"]) == MAX_COPIED_LENGTH
 
 
 def test_only_the_newest_lines_are_kept_when_that_is_wanted(store: Store) -> None:
@@ -272,9 +272,9 @@ def test_a_line_that_came_before_the_end_of_its_run_is_not_refused(store: Store)
     store.add_all(new_job(), new_job())
     one, two = store.worker().claim(2)
     settled, logged, _ = store.ask_together(
-        Settle(store.queue, [Verdict(one.id, one.token, COMPLETE)]),
+        Settle(store.queue, [RunOutcome(one.id, one.token, COMPLETE)]),
         log(two, "almost done"),
-        Settle(store.queue, [Verdict(two.id, two.token, COMPLETE)]),
+        Settle(store.queue, [RunOutcome(two.id, two.token, COMPLETE)]),
     )
     assert (list(settled.lost), logged) == ([], 1)
     assert store.logs(two.id) == ["almost done"]

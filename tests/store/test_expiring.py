@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.states import REMOVE, RESTORE, REVIVE, REVIVE_DELAYED, Move, State
+from bullite.core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move, State
 from bullite.engine.maintenance import Chores
 from bullite.operations import claim
 from bullite.operations import expire as expiry
@@ -132,7 +132,7 @@ def test_a_job_that_was_only_fetched_ahead_still_expires(store: Store) -> None:
 
 
 @pytest.mark.parametrize("forget", [False, True])
-@pytest.mark.parametrize("move", [REVIVE, REVIVE_DELAYED], ids=str)
+@pytest.mark.parametrize("move", [RETRY_FINISHED, RETRY_FINISHED_DELAYED], ids=str)
 def test_an_expired_job_that_is_retried_by_hand_can_run(
     store: Store, move: Move, forget: bool
 ) -> None:

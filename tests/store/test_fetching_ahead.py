@@ -56,7 +56,7 @@ def test_the_beginning_of_such_a_job_is_told_with_its_end(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     _, held = worker.claim(1, ahead=1)
-    worker.settle(COMPLETE, held, ahead=True)
+    worker.settle(COMPLETE, held, prefetched=True)
     assert store.history(job) == ["add", "claim", "complete"]
     row = store.row(job)
     assert (row.attempts_started, row.attempts_made, row.ahead) == (1, 1, 0)

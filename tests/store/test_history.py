@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullite.core.outcomes import TIMED_OUT
-from bullite.core.states import COMPLETE, FAIL, REVIVE
+from bullite.core.states import COMPLETE, FAIL, RETRY_FINISHED
 from tests.harness import Store
 
 
@@ -58,7 +58,7 @@ def test_a_success_is_told_by_the_job_itself_until_it_runs_again(store: Store) -
     ended = store.clock.now()
     assert store.attempts(job) == []
     store.clock.advance(5)
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     [attempt] = store.attempts(job)
     assert (attempt.outcome, attempt.error, attempt.ended_at) == ("completed", None, ended)
 
@@ -67,7 +67,7 @@ def test_the_history_outlives_a_retry_by_hand(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     worker.fail(worker.claim_one())
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     worker.settle(FAIL, worker.claim_one(), reason="again")
     assert outcomes(store, job) == [(1, "error", "it broke"), (2, "error", "again")]
 
@@ -81,7 +81,7 @@ def test_only_so_many_stacks_are_kept_the_newest(store: Store) -> None:
     for made in (1, 2, 3):
         held = worker.claim_one()
         worker.fail(held, attempts_made=made, stack_limit=2)
-        store.move(REVIVE, job)
+        store.move(RETRY_FINISHED, job)
     stacks = [attempt.stack for attempt in store.attempts(job)]
     assert stacks == [None, "where it broke", "where it broke"]
 
@@ -91,7 +91,7 @@ def test_stacks_are_limited_although_the_attempts_were_forgotten(store: Store) -
     worker = store.worker()
     for _ in range(2):
         worker.fail(worker.claim_one(), attempts_made=1, stack_limit=1)
-        store.move(REVIVE, job, forget_attempts=True)
+        store.move(RETRY_FINISHED, job, forget_attempts=True)
     stacks = [attempt.stack for attempt in store.attempts(job)]
     assert stacks == [None, "where it broke"]
 
@@ -101,7 +101,7 @@ def test_without_a_limit_every_stack_is_kept(store: Store) -> None:
     worker = store.worker()
     for made in (1, 2, 3):
         worker.fail(worker.claim_one(), attempts_made=made)
-        store.move(REVIVE, job)
+        store.move(RETRY_FINISHED, job)
     assert len([a.stack for a in store.attempts(job) if a.stack]) == 3
 
 
@@ -110,6 +110,6 @@ def test_the_history_is_read_in_order(store: Store) -> None:
     worker = store.worker()
     for reason in ("a", "b"):
         worker.fail(worker.claim_one(), reason=reason)
-        store.move(REVIVE, job)
+        store.move(RETRY_FINISHED, job)
     rows = store.read("attempts", job=job)
     assert [(row[0], row[5]) for row in rows] == [(1, "a"), (2, "b")]

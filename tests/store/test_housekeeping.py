@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE
 from bullite.database.driver import Params, Result, Step, Undone
 from bullite.engine.engine import MOST_PUT_OFF, Engine
@@ -54,7 +54,7 @@ def transactions_of(process: Process) -> Iterator[list[list[str]]]:
 
 
 def completion(store: Store, held: Held) -> Settle:
-    return Settle(store.queue, [Verdict(held.id, held.token, COMPLETE)])
+    return Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
 
 
 def answer_to(process: Process, request: Any, turns: int) -> list[Any]:

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import (
     COMPLETE,
     DELETE,
     FAIL,
-    GIVE_BACK,
     PROMOTE,
     REMOVE,
     RESTORE,
-    RETRY,
-    REVIVE,
+    RETRY_FINISHED,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
     Move,
     State,
 )
@@ -55,7 +55,7 @@ def interleave(process: Process, first: Make, until: str, second: Make, by: Proc
 
 
 def settling(store: Store, held: Held, move: Move = COMPLETE) -> Make:
-    verdict = Verdict(held.id, held.token, move)
+    verdict = RunOutcome(held.id, held.token, move)
     return lambda tx: settle(tx, [Settle(store.queue, [verdict])])
 
 
@@ -110,7 +110,7 @@ def test_settle_and_settle(store: Store) -> None:
     assert store.state(held.id) == "active"
 
 
-@pytest.mark.parametrize("move", [COMPLETE, FAIL, RETRY, GIVE_BACK], ids=str)
+@pytest.mark.parametrize("move", [COMPLETE, FAIL, RETRY_NOW, RETURN_UNSTARTED], ids=str)
 def test_settle_and_recover(store: Store, move: Move) -> None:
     store.add()
     other = store.process()
@@ -122,7 +122,7 @@ def test_settle_and_recover(store: Store, move: Move) -> None:
         )
 
 
-@pytest.mark.parametrize("move", [COMPLETE, FAIL, RETRY, GIVE_BACK], ids=str)
+@pytest.mark.parametrize("move", [COMPLETE, FAIL, RETRY_NOW, RETURN_UNSTARTED], ids=str)
 def test_recover_and_settle(store: Store, move: Move) -> None:
     store.add()
     other = store.process()
@@ -144,7 +144,7 @@ def test_settle_and_a_new_claim_by_the_same_process(store: Store) -> None:
             store.home,
             settling(store, held),
             "where_they_are",
-            then(settling(store, held, GIVE_BACK), claiming(worker)),
+            then(settling(store, held, RETURN_UNSTARTED), claiming(worker)),
             by=store.home,
         )
 
@@ -217,7 +217,7 @@ def test_recover_and_a_new_claim_by_the_same_worker(store: Store) -> None:
             store.home,
             recovering(worker),
             "held_by_worker",
-            then(settling(store, held, GIVE_BACK), claiming(worker)),
+            then(settling(store, held, RETURN_UNSTARTED), claiming(worker)),
             by=other,
         )
 
@@ -333,7 +333,7 @@ def test_restore_and_a_removal_from_somewhere_else(store: Store) -> None:
     def run_and_remove(tx: Transaction) -> Operation[None]:
         yield from moving(RESTORE_WAITING, job)(tx)
         yield from claiming(worker, token=5)(tx)
-        yield from settle(tx, [Settle(store.queue, [Verdict(job, 5, FAIL)])])
+        yield from settle(tx, [Settle(store.queue, [RunOutcome(job, 5, FAIL)])])
         yield from moving(REMOVE, job)(tx)
 
     with pytest.raises(Conflict):
@@ -357,7 +357,11 @@ def test_delete_and_revive(store: Store) -> None:
     job = finished(store)
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(DELETE, job), "where_they_are", moving(REVIVE, job), by=store.home
+            store.home,
+            moving(DELETE, job),
+            "where_they_are",
+            moving(RETRY_FINISHED, job),
+            by=store.home,
         )
     assert store.state(job) == "completed"
 
@@ -366,7 +370,11 @@ def test_revive_and_delete(store: Store) -> None:
     job = finished(store)
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(REVIVE, job), "where_they_are", moving(DELETE, job), by=store.home
+            store.home,
+            moving(RETRY_FINISHED, job),
+            "where_they_are",
+            moving(DELETE, job),
+            by=store.home,
         )
 
 
@@ -374,7 +382,11 @@ def test_revive_and_revive(store: Store) -> None:
     job = finished(store)
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(REVIVE, job), "where_they_are", moving(REVIVE, job), by=store.home
+            store.home,
+            moving(RETRY_FINISHED, job),
+            "where_they_are",
+            moving(RETRY_FINISHED, job),
+            by=store.home,
         )
 
 
@@ -383,7 +395,11 @@ def test_sweep_and_revive(store: Store) -> None:
     store.clock.advance(1_000)
     with pytest.raises(Conflict):
         interleave(
-            store.home, sweeping(store), "take_oldest:completed", moving(REVIVE, job), by=store.home
+            store.home,
+            sweeping(store),
+            "take_oldest:completed",
+            moving(RETRY_FINISHED, job),
+            by=store.home,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.states import DELETE, REMOVE, RESTORE_WAITING, REVIVE
+from bullite.core.states import DELETE, REMOVE, RESTORE_WAITING, RETRY_FINISHED
 from bullite.operations import rate_limits_by_key
 from bullite.operations.expire import Expire
 from bullite.operations.queue_settings import Configure, Reset
@@ -379,7 +379,7 @@ def test_one_that_expires_leaves_its_lane(store: Store) -> None:
     store.clock.advance(500)
     store.ask(Expire(store.queue))
     assert store.state(job) == "failed"
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     store.clock.advance(60_000)
     assert everything(worker) == [job]
 

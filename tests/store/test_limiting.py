@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.states import REMOVE, TEAR_AWAY
+from bullite.core.states import DELETE_ACTIVE, REMOVE
 from bullite.operations.move import MoveByHand
 from bullite.operations.queue_settings import Reset, SetPaused
 from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate, UseUpWindow
@@ -207,7 +207,7 @@ def test_a_job_that_is_torn_away_frees_its_slot(store: Store) -> None:
     at_most(store, 1)
     worker = store.worker()
     worker.claim_one()
-    store.ask(MoveByHand(TEAR_AWAY, [first]))
+    store.ask(MoveByHand(DELETE_ACTIVE, [first]))
     assert ids(worker.claim(1)) == [second]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.job_flags import DOWNSTREAM, UPSTREAM
-from bullite.core.retention import Keep
-from bullite.core.states import COMPLETE, DELETE, FAIL, REMOVE, RESTORE, REVIVE, State
+from bullite.core.retention import Retention
+from bullite.core.states import COMPLETE, DELETE, FAIL, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.errors import (
     ChildFailed,
     DependencyCycle,
@@ -302,7 +302,7 @@ def test_a_child_that_is_removed_when_it_completes_leaves_its_value(store: Store
     worker = store.worker()
     held = take(worker, below)
     store.home.settle(
-        Verdict(held.id, held.token, COMPLETE, value="5", keep=Keep(0), traits=UPSTREAM)
+        RunOutcome(held.id, held.token, COMPLETE, value="5", retention=Retention(0), flags=UPSTREAM)
     )
     assert store.state(below) is None
     assert links(store, parent) == {below: ("processed", "5")}
@@ -455,7 +455,9 @@ def test_a_failed_child_that_is_removed_lets_its_parent_run(store: Store) -> Non
     parent, below = family(store, child())
     worker = store.worker()
     held = take(worker, below)
-    store.home.settle(Verdict(held.id, held.token, FAIL, reason="x", keep=Keep(0), traits=UPSTREAM))
+    store.home.settle(
+        RunOutcome(held.id, held.token, FAIL, reason="x", retention=Retention(0), flags=UPSTREAM)
+    )
     assert store.state(below) is None
     assert store.state(parent) == "waiting"
 
@@ -465,7 +467,9 @@ def test_what_others_depend_on_is_not_removed_when_it_fails(store: Store) -> Non
     [waits] = store.grow(dependent(job))
     worker = store.worker()
     held = take(worker, job)
-    store.home.settle(Verdict(held.id, held.token, FAIL, reason="x", keep=Keep(0), traits=UPSTREAM))
+    store.home.settle(
+        RunOutcome(held.id, held.token, FAIL, reason="x", retention=Retention(0), flags=UPSTREAM)
+    )
     assert store.states(job, waits) == ["failed", BLOCKED]
 
 
@@ -578,7 +582,7 @@ def test_a_child_that_runs_again_is_waited_for_again(store: Store) -> None:
     parent, first, second = family(store, child(), child())
     worker = store.worker()
     worker.complete(take(worker, first), value="1")
-    store.move(REVIVE, first)
+    store.move(RETRY_FINISHED, first)
     assert links(store, parent)[first] == ("pending", None)
     worker.complete(take(worker, second))
     assert store.state(parent) == BLOCKED
@@ -591,7 +595,7 @@ def test_a_parent_that_has_ended_does_not_wait_again(store: Store) -> None:
     worker = store.worker()
     worker.complete(take(worker, below), value="1")
     worker.complete(take(worker, parent))
-    store.move(REVIVE, below)
+    store.move(RETRY_FINISHED, below)
     assert links(store, parent) == {below: ("processed", "1")}
 
 
@@ -600,7 +604,7 @@ def test_a_parent_that_runs_again_forgives_the_child_that_failed_it(store: Store
     worker = store.worker()
     worker.fail(take(worker, below))
     worker.fail(take(worker, parent))
-    store.move(REVIVE, parent)
+    store.move(RETRY_FINISHED, parent)
     worker.complete(take(worker, parent))
     assert store.state(parent) == "completed"
 
@@ -759,7 +763,7 @@ def test_it_can_wait_for_one_child_only(store: Store) -> None:
 
 def test_a_run_that_did_not_wait_for_its_children_fails(store: Store) -> None:
     _, held, _ = with_child(store)
-    [settled] = [store.ask(Settle(store.queue, [Verdict(held.id, held.token, COMPLETE)]))]
+    [settled] = [store.ask(Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))]
     assert isinstance(settled.spoilt[held.id], PendingChildren)
     assert store.state(held.id) == "failed"
     assert "pending children" in store.result(held.id).failed_reason
@@ -767,7 +771,7 @@ def test_a_run_that_did_not_wait_for_its_children_fails(store: Store) -> None:
 
 def test_whoever_completes_by_hand_is_told_and_holds_it_still(store: Store) -> None:
     _, held, _ = with_child(store)
-    verdict = Verdict(held.id, held.token, COMPLETE, by_hand=True)
+    verdict = RunOutcome(held.id, held.token, COMPLETE, manual=True)
     settled = store.ask(Settle(store.queue, [verdict]))
     assert isinstance(settled.spoilt[held.id], PendingChildren)
     assert store.state(held.id) == "active"
@@ -776,7 +780,7 @@ def test_whoever_completes_by_hand_is_told_and_holds_it_still(store: Store) -> N
 def test_a_run_whose_child_failed_it_cannot_complete(store: Store) -> None:
     worker, held, below = with_child(store, "fail")
     worker.fail(take(worker, below))
-    settled = store.ask(Settle(store.queue, [Verdict(held.id, held.token, COMPLETE)]))
+    settled = store.ask(Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))
     assert isinstance(settled.spoilt[held.id], ChildFailed)
     assert store.state(held.id) == "failed"
 
@@ -785,7 +789,7 @@ def test_a_run_that_may_go_on_without_its_children_completes(store: Store) -> No
     worker, held, below = with_child(store, "continue")
     store.grow(child()._replace(parent=Ref(QUEUE, str(held.id))))
     worker.fail(take(worker, below))
-    assert store.home.settle(Verdict(held.id, held.token, COMPLETE)) == []
+    assert store.home.settle(RunOutcome(held.id, held.token, COMPLETE)) == []
     assert store.state(held.id) == "completed"
 
 

@@ -23,24 +23,24 @@ from hypothesis.stateful import (
     rule,
 )
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.retention import Keep
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.retention import Retention
 from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
     DELETE,
+    DELETE_ACTIVE,
     FAIL,
-    GIVE_BACK,
     PROMOTE,
     RELEASE,
     REMOVE,
     RESCHEDULE,
     RESTORE,
-    RETRY,
-    REVIVE,
-    REVIVE_DELAYED,
-    TEAR_AWAY,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
     Move,
     State,
 )
@@ -60,10 +60,10 @@ from tests.harness import (
     open_store,
 )
 
-AGAIN = (GIVE_BACK, RELEASE, DELAY, RETRY, BACK_OFF)
+AGAIN = (RETURN_UNSTARTED, RELEASE, DELAY, RETRY_NOW, BACK_OFF)
 VERDICTS = (COMPLETE, FAIL, *AGAIN)
 BY_HAND = (
-    *(PROMOTE, RESCHEDULE, REVIVE, REVIVE_DELAYED, REMOVE, DELETE, TEAR_AWAY),
+    *(PROMOTE, RESCHEDULE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, REMOVE, DELETE, DELETE_ACTIVE),
     *RESTORE.values(),
 )
 MAX_STALLED = 1
@@ -82,7 +82,16 @@ any_job = st.builds(
 )
 
 any_policy = st.sampled_from(
-    [None, None, None, Keep(0), Keep(1), Keep(2, limit=1), Keep(age=50), Keep(3, age=400)]
+    [
+        None,
+        None,
+        None,
+        Retention(0),
+        Retention(1),
+        Retention(2, limit=1),
+        Retention(age=50),
+        Retention(3, age=400),
+    ]
 )
 
 some_names = st.sampled_from([None, ("a",), ("b",), ("a", "b")])
@@ -263,7 +272,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self._current_runs())
     @rule(which=any_index, move=st.sampled_from([COMPLETE, FAIL]), keep=any_policy)
-    def finish(self, which: int, move: Move, keep: Keep | None) -> None:
+    def finish(self, which: int, move: Move, keep: Retention | None) -> None:
         self._end(which, move, keep=keep)
 
     @precondition(lambda self: self._current_runs())
@@ -271,7 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
     def hand_back(self, which: int, move: Move) -> None:
         self._end(which, move, delay=which % 100 + 1)
 
-    def _end(self, which: int, move: Move, delay: int = 0, keep: Keep | None = None) -> None:
+    def _end(self, which: int, move: Move, delay: int = 0, keep: Retention | None = None) -> None:
         runs = self._current_runs()
         run = runs[which % len(runs)]
         assert self._send(run, move, delay, keep) == []
@@ -288,9 +297,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert self._send(run, move, delay=1) == [run.held.id]
         assert run.crew.worker.progress(run.held) is False
 
-    def _send(self, run: Run, move: Move, delay: int, keep: Keep | None = None) -> list[int]:
+    def _send(self, run: Run, move: Move, delay: int, keep: Retention | None = None) -> list[int]:
         held = run.held
-        verdict = Verdict(held.id, held.token, move, delay, custom_id=held.row.custom_id, keep=keep)
+        verdict = RunOutcome(
+            held.id, held.token, move, delay, custom_id=held.row.custom_id, retention=keep
+        )
         return run.crew.worker.process.settle(verdict)
 
     def _stale_runs(self) -> list[Run]:
@@ -306,15 +317,15 @@ class StoreMachine(RuleBasedStateMachine):
         job = self.jobs.get(run.held.id)
         return job if job and job.state == "active" and job.run is run else None
 
-    def _settle(self, job: Job, move: Move, delay: int, keep: Keep | None) -> None:
+    def _settle(self, job: Job, move: Move, delay: int, keep: Retention | None) -> None:
         job.state = str(move.target)
-        if move not in (GIVE_BACK, RELEASE, DELAY):
+        if move not in (RETURN_UNSTARTED, RELEASE, DELAY):
             job.attempts_made += 1
-        if move in (FAIL, RETRY, BACK_OFF):
+        if move in (FAIL, RETRY_NOW, BACK_OFF):
             job.history += 1
         if move in (BACK_OFF, DELAY):
             job.due_at = self.clock.now() + delay
-        if move is RETRY:
+        if move is RETRY_NOW:
             self._promote_due()
             job.place = self._place(job.lifo)
         if move in (COMPLETE, FAIL):
@@ -329,7 +340,7 @@ class StoreMachine(RuleBasedStateMachine):
             return True
         return False
 
-    def _retain(self, ended: Job, keep: Keep | None) -> None:
+    def _retain(self, ended: Job, keep: Retention | None) -> None:
         if keep is None:
             return
         if keep.nothing:
@@ -368,7 +379,7 @@ class StoreMachine(RuleBasedStateMachine):
         if move in RESTORE.values():
             allowed = allowed and job.removed_from == move.target
             allowed = allowed and self._with_custom_id(job.custom_id, job.queue) is None
-        if move in (REVIVE, REVIVE_DELAYED) and job.queue == self.dead:
+        if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED) and job.queue == self.dead:
             allowed = allowed and self._with_custom_id(job.custom_id) is None
         delay = which % 100 + 1
         assert self.store.move(move, job.id, delay=delay) == ([job.id] if allowed else [])
@@ -376,7 +387,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._move(job, move, self.clock.now() + delay)
 
     def _move(self, job: Job, move: Move, due_at: int) -> None:
-        if move in (DELETE, TEAR_AWAY):
+        if move in (DELETE, DELETE_ACTIVE):
             del self.jobs[job.id]
         elif move is REMOVE:
             job.removed_from, job.state = job.state, "removed"
@@ -384,11 +395,11 @@ class StoreMachine(RuleBasedStateMachine):
             self._promote(job)
         elif move is RESCHEDULE:
             job.due_at = due_at
-        elif move in (REVIVE, REVIVE_DELAYED):
+        elif move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
             job.history += job.state == "completed"
             job.queue, job.state, job.finished_at = self.queue, str(move.target), None
             job.is_to_fail, job.expires_at = False, None
-            if move is REVIVE:
+            if move is RETRY_FINISHED:
                 job.place = self._place(job.lifo)
             else:
                 job.due_at = due_at

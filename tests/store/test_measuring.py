@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bullite.client.queue.metrics import Metrics, metrics_of
-from bullite.core.histogram import Sketch
-from bullite.core.states import REVIVE
+from bullite.core.histogram import DurationHistogram
+from bullite.core.states import RETRY_FINISHED
 from bullite.database.driver import StatementRefused
 from bullite.engine import metrics as engine_metrics
 from bullite.engine.metrics import Gauges, Readings
@@ -237,7 +237,7 @@ def retried(store: Store, worker: Worker) -> None:
 def revived(store: Store, worker: Worker) -> None:
     job = store.add()
     worker.fail(worker.claim_one())
-    store.move(REVIVE, job, forget_attempts=True)
+    store.move(RETRY_FINISHED, job, forget_attempts=True)
 
 
 @pytest.mark.parametrize("prepare", [delayed, retried, revived])
@@ -402,7 +402,7 @@ def test_what_is_stored_is_what_was_measured() -> None:
     assert measured.record([], 7 * MINUTE) is None
 
 
-def _sketch_of(duration: float, times: int) -> Sketch:
-    sketch = Sketch()
+def _sketch_of(duration: float, times: int) -> DurationHistogram:
+    sketch = DurationHistogram()
     sketch.add(duration, times)
     return sketch

@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import (
     ADD,
     ADD_DELAYED,
-    AWAIT,
     BACK_OFF,
     CLAIM,
     DELAY,
     DELETE,
+    DELETE_ACTIVE,
+    DEPENDENCIES_DONE,
+    DEPENDENCIES_DONE_DELAYED,
     EXPIRE,
-    FREE,
-    FREE_DELAYED,
-    LET_GO,
-    LET_GO_DELAYED,
     MOVES,
     PROMOTE,
+    RELEASE_FROM_DEPENDENCIES,
+    RELEASE_FROM_DEPENDENCIES_DELAYED,
     REMOVE,
     RESCHEDULE,
     RESTORE,
-    RETRY,
-    REVIVE,
-    REVIVE_DELAYED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
+    RETRY_NOW,
     STALL,
     STALL_DELAYED,
-    TEAR_AWAY,
+    WAIT_FOR_CHILDREN,
     Move,
     State,
     diagram,
@@ -49,12 +49,25 @@ ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 OF_A_JOB = [move for move in MOVES if move.sources]
 HELD = [move for move in OF_A_JOB if move.held]
-OF_LINKS = (AWAIT, FREE, FREE_DELAYED, LET_GO, LET_GO_DELAYED)
+OF_LINKS = (
+    WAIT_FOR_CHILDREN,
+    DEPENDENCIES_DONE,
+    DEPENDENCIES_DONE_DELAYED,
+    RELEASE_FROM_DEPENDENCIES,
+    RELEASE_FROM_DEPENDENCIES_DELAYED,
+)
 """Made because of other jobs: test_linking.py asks for them in earnest."""
 IN_EARNEST = [move for move in OF_A_JOB if move not in OF_LINKS]
 TAKES_A_VALUE = (
-    *(PROMOTE, RESCHEDULE, BACK_OFF, RETRY, DELAY, STALL, STALL_DELAYED),
-    *(REVIVE, REVIVE_DELAYED, FREE, FREE_DELAYED, LET_GO, LET_GO_DELAYED),
+    *(PROMOTE, RESCHEDULE, BACK_OFF, RETRY_NOW, DELAY, STALL, STALL_DELAYED),
+    *(
+        RETRY_FINISHED,
+        RETRY_FINISHED_DELAYED,
+        DEPENDENCIES_DONE,
+        DEPENDENCIES_DONE_DELAYED,
+        RELEASE_FROM_DEPENDENCIES,
+        RELEASE_FROM_DEPENDENCIES_DELAYED,
+    ),
 )
 
 
@@ -192,7 +205,7 @@ def arrange(store: Store, place: str, priority: int = 0) -> Scene:
 def clear(scene: Scene) -> None:
     """Make room for the next."""
     store, worker, job, _ = scene
-    store.move(TEAR_AWAY, job)
+    store.move(DELETE_ACTIVE, job)
     store.move(DELETE, job)
     worker.leave()
 
@@ -222,7 +235,7 @@ def attempt(scene: Scene, move: Move) -> bool:
         store.database.write(f"update bullite_jobs set {late} where id = {job}")
         return bool(store.ask(Expire(store.queue)) == 1)
     if move.held:
-        return store.home.settle(Verdict(job, token, move, delay=500)) == []
+        return store.home.settle(RunOutcome(job, token, move, delay=500)) == []
     return store.move(move, job, delay=500) == [job]
 
 
@@ -369,7 +382,7 @@ def test_a_verdict_of_another_process_with_the_same_number_is_refused(store: Sto
     other = store.process()
     before = store.everything()
     for move in [move for move in HELD if move not in (STALL, STALL_DELAYED)]:
-        lost = other.settle(Verdict(scene.job, scene.token, move))
+        lost = other.settle(RunOutcome(scene.job, scene.token, move))
         assert lost == [scene.job], str(move)
         assert store.everything() == before, str(move)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.core.job_options import LATEST
+from bullite.core.job_options import MAX_TIME
 from bullite.core.states import PROMOTE, REMOVE
 from bullite.operations.job_lists import START
 from bullite.operations.move import Moved, MoveListed
@@ -17,9 +17,9 @@ def move(store: Store, **options: Any) -> Moved:
         "list": "waiting",
         "move": REMOVE,
         "most": 10,
-        "before": LATEST,
+        "before": MAX_TIME,
         "after": START,
-        "since": LATEST,
+        "since": MAX_TIME,
     }
     moved: Moved = store.ask(MoveListed(**{**request, **options}))
     return moved

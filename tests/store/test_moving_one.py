@@ -8,13 +8,13 @@ import pytest
 
 from bullite.core.states import (
     DELETE,
+    DELETE_ACTIVE,
     PROMOTE,
     REMOVE,
     RESCHEDULE,
     RESTORE_WAITING,
-    REVIVE,
-    REVIVE_DELAYED,
-    TEAR_AWAY,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     Move,
     State,
 )
@@ -75,9 +75,9 @@ def test_a_job_somewhere_else_is_told_where_it_is_and_where_it_should_be(store: 
 
 def test_a_caller_may_allow_only_one_of_the_states_a_move_starts_from(store: Store) -> None:
     job = failed(store)
-    assert isinstance(move_one(store, REVIVE, job, source=State.COMPLETED), IllegalMove)
+    assert isinstance(move_one(store, RETRY_FINISHED, job, source=State.COMPLETED), IllegalMove)
     assert store.state(job) == "failed"
-    assert move_one(store, REVIVE, job, source=State.FAILED) is None
+    assert move_one(store, RETRY_FINISHED, job, source=State.FAILED) is None
 
 
 def test_an_id_that_is_taken_is_the_reason(store: Store) -> None:
@@ -114,13 +114,13 @@ def test_a_hungry_worker_takes_a_job_when_its_new_time_has_come(store: Store) ->
 
 def test_a_job_may_be_revived_for_later(store: Store) -> None:
     job = failed(store)
-    assert move_one(store, REVIVE_DELAYED, job, delay=20) is None
+    assert move_one(store, RETRY_FINISHED_DELAYED, job, delay=20) is None
     row = store.row(job)
     assert (row.state, row.due_at, row.finished_at) == ("delayed", store.clock.now() + 20, None)
     assert store.events()[-1] == Event("revive_delayed", job, ["failed", store.clock.now() + 20])
 
 
-@pytest.mark.parametrize("move", [REVIVE, REVIVE_DELAYED], ids=str)
+@pytest.mark.parametrize("move", [RETRY_FINISHED, RETRY_FINISHED_DELAYED], ids=str)
 @pytest.mark.parametrize("forget", [False, True])
 def test_a_revived_job_keeps_its_attempts_unless_they_are_to_be_forgotten(
     store: Store, move: Move, forget: bool
@@ -134,7 +134,7 @@ def test_a_revived_job_keeps_its_attempts_unless_they_are_to_be_forgotten(
 
 def test_a_revived_job_tells_what_it_was(store: Store) -> None:
     job = failed(store)
-    move_one(store, REVIVE, job)
+    move_one(store, RETRY_FINISHED, job)
     assert store.events()[-1] == Event("revive", job, "failed")
 
 
@@ -144,7 +144,7 @@ def test_a_running_job_can_be_torn_away_with_its_queue_and_is_lost_to_its_worker
     job = store.add()
     worker = store.worker()
     held = worker.claim_one()
-    assert move_one(store, TEAR_AWAY, job) is None
+    assert move_one(store, DELETE_ACTIVE, job) is None
     assert store.counts() == {}
     assert worker.complete(held) == [job]
     assert store.row(job, "payloads", key="job") is None

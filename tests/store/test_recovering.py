@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from bullite.core.decide_outcome import STALLED_TOO_OFTEN
-from bullite.core.states import REVIVE
+from bullite.core.states import RETRY_FINISHED
 from bullite.engine.maintenance import Chores
 from bullite.engine.subscription import Habits
 from bullite.operations import workers
@@ -239,7 +239,7 @@ def test_a_revived_job_is_not_to_fail_any_more(store: Store) -> None:
     stall(store, max_stalled_count=0)
     worker = store.worker()
     worker.fail(worker.claim_one())
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     assert worker.claim_one().row.deferred_failure is None
 
 

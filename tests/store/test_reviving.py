@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
-from bullite.core.states import REMOVE, RESTORE_FAILED, REVIVE, REVIVE_DELAYED
+from bullite.core.states import REMOVE, RESTORE_FAILED, RETRY_FINISHED, RETRY_FINISHED_DELAYED
 from bullite.operations import auto_retry
 from bullite.operations.auto_retry import ReviveDue
 from bullite.operations.cancel import Cancel
@@ -57,7 +57,7 @@ def test_a_failed_job_is_tried_again_after_its_time_as_if_it_had_never_run(store
     )
     assert store.counts() == {"waiting": 1}
     assert [attempt.error for attempt in store.attempts(job)] == ["it broke"], "its history stays"
-    assert store.events()[-1].kind == REVIVE.name
+    assert store.events()[-1].kind == RETRY_FINISHED.name
     assert store.worker().claim_one().id == job
 
 
@@ -161,7 +161,7 @@ def test_queues_have_settings_of_their_own(store: Store) -> None:
     assert not is_tried_again(store, job)
 
 
-@pytest.mark.parametrize("move", [REVIVE, REVIVE_DELAYED])
+@pytest.mark.parametrize("move", [RETRY_FINISHED, RETRY_FINISHED_DELAYED])
 def test_what_somebody_tries_by_hand_first_is_not_tried_again_by_itself(
     store: Store, move: Any
 ) -> None:

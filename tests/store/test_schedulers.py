@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bullite.core.job_flags import SCHEDULED
-from bullite.core.log_throttle import Seldom
+from bullite.core.log_throttle import ThrottledLog
 from bullite.core.recurrence import GRACE, Recurrence
-from bullite.core.states import PROMOTE, REMOVE, REVIVE
+from bullite.core.states import PROMOTE, REMOVE, RETRY_FINISHED
 from bullite.errors import (
     InvalidOption,
     SchedulerNotFound,
@@ -83,7 +83,7 @@ def opts(store: Store, job: int) -> Any:
 
 def run(worker: Worker) -> Held:
     held = worker.claim_one()
-    assert worker.complete(held, traits=SCHEDULED) == []
+    assert worker.complete(held, flags=SCHEDULED) == []
     return held
 
 
@@ -91,7 +91,7 @@ def run_all(store: Store, worker: Worker) -> list[int]:
     """The ticks of the jobs that can be run now, one after the other."""
     ticks = []
     while claimed := worker.claim(1):
-        worker.complete(*claimed, traits=SCHEDULED)
+        worker.complete(*claimed, flags=SCHEDULED)
         ticks.append(int((claimed[0].row.custom_id or "").rpartition(":")[2]))
         assert len(pending(store)) <= 1
     return ticks
@@ -162,9 +162,9 @@ def test_failing_retrying_and_reviving_make_no_second_chain(store: Store) -> Non
     worker.back_off(worker.claim_one(), delay=1)
     store.clock.advance(1)
     held = worker.claim_one()
-    worker.fail(held, traits=SCHEDULED)
+    worker.fail(held, flags=SCHEDULED)
     assert len(pending(store)) == 1
-    store.move(REVIVE, held.id)
+    store.move(RETRY_FINISHED, held.id)
     run(worker)
     assert len(pending(store)) == 1
     assert scheduler(store).iterations == 2
@@ -382,7 +382,7 @@ def test_who_takes_a_missed_tick_looks_for_the_next_at_once(store: Store) -> Non
 def test_of_all_missed_ticks_only_the_newest_are_made_up(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler_ticks, "_seldom", Seldom(scheduler_ticks.log))
+    monkeypatch.setattr(scheduler_ticks, "_seldom", ThrottledLog(scheduler_ticks.log))
     start = store.clock.now()
     upsert(store, every=MINUTE, missed="all", most_missed=10)
     store.clock.advance(DOWN)

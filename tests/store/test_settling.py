@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
-from bullite.core.event_log import LONGEST_COPIED
+from bullite.core.decide_outcome import RunOutcome
+from bullite.core.event_log import MAX_COPIED_LENGTH
 from bullite.core.states import (
     BACK_OFF,
     COMPLETE,
     DELAY,
     DELETE,
     FAIL,
-    GIVE_BACK,
     RELEASE,
     REMOVE,
-    RETRY,
-    REVIVE,
+    RETRY_FINISHED,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
     Move,
 )
 from bullite.engine.replies import DIRECT
@@ -26,7 +26,7 @@ from bullite.errors import JobNotFound
 from bullite.operations.update import Progress
 from tests.harness import Event, Store, new_job
 
-SETTLING = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY, RELEASE, GIVE_BACK)
+SETTLING = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY_NOW, RELEASE, RETURN_UNSTARTED)
 
 # --- what is written -----------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ def test_jobs_that_back_off_together_each_have_their_own_delay(store: Store) -> 
     jobs = store.add_all(new_job(), new_job())
     worker = store.worker()
     held = worker.claim(2)
-    store.home.settle(*(Verdict(h.id, h.token, BACK_OFF, 100 * h.id) for h in held))
+    store.home.settle(*(RunOutcome(h.id, h.token, BACK_OFF, 100 * h.id) for h in held))
     now = store.clock.now()
     assert [store.row(job).due_at for job in jobs] == [now + 100 * job for job in jobs]
 
@@ -88,7 +88,7 @@ def test_a_later_success_keeps_the_reason_of_the_failure_beside_its_value(store:
 def test_a_result_too_long_for_the_event_log_is_stored_with_the_job_only(store: Store) -> None:
     job = store.add()
     worker = store.worker()
-    value = '"' + "x" * LONGEST_COPIED + '"'
+    value = '"' + "x" * MAX_COPIED_LENGTH + '"'
     worker.complete(worker.claim_one(), value=value)
     assert store.result(job).return_value == value
     assert json.loads(store.event_rows()[-2].jobs) == [[job, None, 1]]
@@ -97,8 +97,10 @@ def test_a_result_too_long_for_the_event_log_is_stored_with_the_job_only(store: 
 def test_one_request_may_settle_many_jobs_in_different_ways(store: Store) -> None:
     jobs = store.add_all(*(new_job() for _ in range(7)))
     held = store.worker().claim(7)
-    moves = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY, RELEASE, GIVE_BACK)
-    verdicts = [Verdict(h.id, h.token, move, delay=9) for h, move in zip(held, moves, strict=True)]
+    moves = (COMPLETE, FAIL, BACK_OFF, DELAY, RETRY_NOW, RELEASE, RETURN_UNSTARTED)
+    verdicts = [
+        RunOutcome(h.id, h.token, move, delay=9) for h, move in zip(held, moves, strict=True)
+    ]
     assert store.home.settle(*verdicts) == []
     assert store.states(*jobs) == ["completed", "failed", *["delayed"] * 2, *["waiting"] * 3]
     assert store.counts() == {"completed": 1, "failed": 1, "delayed": 2, "waiting": 3}
@@ -109,7 +111,7 @@ def test_jobs_of_several_claims_are_settled_together(store: Store) -> None:
     worker = store.worker()
     held = [*worker.claim(2), *worker.claim(1)]
     assert held[0].token != held[2].token
-    assert store.home.settle(*(Verdict(h.id, h.token, COMPLETE) for h in held)) == []
+    assert store.home.settle(*(RunOutcome(h.id, h.token, COMPLETE) for h in held)) == []
     assert store.states(*jobs) == ["completed"] * 3
 
 
@@ -117,13 +119,13 @@ def test_jobs_of_one_claim_are_settled_under_the_number_of_that_claim_only(store
     jobs = store.add_all(new_job(), new_job())
     worker = store.worker()
     held = worker.claim(2)
-    late = [Verdict(h.id, h.token, COMPLETE) for h in held]
+    late = [RunOutcome(h.id, h.token, COMPLETE) for h in held]
     for one in held:
         worker.release(one)
     again = worker.claim(2)
     assert store.home.settle(*late) == list(jobs)
     assert store.states(*jobs) == ["active"] * 2
-    assert store.home.settle(*(Verdict(h.id, h.token, COMPLETE) for h in again)) == []
+    assert store.home.settle(*(RunOutcome(h.id, h.token, COMPLETE) for h in again)) == []
 
 
 # --- attempts ------------------------------------------------------------------------------------
@@ -131,7 +133,15 @@ def test_jobs_of_one_claim_are_settled_under_the_number_of_that_claim_only(store
 
 @pytest.mark.parametrize(
     ("move", "made"),
-    [(COMPLETE, 1), (FAIL, 1), (BACK_OFF, 1), (RETRY, 1), (DELAY, 0), (RELEASE, 0), (GIVE_BACK, 0)],
+    [
+        (COMPLETE, 1),
+        (FAIL, 1),
+        (BACK_OFF, 1),
+        (RETRY_NOW, 1),
+        (DELAY, 0),
+        (RELEASE, 0),
+        (RETURN_UNSTARTED, 0),
+    ],
     ids=str,
 )
 def test_a_run_that_ends_by_success_or_failure_is_an_attempt_made(
@@ -183,7 +193,7 @@ def test_a_revived_job_keeps_its_attempts_and_loses_its_result(store: Store) -> 
     job = store.add()
     worker = store.worker()
     worker.fail(worker.claim_one())
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     row, result = store.row(job), store.result(job)
     assert (row.attempts_made, row.finished_at) == (1, None)
     assert (result.failed_reason, result.outcome) == (None, None)

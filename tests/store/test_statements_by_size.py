@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.states import REMOVE, RESTORE_WAITING, REVIVE
+from bullite.core.states import REMOVE, RESTORE_WAITING, RETRY_FINISHED
 from bullite.database.driver import Params, Result
 from tests.harness import Recorder, Store, new_job
 
@@ -66,7 +66,7 @@ def test_retry_of_dead_letters_looks_up_the_custom_ids_of_all_jobs_together(
         jobs = store.add_all(*with_ids(f"of {number}", number))
         worker = store.worker()
         worker.fail(*worker.claim(number))
-        costs.append(executed.by(lambda jobs=jobs: store.move(REVIVE, *jobs)))
+        costs.append(executed.by(lambda jobs=jobs: store.move(RETRY_FINISHED, *jobs)))
         assert set(store.states(*jobs)) == {"waiting"}
         store.move(REMOVE, *jobs)
     assert costs[0] == costs[1]

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.job_flags import STEPPED
-from bullite.core.job_options import LATEST
+from bullite.core.job_options import MAX_TIME
 from bullite.core.states import (
     COMPLETE,
     DELETE,
+    DELETE_ACTIVE,
     PROMOTE,
     REMOVE,
     RESCHEDULE,
     RESTORE,
-    REVIVE,
-    TEAR_AWAY,
+    RETRY_FINISHED,
     State,
 )
 from bullite.database.driver import Conflict
@@ -89,7 +89,7 @@ def test_a_job_with_steps_has_their_trait_and_one_without_has_none(store: Store)
     record(store, held)
     assert store.row(held.id).traits == STEPPED
     assert store.row(other).traits == 0
-    assert worker.complete(held, traits=STEPPED) == []
+    assert worker.complete(held, flags=STEPPED) == []
 
 
 def test_a_verdict_that_does_not_know_of_the_steps_yet_is_carried_out_all_the_same(
@@ -144,7 +144,7 @@ def test_another_process_with_the_same_number_records_nothing(store: Store) -> N
 
 def test_the_step_of_a_job_that_is_gone_is_refused(store: Store) -> None:
     _, held = run(store)
-    store.move(TEAR_AWAY, held.id)
+    store.move(DELETE_ACTIVE, held.id)
     with pytest.raises(JobNotFound):
         record(store, held)
 
@@ -179,7 +179,7 @@ def test_a_retry_by_hand_keeps_the_steps_unless_attempts_are_reset(
     record(store, held)
     send(store, held.id)
     worker.fail(held)
-    store.move(REVIVE, held.id, forget_attempts=forget)
+    store.move(RETRY_FINISHED, held.id, forget_attempts=forget)
     assert len(steps(store, held.id)) == left
     assert len(store.database.rows("signals")) == left
 
@@ -262,7 +262,7 @@ def test_sleeps_of_other_numbers_and_names_are_slept_each(store: Store) -> None:
 
 def test_no_sleep_leads_past_the_year_9999(store: Store) -> None:
     _, held = run(store)
-    assert sleep(store, held, 2**60).until == LATEST
+    assert sleep(store, held, 2**60).until == MAX_TIME
 
 
 def test_a_run_that_lost_its_job_cannot_put_it_to_sleep(store: Store) -> None:
@@ -287,7 +287,7 @@ def test_a_job_that_waits_for_an_event_is_delayed_for_as_long_as_it_will_wait(st
 def test_a_job_that_waits_for_ever_is_due_at_the_end_of_time(store: Store) -> None:
     _, held = run(store)
     wait(store, held)
-    assert store.row(held.id).due_at == LATEST
+    assert store.row(held.id).due_at == MAX_TIME
 
 
 def test_the_event_wakes_the_job_and_is_found_by_its_next_run(store: Store) -> None:
@@ -395,7 +395,7 @@ def test_a_job_that_does_not_exist_is_sent_nothing(store: Store) -> None:
 def test_an_event_for_a_waiting_job_and_its_end_do_not_miss_each_other(store: Store) -> None:
     """The event comes in the middle of the verdict: one of them must give way."""
     _, held = run(store)
-    verdict = Verdict(held.id, held.token, COMPLETE)
+    verdict = RunOutcome(held.id, held.token, COMPLETE)
     with pytest.raises(Conflict), store.home.transaction(careful=True) as open:
         settling = open.start(settle(open.tx, [Settle(store.queue, [verdict])]))
         settling.until("where_they_are")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.decide_outcome import Verdict
+from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE, DELETE, REMOVE, RESTORE, State
 from bullite.engine import maintenance
 from bullite.operations import prune
@@ -91,7 +91,7 @@ def test_other_queues_are_not_swept(store: Store) -> None:
     job = store.home.add(queue=elsewhere)
     worker = store.worker(queue=elsewhere)
     held = worker.claim_one()
-    store.ask(Settle(elsewhere, [Verdict(job, held.token, COMPLETE)]))
+    store.ask(Settle(elsewhere, [RunOutcome(job, held.token, COMPLETE)]))
     store.clock.advance(100)
     assert store.home.sweep(keep_completed_age=1, max_events=0) == 0
     assert store.state(job) == "completed"

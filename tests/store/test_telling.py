@@ -9,8 +9,8 @@ import pytest
 
 from bullite.core.job_flags import NOTICE, TELLING
 from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
-from bullite.core.retention import Keep
-from bullite.core.states import REVIVE
+from bullite.core.retention import Retention
+from bullite.core.states import RETRY_FINISHED
 from bullite.errors import StoreBusy
 from bullite.operations.cancel import Cancel
 from bullite.operations.expire import Expire
@@ -172,7 +172,7 @@ def test_a_job_that_is_tried_again_and_fails_again_is_told_again(store: Store) -
     telling(store)
     job = store.add()
     fail_one(store)
-    store.move(REVIVE, job)
+    store.move(RETRY_FINISHED, job)
     fail_one(store)
     assert about(store) == [str(job)] * 2
 
@@ -180,7 +180,7 @@ def test_a_job_that_is_tried_again_and_fails_again_is_told_again(store: Store) -
 def test_a_job_that_may_not_stay_is_told_all_the_same(store: Store) -> None:
     telling(store)
     job = store.add()
-    fail_one(store, keep=Keep(0))
+    fail_one(store, retention=Retention(0))
     assert store.state(job) is None
     assert about(store) == [str(job)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bullite.core.event_log import LONGEST_COPIED
-from bullite.core.retention import Keep
+from bullite.core.event_log import MAX_COPIED_LENGTH
+from bullite.core.retention import Retention
 from bullite.core.states import REMOVE
 from bullite.engine.replies import DIRECT, Ask
 from bullite.errors import JobNotFound, StoreBusy
@@ -32,7 +32,7 @@ def look(store: Store) -> None:
 def test_the_end_of_a_job_that_is_gone_at_once_is_known_from_its_verdict(store: Store) -> None:
     told = watch(store, store.add())
     worker = store.worker()
-    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    worker.complete(worker.claim_one(), value="7", retention=Retention(0))
     assert told == [["completed", "7", None]]
 
 
@@ -45,7 +45,7 @@ def test_the_end_of_a_job_that_another_process_finished_and_deleted_is_in_the_lo
 ) -> None:
     told = watch(store, store.add(custom_id=custom_id))
     worker = store.process().worker()
-    worker.complete(worker.claim_one(), value=value, keep=Keep(0))
+    worker.complete(worker.claim_one(), value=value, retention=Retention(0))
     look(store)
     assert told == [["completed", text, None]]
 
@@ -53,7 +53,7 @@ def test_the_end_of_a_job_that_another_process_finished_and_deleted_is_in_the_lo
 def test_so_is_its_failure(store: Store) -> None:
     told = watch(store, store.add())
     worker = store.process().worker()
-    worker.fail(worker.claim_one(), reason="no", keep=Keep(0))
+    worker.fail(worker.claim_one(), reason="no", retention=Retention(0))
     look(store)
     assert told == [["failed", None, "no"]]
 
@@ -61,8 +61,8 @@ def test_so_is_its_failure(store: Store) -> None:
 def test_a_result_too_long_for_the_log_is_gone_with_its_job(store: Store) -> None:
     told = watch(store, store.add())
     worker = store.process().worker()
-    value = '"' + "x" * LONGEST_COPIED + '"'
-    worker.complete(worker.claim_one(), value=value, keep=Keep(0))
+    value = '"' + "x" * MAX_COPIED_LENGTH + '"'
+    worker.complete(worker.claim_one(), value=value, retention=Retention(0))
     look(store)
     assert [type(answer) for answer in told] == [JobNotFound]
 
@@ -70,7 +70,7 @@ def test_a_result_too_long_for_the_log_is_gone_with_its_job(store: Store) -> Non
 def test_the_end_of_an_earlier_job_of_the_same_id_does_not_count(store: Store) -> None:
     store.add(custom_id="x")
     worker = store.worker()
-    worker.complete(worker.claim_one(), value="1", keep=Keep(0))
+    worker.complete(worker.claim_one(), value="1", retention=Retention(0))
     store.clock.advance(5)
     job = store.add(custom_id="x")
     told = watch(store, job)
@@ -83,7 +83,7 @@ def test_the_newest_end_in_the_log_is_the_one(store: Store) -> None:
     told = watch(store, job)
     worker = store.process().worker()
     worker.retry(worker.claim_one())
-    worker.complete(worker.claim_one(), value="2", keep=Keep(0))
+    worker.complete(worker.claim_one(), value="2", retention=Retention(0))
     look(store)
     assert told == [["completed", "2", None]]
 
@@ -91,7 +91,7 @@ def test_the_newest_end_in_the_log_is_the_one(store: Store) -> None:
 def test_a_job_made_to_look_younger_than_it_is_is_found_in_the_log(store: Store) -> None:
     told = watch(store, store.add(timestamp=store.clock.now() + 60_000))
     worker = store.process().worker()
-    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    worker.complete(worker.claim_one(), value="7", retention=Retention(0))
     look(store)
     assert told == [["completed", "7", None]]
 
@@ -200,7 +200,7 @@ def test_a_look_for_results_that_fails_is_repeated(
 ) -> None:
     told = watch(store, store.add())
     worker = store.process().worker()
-    worker.complete(worker.claim_one(), value="7", keep=Keep(0))
+    worker.complete(worker.claim_one(), value="7", retention=Retention(0))
     store.home.driver.fail_at[statement] = StoreBusy("locked")
     look(store)
     assert (told, store.home.driver.fail_at) == ([], {})
@@ -249,7 +249,7 @@ def test_how_jobs_ended_that_are_gone_is_read_for_all_of_them_at_once(store: Sto
     jobs = store.add_all(*(new_job() for _ in range(1_000)))
     watched = [store.watched(job) for job in jobs]
     worker = store.process().worker()
-    worker.complete(*worker.claim(1_000), value="7", keep=Keep(0))
+    worker.complete(*worker.claim(1_000), value="7", retention=Retention(0))
     told: list[Any] = []
     for each in watched:
         store.home.engine.watch(each, told.append, DIRECT)
@@ -262,7 +262,7 @@ def test_the_event_log_is_not_read_again_before_it_has_been_read(store: Store) -
     jobs = store.add_all(*(new_job() for _ in range(3)))
     watched = [store.watched(job) for job in jobs]
     worker = store.process().worker()
-    worker.complete(*worker.claim(3), value="7", keep=Keep(0))
+    worker.complete(*worker.claim(3), value="7", retention=Retention(0))
     reads = store.home.reads
     reads.is_slow = True
     told: list[Any] = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bullite.core.backoff import LONGEST_DELAY, TYPES, delay_after
+from bullite.core.backoff import MAX_DELAY, TYPES, delay_after
 
 
 def never() -> float:
@@ -58,12 +58,12 @@ def test_jitter_applies_to_the_capped_delay() -> None:
 @pytest.mark.parametrize("kind", TYPES)
 @given(
     attempts=st.integers(1, 10**9),
-    delay=st.integers(0, LONGEST_DELAY),
+    delay=st.integers(0, MAX_DELAY),
     exponent=st.floats(0, 100),
     jitter=st.floats(0, 1),
     chance=st.floats(0, 1, exclude_max=True),
 )
-@example(attempts=10**9, delay=LONGEST_DELAY, exponent=100.0, jitter=1.0, chance=0.999)
+@example(attempts=10**9, delay=MAX_DELAY, exponent=100.0, jitter=1.0, chance=0.999)
 @example(attempts=1025, delay=1, exponent=0.0, jitter=0.0, chance=0.0)
 def test_no_delay_is_ever_too_long(
     kind: str, attempts: int, delay: int, exponent: float, jitter: float, chance: float
@@ -71,7 +71,7 @@ def test_no_delay_is_ever_too_long(
     backoff = {"type": kind, "delay": delay, "exponent": exponent, "jitter": jitter}
     computed = delay_after(backoff, attempts, None, lambda: chance)
     assert isinstance(computed, int)
-    assert 0 <= computed <= LONGEST_DELAY
+    assert 0 <= computed <= MAX_DELAY
     capped = delay_after(backoff | {"max_delay": 1000}, attempts, None, lambda: chance)
     assert capped is not None
     assert 0 <= capped <= 1000

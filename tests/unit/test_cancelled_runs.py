@@ -10,7 +10,7 @@ import pytest
 
 from bullite import Job, Queue
 from bullite.core.decide_outcome import Raised, Result, Returned
-from bullite.core.job_record import Fate
+from bullite.core.job_record import JobStatusRow
 from bullite.errors import JobCancelled
 from bullite.worker.processors import ANY, make_handler
 from bullite.worker.runner import Line, LoopRunner, ThreadRunner
@@ -48,7 +48,7 @@ class Master:
 
 def job(number: int) -> Job:
     facts = (number, "a", None, 0, 1, 0, 1, 0, 0, None, None, 0, number, "null")
-    return Job(Queue("emails", "nowhere.db"), facts, Fate("active"))
+    return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
 
 
 def taken_out(line: Line, *numbers: int) -> list[int]:

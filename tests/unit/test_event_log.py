@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.event_log import Event, told_by, unfold
+from bullite.core.event_log import Event, events_of_move, unfold
 from bullite.core.states import MOVES, Move
 
 DETAILS: dict[str, Any] = {
@@ -41,7 +41,7 @@ def test_a_row_of_a_move_tells_the_events_of_the_table(move: Move) -> None:
 
 @pytest.mark.parametrize("move", MOVES, ids=str)
 def test_the_size_of_a_row_is_known_without_reading_it(move: Move) -> None:
-    assert told_by(move.name) == len(move.events)
+    assert events_of_move(move.name) == len(move.events)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_size_of_a_row_is_known_without_reading_it(move: Move) -> None:
     ],
 )
 def test_a_row_of_anything_else_tells_one_event_an_entry(kind: str, entry: Any) -> None:
-    assert told_by(kind) == len(told(kind, entry)) == 1
+    assert events_of_move(kind) == len(told(kind, entry)) == 1
 
 
 def test_events_are_numbered_within_their_row() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.core.job_record import Fate, JobRow
+from bullite.core.job_record import JobRow, JobStatusRow
 
 FACTS = JobRow(
     id=7,
@@ -36,7 +36,7 @@ def queue(tmp_path: Path) -> Queue:
     return Queue("emails", tmp_path / "jobs.db")
 
 
-def job_with(queue: Queue, fate: Fate = Fate("waiting"), **facts: Any) -> Job:  # noqa: B008
+def job_with(queue: Queue, fate: JobStatusRow = JobStatusRow("waiting"), **facts: Any) -> Job:  # noqa: B008
     return Job(queue, FACTS._replace(**facts), fate)
 
 
@@ -80,7 +80,7 @@ def test_stored_options_are_part_of_the_options(queue: Queue) -> None:
     ],
 )
 def test_times_are_aware_datetimes(queue: Queue, attribute: str, column: str) -> None:
-    job = job_with(queue, Fate("waiting", **{column: 1_500}))  # type: ignore[arg-type]
+    job = job_with(queue, JobStatusRow("waiting", **{column: 1_500}))  # type: ignore[arg-type]
     assert getattr(job, attribute) == datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
 
 
@@ -98,14 +98,14 @@ def test_milliseconds_are_not_lost_on_the_way(queue: Queue) -> None:
 
 
 def test_results_are_decoded(queue: Queue) -> None:
-    job = job_with(queue, Fate("completed", return_value="[1,null]", progress='{"page":3}'))
+    job = job_with(queue, JobStatusRow("completed", return_value="[1,null]", progress='{"page":3}'))
     assert (job.return_value, job.progress) == ([1, None], {"page": 3})
 
 
 def test_only_a_running_job_is_locked(queue: Queue) -> None:
-    assert job_with(queue, Fate("active", processed_by="w")).locked_by == "w"
-    assert job_with(queue, Fate("completed", processed_by="w")).locked_by is None
+    assert job_with(queue, JobStatusRow("active", processed_by="w")).locked_by == "w"
+    assert job_with(queue, JobStatusRow("completed", processed_by="w")).locked_by is None
 
 
 def test_a_job_shows_itself_in_a_line(queue: Queue) -> None:
-    assert repr(job_with(queue, Fate("failed"))) == "<Job 7 'welcome' of 'emails': failed>"
+    assert repr(job_with(queue, JobStatusRow("failed"))) == "<Job 7 'welcome' of 'emails': failed>"

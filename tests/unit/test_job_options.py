@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bullite import Queue
 from bullite.client.queue.settings import check_defaults
 from bullite.client.runtime.blocking import carry_out
-from bullite.core.backoff import LONGEST_DELAY
+from bullite.core.backoff import MAX_DELAY
 from bullite.core.job_options import (
-    HIGHEST_PRIORITY,
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
+    MAX_PRIORITY,
     CheckedOptions,
     check_duration,
     check_name,
@@ -35,12 +35,12 @@ def test_without_options_a_job_runs_once_and_at_once() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("priority", -HIGHEST_PRIORITY),
-        ("priority", HIGHEST_PRIORITY),
+        ("priority", -MAX_PRIORITY),
+        ("priority", MAX_PRIORITY),
         ("attempts", 1),
-        ("attempts", MOST_ATTEMPTS),
+        ("attempts", MAX_ATTEMPTS),
         ("delay", 0),
-        ("delay", LONGEST_DELAY),
+        ("delay", MAX_DELAY),
         ("lifo", True),
         ("job_id", "a"),
         ("job_id", "ü" * 255),
@@ -62,13 +62,13 @@ def test_a_number_must_be_a_whole_number(option: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "least", "most"),
     [
-        ("priority", HIGHEST_PRIORITY + 1, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
-        ("priority", -HIGHEST_PRIORITY - 1, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
-        ("attempts", 0, 1, MOST_ATTEMPTS),
-        ("attempts", -1, 1, MOST_ATTEMPTS),
-        ("attempts", MOST_ATTEMPTS + 1, 1, MOST_ATTEMPTS),
-        ("delay", -1, 0, LONGEST_DELAY),
-        ("delay", LONGEST_DELAY + 1, 0, LONGEST_DELAY),
+        ("priority", MAX_PRIORITY + 1, -MAX_PRIORITY, MAX_PRIORITY),
+        ("priority", -MAX_PRIORITY - 1, -MAX_PRIORITY, MAX_PRIORITY),
+        ("attempts", 0, 1, MAX_ATTEMPTS),
+        ("attempts", -1, 1, MAX_ATTEMPTS),
+        ("attempts", MAX_ATTEMPTS + 1, 1, MAX_ATTEMPTS),
+        ("delay", -1, 0, MAX_DELAY),
+        ("delay", MAX_DELAY + 1, 0, MAX_DELAY),
     ],
 )
 def test_a_number_out_of_range_is_told_the_range(
@@ -195,8 +195,8 @@ def test_whatever_is_passed_is_taken_or_refused_by_name(option: str, value: obje
     except BulliteError as error:
         checked, refused = CheckedOptions(), str(error)
     assert not refused or option in refused
-    assert 0 <= checked.delay <= LONGEST_DELAY
-    assert 1 <= checked.attempts <= MOST_ATTEMPTS
+    assert 0 <= checked.delay <= MAX_DELAY
+    assert 1 <= checked.attempts <= MAX_ATTEMPTS
 
 
 # --- back-off ------------------------------------------------------------------------------------

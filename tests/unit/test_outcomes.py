@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from bullite import UnrecoverableError
 from bullite.core.decide_outcome import (
-    LONGEST_REASON,
-    LONGEST_RESULT,
+    MAX_REASON_LENGTH,
+    MAX_RESULT_LENGTH,
     STALLED_TOO_OFTEN,
     STARTED_TOO_OFTEN,
     Interrupted,
-    NeverBegun,
-    NotRun,
     Raised,
     Result,
+    RetentionDefaults,
     Returned,
-    Rules,
+    Skipped,
+    Unstarted,
     decide,
     storable,
 )
 from bullite.core.outcomes import ERROR, STALLED, TIMED_OUT
-from bullite.core.retention import Keep
-from bullite.core.states import BACK_OFF, COMPLETE, FAIL, GIVE_BACK, RELEASE, RETRY, Move
+from bullite.core.retention import Retention
+from bullite.core.states import BACK_OFF, COMPLETE, FAIL, RELEASE, RETRY_NOW, RETURN_UNSTARTED, Move
 from bullite.errors import JobTimedOut
 
 
@@ -40,11 +40,11 @@ class Run:
     stored_options: dict[str, Any] = field(default_factory=dict)
     pk: int = 7
     token_number: int = 11
-    ahead: bool = False
-    traits: int = 0
+    prefetched: bool = False
+    flags: int = 0
     custom_id: str | None = None
 
-    def may_have(self, option: str) -> bool:
+    def mentions_option(self, option: str) -> bool:
         return option in self.stored_options
 
 
@@ -63,21 +63,23 @@ error = ValueError("no")
         pytest.param(ONCE, Returned(None), COMPLETE, 0, None, None, id="returned nothing"),
         pytest.param(LAST, Returned(None), COMPLETE, 0, None, None, id="nothing, after failures"),
         pytest.param(ONCE, Raised(error), FAIL, 0, None, "no", id="raised, the only attempt"),
-        pytest.param(THRICE, Raised(error), RETRY, 0, None, "no", id="raised, attempts left"),
+        pytest.param(THRICE, Raised(error), RETRY_NOW, 0, None, "no", id="raised, attempts left"),
         pytest.param(LAST, Raised(error), FAIL, 0, None, "no", id="raised, the last attempt"),
         pytest.param(PATIENT, Raised(error), BACK_OFF, 500, None, "no", id="raised, with backoff"),
-        pytest.param(PICKY, Raised(error), RETRY, 0, None, "no", id="raised, no rule for it"),
+        pytest.param(PICKY, Raised(error), RETRY_NOW, 0, None, "no", id="raised, no rule for it"),
         pytest.param(PICKY, Raised(KeyError("k")), FAIL, 0, None, "'k'", id="a rule says no"),
         pytest.param(
             THRICE, Raised(UnrecoverableError("x")), FAIL, 0, None, "x", id="unrecoverable"
         ),
         pytest.param(ONCE, Raised(KeyError()), FAIL, 0, None, "KeyError", id="raised, no words"),
         pytest.param(ONCE, Raised(SystemExit(3)), FAIL, 0, None, "3", id="exited"),
-        pytest.param(THRICE, NotRun("stalled"), FAIL, 0, None, "stalled", id="not run"),
+        pytest.param(THRICE, Skipped("stalled"), FAIL, 0, None, "stalled", id="not run"),
         pytest.param(THRICE, Interrupted(), RELEASE, 0, None, None, id="interrupted"),
-        pytest.param(THRICE, NeverBegun(), GIVE_BACK, 0, None, None, id="never begun"),
+        pytest.param(THRICE, Unstarted(), RETURN_UNSTARTED, 0, None, None, id="never begun"),
         pytest.param(THRICE, Raised(error, 70), BACK_OFF, 70, None, "no", id="a strategy waits"),
-        pytest.param(THRICE, Raised(error, 0), RETRY, 0, None, "no", id="a strategy wants it now"),
+        pytest.param(
+            THRICE, Raised(error, 0), RETRY_NOW, 0, None, "no", id="a strategy wants it now"
+        ),
         pytest.param(PATIENT, Raised(error, False), FAIL, 0, None, "no", id="a strategy says no"),
         pytest.param(
             LAST, Raised(error, 70), FAIL, 0, None, "no", id="a strategy, but no try left"
@@ -95,7 +97,7 @@ def test_every_result_means_one_move(
 
 def test_a_value_that_cannot_be_stored_is_a_failed_attempt() -> None:
     verdict = decide(THRICE, Returned(object()), lambda: 0.0)
-    assert verdict.move is RETRY
+    assert verdict.move is RETRY_NOW
     assert "the returned value cannot be stored as JSON" in str(verdict.reason)
     assert decide(ONCE, Returned(float("nan")), lambda: 0.0).move is FAIL
 
@@ -122,8 +124,8 @@ def test_a_failure_counts_its_attempt() -> None:
     [
         (Raised(error), ERROR),
         (Raised(JobTimedOut("too slow")), TIMED_OUT),
-        (NotRun(STALLED_TOO_OFTEN), STALLED),
-        (NotRun(STARTED_TOO_OFTEN), ERROR),
+        (Skipped(STALLED_TOO_OFTEN), STALLED),
+        (Skipped(STARTED_TOO_OFTEN), ERROR),
     ],
 )
 def test_a_failure_is_of_one_sort(result: Result, outcome: str) -> None:
@@ -132,8 +134,8 @@ def test_a_failure_is_of_one_sort(result: Result, outcome: str) -> None:
 
 @pytest.mark.parametrize("result", [Returned(1), Raised(error), Interrupted()], ids=repr)
 def test_a_run_that_began_after_its_claim_was_recorded_says_so(result: Result) -> None:
-    assert decide(Run(ahead=True, custom_id="x"), result, lambda: 0.0).ahead
-    assert decide(Run(ahead=True, custom_id="x"), result, lambda: 0.0).public_id == "x"
+    assert decide(Run(prefetched=True, custom_id="x"), result, lambda: 0.0).prefetched
+    assert decide(Run(prefetched=True, custom_id="x"), result, lambda: 0.0).public_id == "x"
     assert decide(Run(), result, lambda: 0.0).public_id == 7
 
 
@@ -144,33 +146,33 @@ def test_no_stack_is_stored_of_a_job_that_wants_none() -> None:
 
 
 def test_a_result_of_more_than_a_mebibyte_is_a_failed_attempt() -> None:
-    assert decide(ONCE, Returned("x" * (LONGEST_RESULT - 2)), lambda: 0.0).move is COMPLETE
-    verdict = decide(ONCE, Returned("x" * (LONGEST_RESULT - 1)), lambda: 0.0)
+    assert decide(ONCE, Returned("x" * (MAX_RESULT_LENGTH - 2)), lambda: 0.0).move is COMPLETE
+    verdict = decide(ONCE, Returned("x" * (MAX_RESULT_LENGTH - 1)), lambda: 0.0)
     assert verdict.move is FAIL
-    assert str(LONGEST_RESULT) in str(verdict.reason)
+    assert str(MAX_RESULT_LENGTH) in str(verdict.reason)
 
 
 # --- what may stay -------------------------------------------------------------------------------
 
-RULES = Rules(keep_completed=Keep(5), keep_failed=Keep(6))
+RULES = RetentionDefaults(keep_completed=Retention(5), keep_failed=Retention(6))
 
 
 def test_a_worker_says_what_stays_of_jobs_that_do_not_say_themselves() -> None:
-    assert decide(ONCE, Returned(1), lambda: 0.0, RULES).keep == Keep(5)
-    assert decide(ONCE, Raised(error), lambda: 0.0, RULES).keep == Keep(6)
-    assert decide(ONCE, NotRun("x"), lambda: 0.0, RULES).keep == Keep(6)
-    assert decide(ONCE, Returned(1), lambda: 0.0).keep is None
+    assert decide(ONCE, Returned(1), lambda: 0.0, RULES).retention == Retention(5)
+    assert decide(ONCE, Raised(error), lambda: 0.0, RULES).retention == Retention(6)
+    assert decide(ONCE, Skipped("x"), lambda: 0.0, RULES).retention == Retention(6)
+    assert decide(ONCE, Returned(1), lambda: 0.0).retention is None
 
 
 def test_the_word_of_the_job_beats_its_workers() -> None:
     job = Run(stored_options={"remove_on_complete": True, "remove_on_fail": False})
-    assert decide(job, Returned(1), lambda: 0.0, RULES).keep == Keep(0)
-    assert decide(job, Raised(error), lambda: 0.0, RULES).keep is None
+    assert decide(job, Returned(1), lambda: 0.0, RULES).retention == Retention(0)
+    assert decide(job, Raised(error), lambda: 0.0, RULES).retention is None
 
 
 def test_a_job_that_is_tried_again_removes_nothing() -> None:
     job = Run(attempts=2, stored_options={"remove_on_fail": True})
-    assert decide(job, Raised(error), lambda: 0.0, RULES).keep is None
+    assert decide(job, Raised(error), lambda: 0.0, RULES).retention is None
 
 
 class Unspeakable(Exception):
@@ -210,11 +212,11 @@ def test_any_text_can_be_stored(text: str) -> None:
 
 def test_endless_text_keeps_its_beginning_and_its_end() -> None:
     stored = storable("<" + "x" * 10**6 + ">")
-    assert len(stored) < LONGEST_REASON + 100
+    assert len(stored) < MAX_REASON_LENGTH + 100
     assert stored.startswith("<xxx")
     assert stored.endswith("xxx>")
-    assert f"[… {10**6 + 2 - LONGEST_REASON} characters left out …]" in stored
+    assert f"[… {10**6 + 2 - MAX_REASON_LENGTH} characters left out …]" in stored
 
 
 def test_text_of_just_the_greatest_length_is_kept_whole() -> None:
-    assert storable("x" * LONGEST_REASON) == "x" * LONGEST_REASON
+    assert storable("x" * MAX_REASON_LENGTH) == "x" * MAX_REASON_LENGTH

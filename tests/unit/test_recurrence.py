@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from bullite.core import cron
 from bullite.core.cron import NICKNAMES, tick_after
-from bullite.core.job_options import LATEST
+from bullite.core.job_options import MAX_TIME
 from bullite.core.recurrence import (
+    DEFAULT_MAX_MISSED,
     GRACE,
     MISSED,
-    USUAL_MOST_MISSED,
     Recurrence,
     check_recurrence,
     first_tick,
@@ -251,13 +251,13 @@ def test_a_scheduler_is_over_at_its_limit_or_its_end() -> None:
     assert is_over(recurrence, 2, NOW + 1000)
     assert is_over(recurrence, 1, NOW + 5001)
     assert is_over(recurrence, 1, None)
-    assert not is_over(recurring(every=1000), 10**9, LATEST)
+    assert not is_over(recurring(every=1000), 10**9, MAX_TIME)
 
 
 @pytest.mark.parametrize("options", [{"every": DAY}, {"pattern": "@daily", "tz": "Asia/Tokyo"}])
 @pytest.mark.parametrize("left", [0, HOUR, 3 * DAY])
 def test_time_ends_with_the_year_9999(options: dict[str, Any], left: int) -> None:
-    assert len(ticks(recurring(**options, start_date=LATEST - left), 9)) <= 4
+    assert len(ticks(recurring(**options, start_date=MAX_TIME - left), 9)) <= 4
 
 
 # --- ticks that were missed ----------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_of_very_many_missed_ticks_the_newest_are_made(options: dict[str, Any], 
     recurrence = recurring(**options, missed="all")
     last = EIGHT + 10**6 * step
     due = catch_up(recurrence, EIGHT, last)
-    expected = [last - step * back for back in reversed(range(USUAL_MOST_MISSED))]
+    expected = [last - step * back for back in reversed(range(DEFAULT_MAX_MISSED))]
     assert due == (expected, last + step)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bullite import Job, Queue
-from bullite.core.job_record import Fate
+from bullite.core.job_record import JobStatusRow
 from bullite.worker.runner import AHEAD_MOST, AHEAD_SLOWEST, FEW, Line, Pace
 
 
 def job(number: int, rank: int = 0) -> Job:
     facts = (number, "a", None, 0, 1, 0, 1, 0, 0, None, None, rank, number, "null")
-    return Job(Queue("emails", "nowhere.db"), facts, Fate("active"))
+    return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
 
 
 def popped(line: Line) -> list[int]:

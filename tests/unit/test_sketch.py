@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite.core.histogram import Sketch
+from bullite.core.histogram import DurationHistogram
 
 DURATIONS = st.lists(st.floats(0.1, 1e10), min_size=1, max_size=200)
 
 
-def sketch_of(durations: list[float]) -> Sketch:
-    sketch = Sketch()
+def sketch_of(durations: list[float]) -> DurationHistogram:
+    sketch = DurationHistogram()
     for duration in durations:
         sketch.add(duration)
     return sketch
@@ -43,13 +43,13 @@ def test_sketches_add_up_to_the_sketch_of_everything(one: list[float], other: li
 @given(durations=DURATIONS)
 def test_a_sketch_is_stored_as_json(durations: list[float]) -> None:
     sketch = sketch_of(durations)
-    again = Sketch.from_json(json.loads(json.dumps(sketch.as_json())))
+    again = DurationHistogram.from_json(json.loads(json.dumps(sketch.as_json())))
     assert again.buckets == sketch.buckets
     assert again.mean == pytest.approx(sketch.mean, rel=1e-3)
 
 
 def test_a_sketch_of_nothing_knows_nothing() -> None:
-    empty = Sketch.from_json(Sketch().as_json())
+    empty = DurationHistogram.from_json(DurationHistogram().as_json())
     assert (empty.count, empty.mean, empty.quantile(0.5)) == (0, None, None)
 
 
@@ -59,6 +59,6 @@ def test_what_takes_no_time_counts_as_the_shortest() -> None:
 
 
 def test_a_duration_may_be_counted_many_times_at_once() -> None:
-    sketch = Sketch()
+    sketch = DurationHistogram()
     sketch.add(7, times=3)
     assert (sketch.count, sketch.mean, sketch.buckets) == (3, 7.0, sketch_of([7, 7, 7]).buckets)

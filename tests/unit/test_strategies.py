@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.backoff import LONGEST_DELAY
+from bullite.core.backoff import MAX_DELAY
 from bullite.errors import InvalidOption, InvalidOptionType, UnrecoverableError
 from bullite.worker.retry_strategies import Strategies
 
@@ -41,7 +41,7 @@ def test_a_named_strategy_is_told_the_attempt_and_the_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "wait"), [(0, 0), (2.6, 3), (False, False), (-1, False), (1e300, LONGEST_DELAY)]
+    ("answer", "wait"), [(0, 0), (2.6, 3), (False, False), (-1, False), (1e300, MAX_DELAY)]
 )
 def test_an_answer_is_a_wait_or_no(answer: Any, wait: Any) -> None:
     meant = named(lambda made, error: answer).ask(job(retry_strategy="mine"), ERROR)

@@ -55,7 +55,7 @@ class TaskJob(Job, Generic[R_co]):
     __slots__ = ("_signature",)
 
     def __init__(self, job: Job, signature: Signature) -> None:
-        super().__init__(job._queue, job._facts, job._fate)
+        super().__init__(job._queue, job._columns, job._status)
         self._signature = signature
 
     async def result(self, timeout: Duration | None = None) -> R_co:

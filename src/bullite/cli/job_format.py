@@ -7,7 +7,7 @@ from typing import Any
 
 from ..client.queue.search import OUTCOMES
 from ..commands.job_types import describe
-from ..core.job_record import Record
+from ..core.job_record import JobRecord
 from ..core.outcomes import CANCELLED, EXPIRED
 from ..core.states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
 from ..errors import InvalidOption
@@ -21,7 +21,7 @@ STATUSES = (PENDING, PROCESSING, COMPLETED, FAILED, DEAD, CANCELLED, EXPIRED)
 """queuectl's own words, which `status` has in JSON; `state` has the library's."""
 
 
-def status_of(job: Record) -> str:
+def status_of(job: JobRecord) -> str:
     """Where a job is, in queuectl's words: failed waits for a retry, dead has no more."""
     if job.state == State.COMPLETED:
         return COMPLETED
@@ -64,19 +64,19 @@ def lists_of(word: str) -> tuple[list[str], str | None]:
     raise InvalidOption(f"unknown state {word!r}; the states are: {known}")
 
 
-def duration_of(job: Record) -> int | None:
+def duration_of(job: JobRecord) -> int | None:
     """Ms of its last run, once that has ended."""
     if job.processed_at is None or job.finished_at is None:
         return None
     return round((job.finished_at - job.processed_at).total_seconds() * 1000)
 
 
-def what_it_does(job: Record) -> str:
+def what_it_does(job: JobRecord) -> str:
     """In one line."""
     return masked_text(describe(job.name, job.data))
 
 
-def as_json(job: Record) -> dict[str, Any]:
+def as_json(job: JobRecord) -> dict[str, Any]:
     """The stable shape of a job in JSON."""
     data = job.data if isinstance(job.data, dict) else {}
     return {

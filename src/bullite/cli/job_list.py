@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..client.queue.search import Criteria, find, lists_meant
 from ..client.read_only import View
-from ..core.job_record import Record
+from ..core.job_record import JobRecord
 from .console import BadInput, one_line
 from .job_format import lists_of, status_of, what_it_does
 from .session import Session
@@ -24,7 +24,7 @@ _AT_ONCE = 500
 class Page(NamedTuple):
     """Jobs, and whether there may be more."""
 
-    jobs: Sequence[Record]
+    jobs: Sequence[JobRecord]
     cursor: str | None
     """To go on from; only of one queue."""
     may_be_more: bool
@@ -64,7 +64,7 @@ def _of_queue(
     limit: int,
     cursor: str | None,
 ) -> Page:
-    jobs: list[Record] = []
+    jobs: list[JobRecord] = []
     at_once = limit if status is None else max(limit, _AT_ONCE)
     while True:
         found, behind = session.wait(find(queue, criteria, at_once, cursor))
@@ -80,7 +80,7 @@ def _of_queue(
             return Page(jobs, cursor, cursor is not None)
 
 
-def row_of(job: Record, on_terminal: bool) -> Sequence[str]:
+def row_of(job: JobRecord, on_terminal: bool) -> Sequence[str]:
     """A job under the columns; for people what is too long for their screen is cut off."""
     does = what_it_does(job)
     return (

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..commands.job_types import COMMAND, FUNCTION, NOTICE, RETRIES, WEBHOOK
 from ..core.codec import encode, encode_plain
-from ..core.job_options import LARGEST_DATA, check_options, check_size
+from ..core.job_options import MAX_DATA_BYTES, check_options, check_size
 from ..core.names import check_queue_name
 from ..errors import BulliteError
 from . import times
@@ -170,7 +170,7 @@ def _data(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     data = _MAKERS[kind](given)
     if given.get("timeout") is not None:
         data["timeout"] = _seconds("timeout", given["timeout"])
-    check_size(kind, encode(data, "the job"), LARGEST_DATA)
+    check_size(kind, encode(data, "the job"), MAX_DATA_BYTES)
     if kind == WEBHOOK:
         _check_call(data)
     return data

@@ -130,7 +130,7 @@ class FlowProducer:
     async def _children(
         self, parent: Job, find: Callable[[str], Queue], most: int
     ) -> list[FlowJob]:
-        if not parent.traits & DOWNSTREAM:
+        if not parent.flags & DOWNSTREAM:
             return []
         there: list[tuple[int, str]] = []
         for state in ("processed", "pending", "ignored", "failed"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.job_record import Record, facts_and_fate
+from ..core.job_record import JobRecord, split_job_row
 
 if TYPE_CHECKING:
     from ..database.driver import Reader
@@ -23,6 +23,6 @@ class View(NamedTuple):
         """The rows that a statement finds."""
         return self.reader.read(statement, params).rows
 
-    def as_job(self, row: Sequence[Any]) -> Record:
+    def as_job(self, row: Sequence[Any]) -> JobRecord:
         """What is stored of a job, from the row that tells of it."""
-        return Record(self, *facts_and_fate(row))
+        return JobRecord(self, *split_job_row(row))

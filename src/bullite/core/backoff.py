@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-LONGEST_DELAY = 10 * 366 * 24 * 3600 * 1000
+MAX_DELAY = 10 * 366 * 24 * 3600 * 1000
 """No computed delay is longer, whatever the attempt number: about ten years."""
 
 Random = Callable[[], float]
@@ -22,7 +22,7 @@ class RetryLater(Exception):
 def least_delay(error: BaseException) -> int:
     """The ms that are waited at least after `error`, if there is another attempt."""
     asked = error.retry_after if isinstance(error, RetryLater) else None
-    return 0 if asked is None else round(min(asked * 1000, LONGEST_DELAY))
+    return 0 if asked is None else round(min(asked * 1000, MAX_DELAY))
 
 
 def delay_after(
@@ -40,13 +40,13 @@ def delay_after(
     grow = _GROWTH.get(rule["type"])
     if grow is None:
         return None  # a strategy of the user's own, which this worker does not know
-    delay: float = min(grow(attempts_made, rule), rule.get("max_delay", LONGEST_DELAY))
+    delay: float = min(grow(attempts_made, rule), rule.get("max_delay", MAX_DELAY))
     jitter = rule.get("jitter", 0)
     if jitter:
         delay = delay * (1 - jitter) + random() * delay * jitter
     if "added" in rule:
         delay += random() * delay * rule["added"]
-    return max(0, round(min(delay, LONGEST_DELAY)))
+    return max(0, round(min(delay, MAX_DELAY)))
 
 
 def matching_rule(
@@ -70,7 +70,7 @@ def _polynomial(attempts_made: int, rule: Mapping[str, Any]) -> float:
     try:
         return float(attempts_made ** float(rule.get("exponent", 2)) * rule["delay"])
     except OverflowError:
-        return float(LONGEST_DELAY)
+        return float(MAX_DELAY)
 
 
 _GROWTH: dict[str, Callable[[int, Mapping[str, Any]], float]] = {

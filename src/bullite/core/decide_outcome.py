@@ -15,12 +15,12 @@ from .backoff import Random, delay_after, least_delay
 from .codec import encode
 from .job_flags import CANCELLED as IS_CANCELLED
 from .outcomes import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
-from .retention import Keep, keep_of
+from .retention import Retention, retention_of
 
-LONGEST_REASON = 64 * 1024
+MAX_REASON_LENGTH = 64 * 1024
 """Characters of an error's text, and of its stack, that are kept."""
 
-LONGEST_RESULT = 1024 * 1024
+MAX_RESULT_LENGTH = 1024 * 1024
 """Bytes of a returned value as JSON."""
 
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"
@@ -31,7 +31,7 @@ class Attempt(Protocol):
     """What the decision needs to know of the job."""
 
     token_number: int
-    ahead: bool
+    prefetched: bool
 
     @property
     def pk(self) -> int: ...
@@ -43,22 +43,22 @@ class Attempt(Protocol):
     def attempts_made(self) -> int: ...
     @property
     def stored_options(self) -> Mapping[str, Any]: ...
-    def may_have(self, option: str) -> bool: ...
+    def mentions_option(self, option: str) -> bool: ...
     @property
-    def traits(self) -> int: ...
+    def flags(self) -> int: ...
 
 
-class Rules(NamedTuple):
+class RetentionDefaults(NamedTuple):
     """What a worker holds for jobs that do not say themselves."""
 
-    keep_completed: Keep | None = None
-    keep_failed: Keep | None = None
+    keep_completed: Retention | None = None
+    keep_failed: Retention | None = None
 
 
-NO_RULES = Rules()
+NO_DEFAULTS = RetentionDefaults()
 
 
-class Verdict(NamedTuple):
+class RunOutcome(NamedTuple):
     """One job's move, with all that the store must write for it."""
 
     job: int
@@ -70,18 +70,18 @@ class Verdict(NamedTuple):
     stack: str | None = None
     again: bool = False
     """Sent before, with an answer that got lost: it may have been carried out already."""
-    ahead: bool = False
+    prefetched: bool = False
     """The run began after the claim was recorded: its beginning is to be told, too."""
     custom_id: str | None = None
-    keep: Keep | None = None
+    retention: Retention | None = None
     """What may stay of the jobs that ended like this one."""
     outcome: str = ERROR
     attempts_made: int = 1
     stack_limit: int | None = None
     """How many stacks of the job's failures are kept; None for all."""
-    traits: int = 0
+    flags: int = 0
     """What else belongs to the job, as far as its worker knows."""
-    by_hand: bool = False
+    manual: bool = False
     """Whoever holds the job ended its run, not its worker."""
     unrun: bool = False
     """The job ends without a run: taking it was no start, and this is no attempt."""
@@ -106,7 +106,7 @@ class Raised(NamedTuple):
     job's back-off decides."""
 
 
-class NotRun(NamedTuple):
+class Skipped(NamedTuple):
     """The job was taken but must not run."""
 
     reason: str
@@ -116,14 +116,16 @@ class Interrupted(NamedTuple):
     """The worker is leaving; the job did nothing wrong."""
 
 
-class NeverBegun(NamedTuple):
+class Unstarted(NamedTuple):
     """The job was fetched ahead and is not wanted any more."""
 
 
-Result = Returned | Raised | NotRun | Interrupted | NeverBegun
+Result = Returned | Raised | Skipped | Interrupted | Unstarted
 
 
-def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES) -> Verdict:
+def decide(
+    job: Attempt, result: Result, random: Random, rules: RetentionDefaults = NO_DEFAULTS
+) -> RunOutcome:
     """The move that `result` means for `job`."""
     match result:
         case Returned(value):
@@ -133,19 +135,21 @@ def decide(job: Attempt, result: Result, random: Random, rules: Rules = NO_RULES
                 return _failed(job, error, wait, random, rules)
             except Exception as problem:  # what an error says of itself may be anything
                 return _failed(job, _unfit(error, problem), wait, random, rules)
-        case NotRun(reason):
+        case Skipped(reason):
             return _not_run(job, reason, rules)
         case Interrupted():
-            return Verdict(job.pk, job.token_number, states.RELEASE, ahead=job.ahead,
+            return RunOutcome(job.pk, job.token_number, states.RELEASE, prefetched=job.prefetched,
                            custom_id=job.custom_id)  # fmt: skip
         case _:
-            return Verdict(job.pk, job.token_number, states.GIVE_BACK)
+            return RunOutcome(job.pk, job.token_number, states.RETURN_UNSTARTED)
 
 
-def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_RULES) -> Verdict:
+def decide_returned(
+    job: Attempt, value: Any, random: Random, rules: RetentionDefaults = NO_DEFAULTS
+) -> RunOutcome:
     """The same for what is by far the most common: the processor returned `value`."""
     keep = rules.keep_completed
-    if job.may_have("remove_on_complete"):
+    if job.mentions_option("remove_on_complete"):
         keep = _keep(job, "remove_on_complete", keep)
     text: str | None = None
     if value is not None:
@@ -155,18 +159,18 @@ def decide_returned(job: Attempt, value: Any, random: Random, rules: Rules = NO_
             return _failed(job, error, None, random, rules)
     # Made without its constructor, which would be a good part of the way of a job that does little.
     return tuple.__new__(
-        Verdict,
-        (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.ahead,
-         job.custom_id, keep, COMPLETED, 1, None, job.traits, False, False),
+        RunOutcome,
+        (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.prefetched,
+         job.custom_id, keep, COMPLETED, 1, None, job.flags, False, False),
     )  # fmt: skip
 
 
 def _encoded(value: Any) -> str:
     text = encode(value, "the returned value")
-    if len(text) * 4 > LONGEST_RESULT and len(text.encode()) > LONGEST_RESULT:
+    if len(text) * 4 > MAX_RESULT_LENGTH and len(text.encode()) > MAX_RESULT_LENGTH:
         raise UnserializableData(
             f"the returned value takes {len(text.encode())} bytes as JSON, more than "
-            f"{LONGEST_RESULT}; store it elsewhere and return where"
+            f"{MAX_RESULT_LENGTH}; store it elsewhere and return where"
         )
     return text
 
@@ -176,8 +180,8 @@ def _failed(
     error: BaseException,
     wait: int | Literal[False] | None,
     random: Random,
-    rules: Rules,
-) -> Verdict:
+    rules: RetentionDefaults,
+) -> RunOutcome:
     options = job.stored_options
     attempts_made = job.attempts_made + 1
     delay: int | None = None
@@ -188,39 +192,39 @@ def _failed(
             delay = wait
     if delay is not None:
         delay = max(delay, least_delay(error))
-    again = states.BACK_OFF if delay else states.RETRY
+    again = states.BACK_OFF if delay else states.RETRY_NOW
     move = states.FAIL if delay is None else again
     stack_limit = options.get("stack_trace_limit")
-    return Verdict(
+    return RunOutcome(
         job.pk,
         job.token_number,
         move,
         delay or 0,
         reason=storable(text_of(error)),
         stack=None if stack_limit == 0 else storable(_stack_of(error)),
-        ahead=job.ahead,
+        prefetched=job.prefetched,
         custom_id=job.custom_id,
-        keep=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
+        retention=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
         outcome=_outcome_of(error),
         attempts_made=attempts_made,
         stack_limit=stack_limit,
-        traits=job.traits,
+        flags=job.flags,
     )
 
 
-def _not_run(job: Attempt, reason: str, rules: Rules) -> Verdict:
+def _not_run(job: Attempt, reason: str, rules: RetentionDefaults) -> RunOutcome:
     counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # what it failed of were runs of it
-    return Verdict(
+    return RunOutcome(
         job.pk,
         job.token_number,
         states.FAIL,
         reason=reason,
-        ahead=job.ahead,
+        prefetched=job.prefetched,
         custom_id=job.custom_id,
-        keep=_keep(job, "remove_on_fail", rules.keep_failed),
+        retention=_keep(job, "remove_on_fail", rules.keep_failed),
         outcome=_outcome_of_unrun(job, reason),
         attempts_made=job.attempts_made + counts,
-        traits=job.traits,
+        flags=job.flags,
         unrun=not counts,
     )
 
@@ -236,15 +240,15 @@ def _outcome_of(error: BaseException) -> str:
 
 
 def _outcome_of_unrun(job: Attempt, reason: str) -> str:
-    if job.traits & IS_CANCELLED:
+    if job.flags & IS_CANCELLED:
         return CANCELLED
     return STALLED if reason == STALLED_TOO_OFTEN else ERROR
 
 
-def _keep(job: Attempt, option: str, otherwise: Keep | None) -> Keep | None:
+def _keep(job: Attempt, option: str, otherwise: Retention | None) -> Retention | None:
     """The job's own word beats its worker's."""
     options = job.stored_options
-    return keep_of(options[option]) if option in options else otherwise
+    return retention_of(options[option]) if option in options else otherwise
 
 
 def text_of(error: BaseException) -> str:
@@ -299,7 +303,7 @@ def _is_vast(error: BaseException) -> bool:
 def storable(text: str) -> str:
     """`text` as any database can store it: no NUL, no lone surrogate, not endless."""
     clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
-    if len(clean) <= LONGEST_REASON:
+    if len(clean) <= MAX_REASON_LENGTH:
         return clean
-    half = LONGEST_REASON // 2
+    half = MAX_REASON_LENGTH // 2
     return f"{clean[:half]}\n[… {len(clean) - 2 * half} characters left out …]\n{clean[-half:]}"

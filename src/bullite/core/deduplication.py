@@ -15,7 +15,7 @@ HOLDING = frozenset({State.WAITING, State.DELAYED, State.ACTIVE, State.WAITING_C
 """The states in which a job holds a key that has no window."""
 
 
-class Rule(NamedTuple):
+class DeduplicationRule(NamedTuple):
     """The option `deduplication` of one job, checked."""
 
     id: str
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
         return moment + self.ttl
 
 
-class Holder(NamedTuple):
+class KeyHolder(NamedTuple):
     """The job that took a key last."""
 
     job: int
@@ -54,7 +54,7 @@ class Holder(NamedTuple):
         return self.state in HOLDING if self.until is None else now < self.until
 
 
-class Choice(Enum):
+class Decision(Enum):
     """What is done with a new job."""
 
     TAKE = "it is added and takes the key"
@@ -63,26 +63,28 @@ class Choice(Enum):
     LEAVE_OUT = "it is not added"
 
 
-def choose(rule: Rule, holder: Holder | None, now: int) -> Choice:
+def choose(rule: DeduplicationRule, holder: KeyHolder | None, now: int) -> Decision:
     if holder is None or not holder.holds_at(now):
-        return Choice.TAKE
+        return Decision.TAKE
     if rule.replace and holder.state == State.DELAYED:
-        return Choice.REPLACE
+        return Decision.REPLACE
     # Once one is kept the newest is, also while the holder waits for its next try.
     if rule.keep_last_if_active and (holder.state == State.ACTIVE or holder.next is not None):
-        return Choice.KEEP
-    return Choice.LEAVE_OUT
+        return Decision.KEEP
+    return Decision.LEAVE_OUT
 
 
-def window_after(choice: Choice, rule: Rule, holder: Holder | None, now: int) -> int | None:
+def window_after(
+    choice: Decision, rule: DeduplicationRule, holder: KeyHolder | None, now: int
+) -> int | None:
     """The end of the key's window when that was done."""
     before = None if holder is None else holder.until
     match choice:
-        case Choice.TAKE:
+        case Decision.TAKE:
             return rule.window_from(now)
-        case Choice.REPLACE if not rule.keep_last_if_active:
+        case Decision.REPLACE if not rule.keep_last_if_active:
             return rule.window_from(now) if rule.extend and rule.ttl is not None else before
-        case Choice.LEAVE_OUT:
+        case Decision.LEAVE_OUT:
             # With `replace` the window would be drawn out while nothing new ever runs.
             anew = rule.extend and rule.ttl is not None and not rule.replace
             return rule.window_from(now) if anew and before is not None else before
@@ -90,11 +92,11 @@ def window_after(choice: Choice, rule: Rule, holder: Holder | None, now: int) ->
             return None
 
 
-def is_told(choice: Choice, rule: Rule) -> bool:
+def is_told(choice: Decision, rule: DeduplicationRule) -> bool:
     """Whether listeners hear of it: not where something was to be replaced and could not be."""
-    return choice is not Choice.TAKE and not (choice is Choice.LEAVE_OUT and rule.replace)
+    return choice is not Decision.TAKE and not (choice is Decision.LEAVE_OUT and rule.replace)
 
 
-def rule_of(stored: dict[str, Any]) -> Rule:
+def rule_of(stored: dict[str, Any]) -> DeduplicationRule:
     """The rule of a job, from its stored options."""
-    return Rule(**stored["deduplication"])
+    return DeduplicationRule(**stored["deduplication"])

@@ -18,7 +18,7 @@ POLICIES = {
 
 ON_DEPENDENCY_FAILURE = ("wait", "fail", "run")
 
-MOST_DEPENDENCIES = 100_000
+MAX_DEPENDENCIES = 100_000
 
 
 class ParentRef(TypedDict):
@@ -28,7 +28,7 @@ class ParentRef(TypedDict):
     queue: str
 
 
-class Other(NamedTuple):
+class JobRef(NamedTuple):
     """Another job."""
 
     queue: str | None
@@ -36,17 +36,17 @@ class Other(NamedTuple):
     id: str
 
 
-class Ties(NamedTuple):
+class DependencyOptions(NamedTuple):
     """What ties a job to others."""
 
-    parent: Other | None = None
+    parent: JobRef | None = None
     policy: str = "wait"
-    depends_on: tuple[Other, ...] = ()
+    depends_on: tuple[JobRef, ...] = ()
     on_failure: str = "wait"
     children: Sequence[Any] = ()
 
 
-def ties_of(checked: Mapping[str, Any]) -> Ties | None:
+def dependency_options_of(checked: Mapping[str, Any]) -> DependencyOptions | None:
     """The ties among checked options; None if there are none."""
     if "parent" in checked and "parent_id" in checked:
         raise InvalidOption("parent and parent_id say the same thing in two ways; give one of them")
@@ -58,7 +58,9 @@ def ties_of(checked: Mapping[str, Any]) -> Ties | None:
     if not (parent or depends_on or children):
         return None
     on_failure = checked.get("on_dependency_failure", "wait")
-    return Ties(parent, policy_of(checked), tuple(dict.fromkeys(depends_on)), on_failure, children)
+    return DependencyOptions(
+        parent, policy_of(checked), tuple(dict.fromkeys(depends_on)), on_failure, children
+    )
 
 
 def policy_of(checked: Mapping[str, Any]) -> str:
@@ -69,30 +71,32 @@ def policy_of(checked: Mapping[str, Any]) -> str:
     return POLICIES[policies[0]] if policies else "wait"
 
 
-def check_parent(value: Any) -> Other | None:
+def check_parent(value: Any) -> JobRef | None:
     """`parent`: a Job, or a mapping with id and queue."""
     return None if value is None else check_relative("parent", value)
 
 
-def check_relative(what: str, value: Any) -> Other:
+def check_relative(what: str, value: Any) -> JobRef:
     """A job that another is tied to: a Job, or a mapping with id and queue."""
     if _is_job(value):
-        return Other(value.queue_name, value.id)
+        return JobRef(value.queue_name, value.id)
     if not isinstance(value, Mapping):
         raise InvalidOptionType(
             f'{what} must be a Job or {{"id": ..., "queue": ...}}, not {value!r}'
         )
     if value.keys() != {"id", "queue"}:
         raise InvalidOption(f'{what} must be {{"id": ..., "queue": ...}}, not {dict(value)!r}')
-    return Other(check_name(f"{what} queue", value["queue"]), check_name(f"{what} id", value["id"]))
+    return JobRef(
+        check_name(f"{what} queue", value["queue"]), check_name(f"{what} id", value["id"])
+    )
 
 
-def check_parent_id(value: Any) -> Other | None:
+def check_parent_id(value: Any) -> JobRef | None:
     """`parent_id`: the id of a job in the same queue."""
-    return None if value is None else Other(None, check_name("parent_id", value))
+    return None if value is None else JobRef(None, check_name("parent_id", value))
 
 
-def check_depends_on(value: Any) -> tuple[Other, ...]:
+def check_depends_on(value: Any) -> tuple[JobRef, ...]:
     """`depends_on`: ids of the same queue, Jobs, or (queue, id) pairs; one, or a list of them."""
     if value is None or value == ():
         return ()
@@ -103,25 +107,25 @@ def check_depends_on(value: Any) -> tuple[Other, ...]:
             f"depends_on must be ids, Jobs or (queue, id) pairs in a list, not {value!r}"
         )
     others = tuple(_other(one) for one in value)
-    if len(others) > MOST_DEPENDENCIES:
+    if len(others) > MAX_DEPENDENCIES:
         raise InvalidOption(
-            f"depends_on must name at most {MOST_DEPENDENCIES} jobs, not {len(others)}"
+            f"depends_on must name at most {MAX_DEPENDENCIES} jobs, not {len(others)}"
         )
     return others
 
 
-def _other(value: Any) -> Other:
+def _other(value: Any) -> JobRef:
     if _is_job(value):
-        return Other(value.queue_name, value.id)
+        return JobRef(value.queue_name, value.id)
     if isinstance(value, tuple):
         if len(value) != 2:
             raise InvalidOption(
                 f"depends_on takes a list of ids, or pairs (queue, id), not {value!r}"
             )
-        return Other(
+        return JobRef(
             check_name("the queue in depends_on", value[0]), check_name("depends_on", value[1])
         )
-    return Other(None, check_name("depends_on", value))
+    return JobRef(None, check_name("depends_on", value))
 
 
 def check_on_dependency_failure(value: Any) -> str:

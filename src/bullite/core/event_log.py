@@ -18,7 +18,7 @@ PAUSED, RESUMED, DRAINED, CLEANED = "paused", "resumed", "drained", "cleaned"
 DEAD_LETTERED, CUSTOM = "dead_lettered", "custom"
 DEDUPLICATED = "deduplicated"
 
-LONGEST_COPIED = 4 * 1024
+MAX_COPIED_LENGTH = 4 * 1024
 """Longer results and messages are not copied into the log; readers fetch them."""
 
 UNCOUNTED = {"counted": 0, "seen": "{}"}
@@ -75,7 +75,7 @@ def failure_of(kind: str, entry: Any) -> Failure | None:
     return None
 
 
-def told_by(kind: str) -> int:
+def events_of_move(kind: str) -> int:
     """How many events one entry of a row of this kind stands for."""
     return len(_EVENTS_OF_MOVES.get(kind, "1"))
 

@@ -33,7 +33,7 @@ def middle_of(bucket: int) -> float:
 
 
 @dataclass(slots=True)
-class Sketch:
+class DurationHistogram:
     """Durations in ms: how many, their sum and extremes, and how many of each size."""
 
     count: int = 0
@@ -49,7 +49,7 @@ class Sketch:
         self.least, self.most = min(self.least, duration), max(self.most, duration)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times
 
-    def merge(self, other: Sketch) -> None:
+    def merge(self, other: DurationHistogram) -> None:
         """Count what the other counted, too."""
         self.count += other.count
         self.total += other.total
@@ -86,7 +86,7 @@ class Sketch:
         }
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Sketch:
+    def from_json(cls, stored: Mapping[str, Any]) -> DurationHistogram:
         if not stored:
             return cls()
         buckets = dict(map(tuple, stored["buckets"]))

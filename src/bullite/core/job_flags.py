@@ -38,6 +38,6 @@ OF_OPTIONS = {"limit_key": LIMITED, "tags": TAGGED, "on_failure": TELLING}
 """What belongs to a job that has such an option."""
 
 
-def traits_of(options: Container[str]) -> int:
+def flags_of(options: Container[str]) -> int:
     """What belongs to a job with these options, as they are stored."""
     return sum(trait for name, trait in OF_OPTIONS.items() if name in options)

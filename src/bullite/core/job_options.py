@@ -14,18 +14,18 @@ from ..errors import InvalidOption, InvalidOptionType, PayloadTooLarge
 from . import backoff as backoffs
 from . import dependency_options
 from .codec import encode, encode_plain
-from .deduplication import Rule
-from .job_flags import traits_of
-from .names import LONGEST_NAME as LONGEST_NAME
+from .deduplication import DeduplicationRule
+from .job_flags import flags_of
+from .names import MAX_NAME_LENGTH as MAX_NAME_LENGTH
 from .names import check_name as check_name
 
-HIGHEST_PRIORITY = 2_097_151
-MOST_ATTEMPTS = 2**31 - 1
-MOST_TAGS = 50
-LARGEST_DATA = 1024 * 1024
+MAX_PRIORITY = 2_097_151
+MAX_ATTEMPTS = 2**31 - 1
+MAX_TAGS = 50
+MAX_DATA_BYTES = 1024 * 1024
 """Bytes of a job's data as JSON, unless `size_limit` allows more."""
-MOST_BYTES = 512 * 1024 * 1024
-EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
+MAX_BYTES = 512 * 1024 * 1024
+MIN_TIME, MAX_TIME = -62_135_596_800_000, 253_402_300_799_999
 """The first ms of the year 1 and the last of the year 9999."""
 
 Duration = int | timedelta | str
@@ -185,14 +185,14 @@ class CheckedOptions:
     run_at: int | None = None
     timestamp: int | None = None
     expires: int | None = None
-    size_limit: int = LARGEST_DATA
-    ties: dependency_options.Ties | None = None
+    size_limit: int = MAX_DATA_BYTES
+    dependencies: dependency_options.DependencyOptions | None = None
     policy: str = "wait"
     """What its failure means for its parent, whoever that is."""
-    deduplication: Rule | None = None
+    deduplication: DeduplicationRule | None = None
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
-    traits: int = 0
+    flags: int = 0
     """What else belongs to the job: see job_flags.py."""
 
 
@@ -201,7 +201,7 @@ PLAIN = CheckedOptions()
 TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
 """The options that tie a job to others."""
 
-OF_ONE_JOB = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *TIES)
+PER_JOB_OPTIONS = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *TIES)
 """Those that cannot hold for several jobs."""
 
 _STORED = (
@@ -239,9 +239,9 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         checked["backoff"] = checked.pop("retry_strategy")
     if checked.get("delay") and "run_at" in checked:
         raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
-    if checked.get("timestamp", 0) + checked.get("delay", 0) > LATEST:
+    if checked.get("timestamp", 0) + checked.get("delay", 0) > MAX_TIME:
         raise InvalidOption("timestamp and delay together lead past the year 9999")
-    tied = dependency_options.ties_of(checked)
+    tied = dependency_options.dependency_options_of(checked)
     if tied is not None and tied.depends_on:
         checked["depends_on"] = tied.depends_on
     stored = {name: checked[name] for name in _STORED if checked.get(name) not in (None, ())}
@@ -254,12 +254,12 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         run_at=checked.get("run_at"),
         timestamp=checked.get("timestamp"),
         expires=checked.get("expires"),
-        size_limit=checked.get("size_limit", LARGEST_DATA),
-        ties=tied,
+        size_limit=checked.get("size_limit", MAX_DATA_BYTES),
+        dependencies=tied,
         policy=dependency_options.policy_of(checked),
-        deduplication=Rule(**key) if (key := checked.get("deduplication")) else None,
+        deduplication=DeduplicationRule(**key) if (key := checked.get("deduplication")) else None,
         stored=encode_plain(stored).decode() if stored else None,
-        traits=traits_of(stored),
+        flags=flags_of(stored),
     )
 
 
@@ -291,9 +291,9 @@ def check_size(name: str, text: str, limit: int) -> None:
 def encode_limited(value: Any, what: str, name: str = "") -> str:
     """A value as JSON text that takes no more bytes than a job's data may."""
     text = encode(value, what, name)
-    if len(text) * 4 > LARGEST_DATA and (size := len(text.encode())) > LARGEST_DATA:
+    if len(text) * 4 > MAX_DATA_BYTES and (size := len(text.encode())) > MAX_DATA_BYTES:
         raise PayloadTooLarge(
-            f"{what}{name} takes {size} bytes as JSON, more than {LARGEST_DATA}; "
+            f"{what}{name} takes {size} bytes as JSON, more than {MAX_DATA_BYTES}; "
             "store it elsewhere and give where"
         )
     return text
@@ -302,7 +302,7 @@ def encode_limited(value: Any, what: str, name: str = "") -> str:
 def check_priority(value: Any) -> int | Priority:
     if isinstance(value, Priority):
         return value
-    return check_int("priority", value, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+    return check_int("priority", value, -MAX_PRIORITY, MAX_PRIORITY)
 
 
 def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
@@ -315,7 +315,7 @@ def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
                 f"{option} must be True, False, how many to keep, or a mapping with age, count "
                 f"and limit, not {value!r}"
             )
-        return check_int(option, value, -1, MOST_ATTEMPTS)
+        return check_int(option, value, -1, MAX_ATTEMPTS)
     for name in value:
         if name not in KeepJobs.__annotations__:
             raise InvalidOption(f"{option} has an unknown key {name!r}; give age, count or limit")
@@ -325,15 +325,15 @@ def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
     for name in ("count", "limit"):
         if value.get(name) is not None:
             least = -1 if name == "count" else 0
-            checked[name] = check_int(f"{option} {name}", value[name], least, MOST_ATTEMPTS)
+            checked[name] = check_int(f"{option} {name}", value[name], least, MAX_ATTEMPTS)
     return checked
 
 
 def check_age(option: str, value: Any) -> int | float:
     """An age in seconds; a number is seconds already."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not 0 <= value <= backoffs.LONGEST_DELAY / 1000:
-            longest = backoffs.LONGEST_DELAY // 1000
+        if not 0 <= value <= backoffs.MAX_DELAY / 1000:
+            longest = backoffs.MAX_DELAY // 1000
             raise InvalidOption(f"{option} must be between 0 and {longest} seconds, not {value}")
         return value
     return check_duration(option, value) / 1000
@@ -377,7 +377,7 @@ def check_on_failure(value: Any) -> dict[str, Any] | None:
         "name": check_name("the name of on_failure", value["name"]),
         "data": dict(data),
         "attempts": check_int(
-            "the attempts of on_failure", value.get("attempts", 1), 1, MOST_ATTEMPTS
+            "the attempts of on_failure", value.get("attempts", 1), 1, MAX_ATTEMPTS
         ),
     }
     if value.get("backoff") is not None:
@@ -388,8 +388,8 @@ def check_on_failure(value: Any) -> dict[str, Any] | None:
 def check_tags(value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise InvalidOptionType(f"tags must be a list of texts, not {value!r}")
-    if len(value) > MOST_TAGS:
-        raise InvalidOption(f"tags must be at most {MOST_TAGS}, not {len(value)}")
+    if len(value) > MAX_TAGS:
+        raise InvalidOption(f"tags must be at most {MAX_TAGS}, not {len(value)}")
     return list(dict.fromkeys(check_name("a tag", tag) for tag in value))
 
 
@@ -440,12 +440,12 @@ def check_moment(option: str, value: Any) -> int:
                 "use datetime.now(timezone.utc) or add +00:00"
             )
         value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-        return check_int(option, value, EARLIEST, LATEST)
+        return check_int(option, value, MIN_TIME, MAX_TIME)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidOptionType(
             f"{option} must be an aware datetime, ms since the epoch or ISO text, not {value!r}"
         )
-    return check_int(option, value, 0, LATEST)
+    return check_int(option, value, 0, MAX_TIME)
 
 
 def check_int(option: str, value: Any, least: int, most: int) -> int:
@@ -483,9 +483,9 @@ def check_duration(option: str, value: Any, least: int = 0) -> int:
             f'{option} must be milliseconds as a whole number, a timedelta or text such as "30s", '
             f"not {value!r}"
         )
-    if not least <= milliseconds <= backoffs.LONGEST_DELAY:
+    if not least <= milliseconds <= backoffs.MAX_DELAY:
         raise InvalidOption(
-            f"{option} must be between {least} and {backoffs.LONGEST_DELAY} ms, "
+            f"{option} must be between {least} and {backoffs.MAX_DELAY} ms, "
             f"not {_shown(milliseconds)}"
         )
     return milliseconds
@@ -514,7 +514,7 @@ def check_rate(option: str, value: Any) -> tuple[int, int]:
     if value.keys() != {"max", "duration"}:
         wrong = sorted(map(str, value.keys() ^ {"max", "duration"}))
         raise InvalidOption(f"{option} must have max and duration and nothing else: {wrong[0]!r}")
-    most = check_int(f"{option} max", value["max"], 1, MOST_ATTEMPTS)
+    most = check_int(f"{option} max", value["max"], 1, MAX_ATTEMPTS)
     return most, check_duration(f"{option} duration", value["duration"], least=1)
 
 
@@ -591,7 +591,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "delay": lambda value: check_duration("delay", value),
     "run_at": lambda value: check_moment("run_at", value),
     "timestamp": lambda value: check_moment("timestamp", value),
-    "attempts": lambda value: check_int("attempts", value, 1, MOST_ATTEMPTS),
+    "attempts": lambda value: check_int("attempts", value, 1, MAX_ATTEMPTS),
     "backoff": check_backoff,
     "retry_strategy": check_strategy,
     "lifo": lambda value: check_bool("lifo", value),
@@ -600,9 +600,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "expires": lambda value: check_duration("expires", value, least=1),
     "remove_on_complete": lambda value: check_keep("remove_on_complete", value),
     "remove_on_fail": lambda value: check_keep("remove_on_fail", value),
-    "keep_logs": lambda value: check_int("keep_logs", value, 0, MOST_ATTEMPTS),
-    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MOST_ATTEMPTS),
-    "size_limit": lambda value: check_int("size_limit", value, 0, MOST_BYTES),
+    "keep_logs": lambda value: check_int("keep_logs", value, 0, MAX_ATTEMPTS),
+    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MAX_ATTEMPTS),
+    "size_limit": lambda value: check_int("size_limit", value, 0, MAX_BYTES),
     "tags": check_tags,
     "on_failure": check_on_failure,
     "parent": dependency_options.check_parent,

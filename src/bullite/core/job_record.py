@@ -35,7 +35,7 @@ class JobRow(NamedTuple):
     data: str
 
 
-class Fate(NamedTuple):
+class JobStatusRow(NamedTuple):
     """The rest of what is stored about a job: read when somebody asks for it."""
 
     state: str
@@ -57,30 +57,30 @@ class Fate(NamedTuple):
     stacks: str | None = None
 
 
-_FACTS = len(JobRow._fields)
-OPTS, DATA, TRAITS = (JobRow._fields.index(field) for field in ("opts", "data", "traits"))
+_COLUMNS = len(JobRow._fields)
+OPTS, DATA, FLAGS = (JobRow._fields.index(field) for field in ("opts", "data", "traits"))
 
 
-def facts_and_fate(row: Sequence[Any]) -> tuple[Sequence[Any], Fate]:
+def split_job_row(row: Sequence[Any]) -> tuple[Sequence[Any], JobStatusRow]:
     """The two parts of a row that tells all of a job."""
-    return row[:_FACTS], Fate(*row[_FACTS:])
+    return row[:_COLUMNS], JobStatusRow(*row[_COLUMNS:])
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """A queue, as far as those who only look at its jobs need to know it."""
 
     @property
     def name(self) -> str: ...
 
 
-class Record:
+class JobRecord:
     """What is stored of one job of a queue; attributes tell what was true when it was read."""
 
-    __slots__ = ("_data", "_facts", "_fate", "_options", "_queue")
+    __slots__ = ("_columns", "_data", "_options", "_queue", "_status")
 
-    def __init__(self, queue: Named, facts: Sequence[Any], fate: Fate) -> None:
+    def __init__(self, queue: HasName, facts: Sequence[Any], fate: JobStatusRow) -> None:
         self._queue = queue
-        self._facts, self._fate = facts, fate
+        self._columns, self._status = facts, fate
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -91,23 +91,23 @@ class Record:
     @property
     def pk(self) -> int:
         """The number of the job, unique in the database."""
-        pk: int = self._facts[0]
+        pk: int = self._columns[0]
         return pk
 
     @property
     def id(self) -> str:
         """The id chosen for the job, or its number."""
-        return self._facts[2] or str(self._facts[0])
+        return self._columns[2] or str(self._columns[0])
 
     @property
     def custom_id(self) -> str | None:
         """The id chosen for the job, if one was."""
-        custom_id: str | None = self._facts[2]
+        custom_id: str | None = self._columns[2]
         return custom_id
 
     @property
     def name(self) -> str:
-        name: str = self._facts[1]
+        name: str = self._columns[1]
         return name
 
     @property
@@ -117,7 +117,7 @@ class Record:
     @property
     def original_queue(self) -> str | None:
         """The queue it failed in, when it was moved to a dead-letter queue."""
-        return self._fate.original_queue
+        return self._status.original_queue
 
     @property
     def data(self) -> Any:
@@ -125,33 +125,33 @@ class Record:
         try:
             return self._data
         except AttributeError:
-            self._data: Any = decode(self._facts[DATA])
+            self._data: Any = decode(self._columns[DATA])
             return self._data
 
     @property
     def place(self) -> tuple[int, int]:
         """Where it stood in line when it was read: the smaller, the sooner."""
-        return self._facts[11], self._facts[12]
+        return self._columns[11], self._columns[12]
 
     @property
     def priority(self) -> int:
-        priority: int = self._facts[3]
+        priority: int = self._columns[3]
         return priority
 
     @property
     def attempts(self) -> int:
         """How many runs it may have."""
-        attempts: int = self._facts[4]
+        attempts: int = self._columns[4]
         return attempts
 
     @property
     def delay(self) -> int:
         """Ms that it has to wait, or had to before its last run; 0 once its time has come."""
-        return self._fate.delay
+        return self._status.delay
 
     @property
     def lifo(self) -> bool:
-        return bool(self._fate.lifo)
+        return bool(self._status.lifo)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ class Record:
     @property
     def stored_options(self) -> Mapping[str, Any]:
         """The options that no column holds, such as `backoff`."""
-        text = self._facts[OPTS]
+        text = self._columns[OPTS]
         if text is None:
             return _NOTHING
         try:
@@ -183,20 +183,20 @@ class Record:
             return options
 
     @property
-    def traits(self) -> int:
+    def flags(self) -> int:
         """What else belongs to it, as bits: see job_flags.py."""
-        traits: int = self._facts[TRAITS]
+        traits: int = self._columns[FLAGS]
         return traits
 
     @property
     def needs_care(self) -> bool:
         """Whether there is more to running it than calling its processor."""
-        facts = self._facts
+        facts = self._columns
         return facts[9] is not None or (facts[OPTS] is not None and "timeout" in facts[OPTS])
 
-    def may_have(self, option: str) -> bool:
+    def mentions_option(self, option: str) -> bool:
         """Whether it may have such an option: quicker to tell from their text than to read it."""
-        text: str | None = self._facts[OPTS]
+        text: str | None = self._columns[OPTS]
         return text is not None and option in text
 
     @property
@@ -207,7 +207,7 @@ class Record:
             "delay": 0,
             "attempts": self.attempts,
             "lifo": self.lifo,
-            "job_id": self._facts[2],
+            "job_id": self._columns[2],
             **self.stored_options,
         }
 
@@ -228,34 +228,34 @@ class Record:
     @property
     def state(self) -> str:
         """As last read; `prioritized` is waiting with a priority."""
-        return shown_state(self._fate.state, self.priority)
+        return shown_state(self._status.state, self.priority)
 
     @property
     def outcome(self) -> str | None:
         """How a finished job ended: `completed`, `error`, `timed-out`, `expired`, `stalled`,
         `cancelled`; None until then."""
-        if self._fate.state == State.COMPLETED:
+        if self._status.state == State.COMPLETED:
             return COMPLETED
-        if self._fate.state == State.FAILED:
-            return self._fate.outcome or "error"
+        if self._status.state == State.FAILED:
+            return self._status.outcome or "error"
         return None
 
     @property
     def attempts_made(self) -> int:
         """Runs that ended, by success or failure."""
-        made: int = self._facts[5]
+        made: int = self._columns[5]
         return made
 
     @property
     def attempts_started(self) -> int:
         """How often it was begun."""
-        started: int = self._facts[6]
+        started: int = self._columns[6]
         return started
 
     @property
     def stalled_count(self) -> int:
         """How often its worker died under it."""
-        count: int = self._facts[7]
+        count: int = self._columns[7]
         return count
 
     stalled_counter = stalled_count
@@ -263,19 +263,19 @@ class Record:
     @property
     def deferred_failure(self) -> str | None:
         """Why it will fail, without running, when it is next taken."""
-        reason: str | None = self._facts[9]
+        reason: str | None = self._columns[9]
         return reason
 
     @property
     def progress(self) -> Any:
         """As last reported; 0 at first, and 100 for a completed job that reported numbers."""
-        progress = 0 if self._fate.progress is None else decode(self._fate.progress)
+        progress = 0 if self._status.progress is None else decode(self._status.progress)
         counts = isinstance(progress, int | float) and not isinstance(progress, bool)
-        return 100 if counts and self._fate.state == State.COMPLETED else progress
+        return 100 if counts and self._status.state == State.COMPLETED else progress
 
     @property
     def return_value(self) -> Any:
-        value = self._fate.return_value
+        value = self._status.return_value
         return None if value is None else decode(value)
 
     returnvalue = return_value
@@ -283,12 +283,12 @@ class Record:
     @property
     def failed_reason(self) -> str | None:
         """The error of the last failed attempt."""
-        return self._fate.failed_reason
+        return self._status.failed_reason
 
     @property
     def stacktrace(self) -> list[str]:
         """The stacks of its failed attempts, oldest first."""
-        stacks: list[str] = [] if self._fate.stacks is None else decode(self._fate.stacks)
+        stacks: list[str] = [] if self._status.stacks is None else decode(self._status.stacks)
         return stacks
 
     @property
@@ -300,52 +300,52 @@ class Record:
     @property
     def processed_by(self) -> str | None:
         """The name of the worker that ran it last."""
-        return self._fate.processed_by
+        return self._status.processed_by
 
     @property
     def locked_by(self) -> str | None:
         """The name of the worker that runs it."""
-        return self._fate.processed_by if self._fate.state == State.ACTIVE else None
+        return self._status.processed_by if self._status.state == State.ACTIVE else None
 
     @property
     def created_at(self) -> datetime:
-        return moment_of(self._facts[8])
+        return moment_of(self._columns[8])
 
     @property
     def timestamp(self) -> int:
         """When it was made, in ms since the epoch."""
-        timestamp: int = self._facts[8]
+        timestamp: int = self._columns[8]
         return timestamp
 
     @property
     def updated_at(self) -> datetime:
-        return moment_of(self._fate.updated_at or self._facts[8])
+        return moment_of(self._status.updated_at or self._columns[8])
 
     @property
     def process_at(self) -> datetime | None:
         """When a delayed job is due."""
-        return None if self._fate.due_at is None else moment_of(self._fate.due_at)
+        return None if self._status.due_at is None else moment_of(self._status.due_at)
 
     @property
     def expires_at(self) -> datetime | None:
         """When it fails if nobody has begun it."""
-        return None if self._fate.expires_at is None else moment_of(self._fate.expires_at)
+        return None if self._status.expires_at is None else moment_of(self._status.expires_at)
 
     @property
     def processed_at(self) -> datetime | None:
         """When it was last taken."""
-        return None if self._fate.processed_at is None else moment_of(self._fate.processed_at)
+        return None if self._status.processed_at is None else moment_of(self._status.processed_at)
 
     @property
     def processed_on(self) -> int | None:
         """The same in ms since the epoch."""
-        return self._fate.processed_at
+        return self._status.processed_at
 
     @property
     def finished_at(self) -> datetime | None:
-        return None if self._fate.finished_at is None else moment_of(self._fate.finished_at)
+        return None if self._status.finished_at is None else moment_of(self._status.finished_at)
 
     @property
     def finished_on(self) -> int | None:
         """The same in ms since the epoch."""
-        return self._fate.finished_at
+        return self._status.finished_at

@@ -9,7 +9,7 @@ EVERY = 10.0
 """Seconds before the same is said again."""
 
 
-class Seldom:
+class ThrottledLog:
     """Speaks through a logger, but says a thing at most once in so many seconds."""
 
     def __init__(self, log: logging.Logger, every: float = EVERY) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import InvalidOption, InvalidOptionType
 
-LONGEST_NAME = 255
+MAX_NAME_LENGTH = 255
 
 COMMAND, NOTICE = "shell", "notify"
 """The names of the jobs that run commands."""
@@ -25,8 +25,8 @@ def check_name(what: str, value: Any) -> str:
     """A queue name, a job name or an id: 1 to 255 characters, none of them a control character."""
     if not isinstance(value, str):
         raise InvalidOptionType(f"{what} must be text, not {value!r}")
-    if not 1 <= len(value) <= LONGEST_NAME:
-        raise InvalidOption(f"{what} must have 1 to {LONGEST_NAME} characters, not {len(value)}")
+    if not 1 <= len(value) <= MAX_NAME_LENGTH:
+        raise InvalidOption(f"{what} must have 1 to {MAX_NAME_LENGTH} characters, not {len(value)}")
     if not value.isprintable() and _CONTROL_CHARACTER.search(value):
         raise InvalidOption(f"{what} must not contain control characters: {value!r}")
     return value

@@ -11,8 +11,8 @@ from typing import Self
 from ..errors import InvalidOption
 from .codec import decode, encode_plain
 from .job_options import (
-    LATEST,
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
+    MAX_TIME,
     Duration,
     Moment,
     check_bool,
@@ -24,8 +24,8 @@ from .job_options import (
 MISSED = ("skip", "once", "all")
 GRACE = 60_000
 """A tick that is made at most so many ms late does not count as missed."""
-USUAL_MOST_MISSED = 100
-MOST_MISSED = 1_000
+DEFAULT_MAX_MISSED = 100
+MAX_MISSED = 1_000
 """What `most_missed` is unless given, and what it may be."""
 
 
@@ -42,7 +42,7 @@ class Recurrence:
     immediately: bool = False
     offset: int | None = None
     missed: str = "once"
-    most_missed: int = USUAL_MOST_MISSED
+    most_missed: int = DEFAULT_MAX_MISSED
 
     def to_json(self) -> str:
         return encode_plain({k: v for k, v in asdict(self).items() if v is not None}).decode()
@@ -86,7 +86,7 @@ def check_recurrence(
     if most_missed is not None and missed != "all":
         raise InvalidOption('most_missed goes with missed="all"; leave it out')
     if most_missed is None:
-        most_missed = USUAL_MOST_MISSED
+        most_missed = DEFAULT_MAX_MISSED
     zone = "UTC"
     if tz is not None or pattern is not None:
         # Imported by those who have a pattern: it takes a tenth of what a look into a queue does.
@@ -97,14 +97,14 @@ def check_recurrence(
     recurrence = Recurrence(
         pattern=pattern,
         every=None if every is None else check_duration("every", every, least=1),
-        limit=None if limit is None else check_int("limit", limit, 1, MOST_ATTEMPTS),
+        limit=None if limit is None else check_int("limit", limit, 1, MAX_ATTEMPTS),
         start_date=None if start_date is None else check_moment("start_date", start_date),
         end_date=None if end_date is None else check_moment("end_date", end_date),
         tz=zone,
         immediately=immediately,
         offset=None if offset is None else check_duration("offset", offset),
         missed=missed,
-        most_missed=check_int("most_missed", most_missed, 1, MOST_MISSED),
+        most_missed=check_int("most_missed", most_missed, 1, MAX_MISSED),
     )
     _check_bounds(recurrence, now)
     return recurrence
@@ -158,7 +158,7 @@ def _cron_tick(recurrence: Recurrence, after: int) -> int | None:
 
 
 def _within(recurrence: Recurrence, tick: int | None) -> int | None:
-    last = LATEST if recurrence.end_date is None else recurrence.end_date
+    last = MAX_TIME if recurrence.end_date is None else recurrence.end_date
     return tick if tick is not None and tick <= last else None
 
 

@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_REMOVED = 1_000
+MAX_REMOVED = 1_000
 """Old jobs that the end of one job removes, unless `limit` says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Retention:
     """What may stay."""
 
     count: int | None = None
     """So many, the newest; None for all."""
     age: int | None = None
     """Those that ended less than so many ms ago; None for all."""
-    limit: int = MOST_REMOVED
+    limit: int = MAX_REMOVED
 
     @property
     def nothing(self) -> bool:
         return self.count == 0
 
 
-def keep_of(option: Any) -> Keep | None:
+def retention_of(option: Any) -> Retention | None:
     """The meaning of a checked option; None when everything is kept."""
     if option is True:
-        return Keep(count=0)
+        return Retention(count=0)
     if option is None or option is False:
         return None
     if isinstance(option, Mapping):
@@ -36,6 +36,6 @@ def keep_of(option: Any) -> Keep | None:
         count = None if count is not None and count < 0 else count
         if count is None and age is None:
             return None
-        limit = option.get("limit", MOST_REMOVED)
-        return Keep(count, None if age is None else age * 1000, limit)
-    return None if option < 0 else Keep(count=option)
+        limit = option.get("limit", MAX_REMOVED)
+        return Retention(count, None if age is None else age * 1000, limit)
+    return None if option < 0 else Retention(count=option)

@@ -99,7 +99,7 @@ _W, _D, _A, _P, _C, _F, _R = (
 
 ADD = Move("add", (), _W, events=("added", "waiting"))
 ADD_DELAYED = Move("add_delayed", (), _D, events=("added", "delayed"))
-ADD_BLOCKED = Move("add_blocked", (), _P, events=("added", "waiting-children"))
+ADD_WAITING_CHILDREN = Move("add_blocked", (), _P, events=("added", "waiting-children"))
 PROMOTE = Move("promote", (_D,), _W, events=("promoted", "waiting"))
 RESCHEDULE = Move("reschedule", (_D,), _D, events=("delayed",))
 EXPIRE = Move("expire", (_W, _D, _P), _F, events=("failed",))
@@ -114,36 +114,42 @@ BACK_OFF = Move(
     held=True,
     events=("failed", "attempt-failed", "delayed", "retry-scheduled"),
 )
-RETRY = Move(
+RETRY_NOW = Move(
     "retry", (_A,), _W, held=True, events=("failed", "attempt-failed", "waiting", "retry-scheduled")
 )
 DELAY = Move("delay", (_A,), _D, held=True, events=("delayed",))
-AWAIT = Move("await", (_A,), _P, held=True, events=("waiting-children",))
-FREE = Move("free", (_P,), _W, events=("dependencies-completed", "promoted", "waiting"))
-FREE_DELAYED = Move("free_delayed", (_P,), _D, events=("dependencies-completed", "delayed"))
-LET_GO = Move("let_go", (_P,), _W, events=("waiting",))
+WAIT_FOR_CHILDREN = Move("await", (_A,), _P, held=True, events=("waiting-children",))
+DEPENDENCIES_DONE = Move(
+    "free", (_P,), _W, events=("dependencies-completed", "promoted", "waiting")
+)
+DEPENDENCIES_DONE_DELAYED = Move(
+    "free_delayed", (_P,), _D, events=("dependencies-completed", "delayed")
+)
+RELEASE_FROM_DEPENDENCIES = Move("let_go", (_P,), _W, events=("waiting",))
 """One of those it waits for failed: it runs, or fails, without waiting for the others."""
-LET_GO_DELAYED = Move("let_go_delayed", (_P,), _D, events=("delayed",))
+RELEASE_FROM_DEPENDENCIES_DELAYED = Move("let_go_delayed", (_P,), _D, events=("delayed",))
 RELEASE = Move("release", (_A,), _W, held=True, events=("waiting",))
-GIVE_BACK = Move("give_back", (_A,), _W, held=True)
+RETURN_UNSTARTED = Move("give_back", (_A,), _W, held=True)
 STALL = Move("stall", (_A,), _W, held=True, events=("stalled", "waiting"))
 STALL_DELAYED = Move("stall_delayed", (_A,), _D, held=True, events=("stalled", "delayed"))
-REVIVE = Move("revive", (_C, _F), _W, events=("waiting",))
-REVIVE_DELAYED = Move("revive_delayed", (_C, _F), _D, events=("delayed",))
+RETRY_FINISHED = Move("revive", (_C, _F), _W, events=("waiting",))
+RETRY_FINISHED_DELAYED = Move("revive_delayed", (_C, _F), _D, events=("delayed",))
 REMOVE = Move("remove", (_W, _D, _P, _C, _F), _R, events=("removed",))
 RESTORE_WAITING = Move("restore_waiting", (_R,), _W, events=("restored", "waiting"))
 RESTORE_DELAYED = Move("restore_delayed", (_R,), _D, events=("restored", "delayed"))
-RESTORE_BLOCKED = Move("restore_blocked", (_R,), _P, events=("restored", "waiting-children"))
+RESTORE_WAITING_CHILDREN = Move(
+    "restore_blocked", (_R,), _P, events=("restored", "waiting-children")
+)
 RESTORE_COMPLETED = Move("restore_completed", (_R,), _C, events=("restored",))
 RESTORE_FAILED = Move("restore_failed", (_R,), _F, events=("restored",))
 DELETE = Move("delete", (_W, _D, _P, _C, _F, _R), None)
-TEAR_AWAY = Move("tear_away", (_A,), None)
+DELETE_ACTIVE = Move("tear_away", (_A,), None)
 """A running job is deleted with its queue: its worker will find that it has lost it."""
 
 MOVES = (
     ADD,
     ADD_DELAYED,
-    ADD_BLOCKED,
+    ADD_WAITING_CHILDREN,
     PROMOTE,
     RESCHEDULE,
     EXPIRE,
@@ -152,27 +158,27 @@ MOVES = (
     COMPLETE,
     FAIL,
     BACK_OFF,
-    RETRY,
+    RETRY_NOW,
     DELAY,
-    AWAIT,
-    FREE,
-    FREE_DELAYED,
-    LET_GO,
-    LET_GO_DELAYED,
+    WAIT_FOR_CHILDREN,
+    DEPENDENCIES_DONE,
+    DEPENDENCIES_DONE_DELAYED,
+    RELEASE_FROM_DEPENDENCIES,
+    RELEASE_FROM_DEPENDENCIES_DELAYED,
     RELEASE,
-    GIVE_BACK,
+    RETURN_UNSTARTED,
     STALL,
     STALL_DELAYED,
-    REVIVE,
-    REVIVE_DELAYED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     REMOVE,
     RESTORE_WAITING,
     RESTORE_DELAYED,
-    RESTORE_BLOCKED,
+    RESTORE_WAITING_CHILDREN,
     RESTORE_COMPLETED,
     RESTORE_FAILED,
     DELETE,
-    TEAR_AWAY,
+    DELETE_ACTIVE,
 )
 
 #: A removed job goes back to where it was taken from.
@@ -181,7 +187,7 @@ RESTORE = {
     for move in (
         RESTORE_WAITING,
         RESTORE_DELAYED,
-        RESTORE_BLOCKED,
+        RESTORE_WAITING_CHILDREN,
         RESTORE_COMPLETED,
         RESTORE_FAILED,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.codec import as_json
-from ..core.log_throttle import Seldom
+from ..core.log_throttle import ThrottledLog
 from ..database.driver import ANY_NAME, Driver, Step, Worker
 from ..errors import StoreError
 from ..operations.claim import Claim, Claimed, claim, foreseen
@@ -43,7 +43,7 @@ class Feeding:
         self._last_token = 0
         self._paused_until = 0
         self._pause = FIRST_PAUSE
-        self._seldom = Seldom(log)
+        self._seldom = ThrottledLog(log)
         self._to_look_into: set[int] = set()
         self._failing: set[str] = set()
         """Of looking and writing, what failed last time."""

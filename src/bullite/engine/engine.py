@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ..core.job_record import JobRow
-from ..core.log_throttle import Seldom
+from ..core.log_throttle import ThrottledLog
 from ..database.driver import (
     Conflict,
     Driver,
@@ -191,8 +191,8 @@ class Engine:
         self._waiting_for_leavers: list[Callable[[], None]] = []
         self._exiting = False
         self._stopped = threading.Event()
-        self._seldom = Seldom(log)
-        self._slow = Seldom(log, every=1)
+        self._seldom = ThrottledLog(log)
+        self._slow = ThrottledLog(log, every=1)
 
     # --- asking, from any thread -----------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codec import encode_plain
-from ..core.histogram import Sketch
+from ..core.histogram import DurationHistogram
 from ..operations.metrics import MINUTE, Record, Tally
 from .subscription import Appetite
 
@@ -40,9 +40,9 @@ class Readings:
         else:
             self.long.append(seconds)
 
-    def durations(self) -> Sketch:
+    def durations(self) -> DurationHistogram:
         """Of the runs since this was last asked, in ms."""
-        sketch = Sketch()
+        sketch = DurationHistogram()
         short, self.short = self.short, 0
         time, self.short_time = self.short_time, 0.0
         long, self.long = self.long, []

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
-from ..core.log_throttle import Seldom
+from ..core.log_throttle import ThrottledLog
 from ..core.states import CANCEL, COMPLETE, EXPIRE, FAIL, State
 from ..database.driver import Driver, Params, StatementRefused, Undone
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
@@ -53,7 +53,7 @@ class Watchers:
     ) -> None:
         self._driver = driver
         self._read = read
-        self._seldom = Seldom(log)
+        self._seldom = ThrottledLog(log)
         self._asks: dict[int, list[Ask]] = {}
         self._watched: dict[int, Watched] = {}
         self._noted: set[int] = set()
@@ -109,7 +109,7 @@ class Watchers:
         ended = [
             verdict
             for verdict in mine
-            if verdict.move is COMPLETE or (verdict.move is FAIL and not verdict.by_hand)
+            if verdict.move is COMPLETE or (verdict.move is FAIL and not verdict.manual)
             if verdict.job not in settled.lost and verdict.job not in settled.spoilt
         ]
         told = [

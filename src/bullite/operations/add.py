@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
-from ..core.deduplication import Rule
+from ..core.deduplication import DeduplicationRule
 from ..core.event_log import DUPLICATED
 from ..core.job_flags import TAGGED
-from ..core.states import ADD, ADD_BLOCKED, ADD_DELAYED, State
+from ..core.states import ADD, ADD_DELAYED, ADD_WAITING_CHILDREN, State
 from ..database.driver import Same, Step, Table
 from ..errors import QueueFull
 from .deduplicate import Keys, hold_keys
@@ -33,7 +33,7 @@ class Extras(NamedTuple):
     """Ms after which it must have begun."""
     traits: int = 0
     """What else belongs to it: see job_flags.py."""
-    deduplication: Rule | None = None
+    deduplication: DeduplicationRule | None = None
     """The key it wants, and how."""
 
 
@@ -426,4 +426,8 @@ def _enter_in_books(
     here = [id for id in blocked if id in new]
     if here:
         tx.count(queue, "waiting_children", len(here))
-        tx.log(queue, ADD_BLOCKED.name, [(new[id].custom_id or id, new[id].name) for id in here])
+        tx.log(
+            queue,
+            ADD_WAITING_CHILDREN.name,
+            [(new[id].custom_id or id, new[id].name) for id in here],
+        )

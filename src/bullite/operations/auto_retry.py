@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.codec import as_json
-from ..core.states import REVIVE
+from ..core.states import RETRY_FINISHED
 from .move import MoveByHand, move_by_hand
 from .queue_settings import Settings, may_keep_house
 from .request import ALONE, Request
@@ -31,7 +31,9 @@ def revive_due(tx: Transaction, requests: Sequence[ReviveDue]) -> Operation[list
         found = yield "failed_due", {"queue": request.queue, "now": tx.now, "most": MOST_REVIVED}
         jobs = [row[0] for row in found.rows]
         if jobs:
-            [moved] = yield from move_by_hand(tx, [MoveByHand(REVIVE, jobs, forget_attempts=True)])
+            [moved] = yield from move_by_hand(
+                tx, [MoveByHand(RETRY_FINISHED, jobs, forget_attempts=True)]
+            )
             yield "count_revivals", {"jobs": as_json(moved)}
             left = sorted(set(jobs).difference(moved))
             if left:  # their ids are taken where they came from: they stay

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.codec import as_json, decode
 from ..core.job_flags import CANCELLED, DOWNSTREAM
-from ..core.states import AWAIT, CLAIM, REMOVE, State
+from ..core.states import CLAIM, REMOVE, WAIT_FOR_CHILDREN, State
 from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock, NotAChild
 from . import dependencies
 from .cancel import end_the_cancelled
@@ -66,12 +66,12 @@ def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[B
         is_pending = bool(found.rows)
     if not is_pending:
         return False
-    yield from swap_all(tx, AWAIT, State.ACTIVE, {place.job: request.token})
+    yield from swap_all(tx, WAIT_FOR_CHILDREN, State.ACTIVE, {place.job: request.token})
     tx.runs_ended(place.queue, 1)
     tx.count(place.queue, "waiting_children", 1)
     if place.ahead:
         tx.log(place.queue, CLAIM.name, [place.public_id])
-    tx.log(place.queue, AWAIT.name, [place.public_id])
+    tx.log(place.queue, WAIT_FOR_CHILDREN.name, [place.public_id])
     if place.traits & CANCELLED:
         yield from end_the_cancelled(tx, [place.job])
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.codec import as_json
-from ..core.decide_outcome import Verdict
+from ..core.decide_outcome import RunOutcome
 from ..core.event_log import DEAD_LETTERED
 from .auto_retry import plan_retries
 from .open_queue import find_or_make
@@ -15,7 +15,7 @@ from .transitions import change_queue
 
 
 def bury(
-    tx: Transaction, queue: int, settings: Settings, verdicts: Sequence[Verdict]
+    tx: Transaction, queue: int, settings: Settings, verdicts: Sequence[RunOutcome]
 ) -> Operation[set[int]]:
     """Move the failed jobs of these verdicts to their dead-letter queue, if there is one.
 

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from ..core.codec import as_json
-from ..core.deduplication import Choice, Holder, Rule, choose, is_told, window_after
+from ..core.deduplication import (
+    Decision,
+    DeduplicationRule,
+    KeyHolder,
+    choose,
+    is_told,
+    window_after,
+)
 from ..core.event_log import DEDUPLICATED
 from ..core.job_flags import UPSTREAM
 from ..core.states import REMOVE, State
@@ -32,13 +39,13 @@ def hold_keys(asked: Iterable[Key]) -> Operation[Keys]:
     by_queue: dict[int, list[str]] = defaultdict(list)
     for queue, id in sorted(set(asked)):
         by_queue[queue].append(id)
-    holders: dict[Key, Holder | None] = {}
+    holders: dict[Key, KeyHolder | None] = {}
     for queue, ids in by_queue.items():
         yield "insert_keys", [(queue, id) for id in ids]
         # What was waited for is there to be seen only by another look.
         found = yield "key_holders", {"queue": queue, "keys": as_json(ids)}
         for id, *row in found.rows:
-            holder = Holder(*row)
+            holder = KeyHolder(*row)
             holders[queue, id] = holder if holder.job else None
     return Keys(holders)
 
@@ -46,7 +53,7 @@ def hold_keys(asked: Iterable[Key]) -> Operation[Keys]:
 class Keys:
     """Keys that are locked, as they change from job to job."""
 
-    def __init__(self, holders: dict[Key, Holder | None]) -> None:
+    def __init__(self, holders: dict[Key, KeyHolder | None]) -> None:
         self._holders = holders
         self._changed: set[Key] = set()
         self._replaced: list[int] = []
@@ -60,8 +67,8 @@ class Keys:
         return other
 
     def place(
-        self, now: int, queue: int, number: int, job: NewJob, rule: Rule, state: State
-    ) -> Holder | None:
+        self, now: int, queue: int, number: int, job: NewJob, rule: DeduplicationRule, state: State
+    ) -> KeyHolder | None:
         """Let a new job, which will be in `state`, take its key; who stays in its place, if not."""
         key = queue, rule.id
         holder = self._holders[key]
@@ -69,25 +76,25 @@ class Keys:
         until = window_after(choice, rule, holder, now)
         if holder is not None and is_told(choice, rule):
             here, gone = holder.public_id, job.custom_id or number
-            if choice is Choice.REPLACE:
+            if choice is Decision.REPLACE:
                 here, gone = gone, here
             self._events[queue].append((here, [rule.id, gone]))
-        if holder is not None and choice in (Choice.KEEP, Choice.LEAVE_OUT):
-            kept = by_name(job) if choice is Choice.KEEP else holder.next
+        if holder is not None and choice in (Decision.KEEP, Decision.LEAVE_OUT):
+            kept = by_name(job) if choice is Decision.KEEP else holder.next
             self._set(key, holder._replace(until=until, next=kept))
             return holder
-        if holder is not None and choice is Choice.REPLACE:
+        if holder is not None and choice is Decision.REPLACE:
             self._replaced.append(holder.job)
-        self._set(key, Holder(number, job.custom_id, until, None, state))
+        self._set(key, KeyHolder(number, job.custom_id, until, None, state))
         return None
 
-    def take(self, now: int, key: Key, holder: Holder) -> None:
+    def take(self, now: int, key: Key, holder: KeyHolder) -> None:
         """Let a job that comes back take its key, unless somebody holds it."""
         present = self._holders[key]
         if present is None or not present.holds_at(now):
             self._set(key, holder)
 
-    def _set(self, key: Key, holder: Holder) -> None:
+    def _set(self, key: Key, holder: KeyHolder) -> None:
         if holder != self._holders[key]:
             self._holders[key] = holder
             self._changed.add(key)

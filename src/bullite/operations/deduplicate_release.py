@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core.codec import as_json, decode
-from ..core.deduplication import Holder, rule_of
-from ..core.states import REMOVE, RESTORE, REVIVE, REVIVE_DELAYED, Move
+from ..core.deduplication import KeyHolder, rule_of
+from ..core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move
 from .add import NewJob, add_now
 from .deduplicate import delete_keys, from_names, hold_keys
 from .queue_settings import read_settings
@@ -33,7 +33,7 @@ def moved_by_hand(tx: Transaction, move: Move, places: Sequence[Place]) -> Opera
     One that comes back takes its key again, unless another has it: then it lives without.
     """
     jobs = [place.job for place in places]
-    if move in (REVIVE, REVIVE_DELAYED, *RESTORE.values()):
+    if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED, *RESTORE.values()):
         yield from _take_again(tx, jobs)
     elif move.target is None or move is REMOVE:
         freed = yield "free_keys", {"jobs": as_json(jobs), "windows": 1}
@@ -42,11 +42,11 @@ def moved_by_hand(tx: Transaction, move: Move, places: Sequence[Place]) -> Opera
 
 def _take_again(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     found = yield "keyed_jobs", {"jobs": as_json(jobs)}
-    back: dict[int, tuple[tuple[int, str], Holder]] = {}
+    back: dict[int, tuple[tuple[int, str], KeyHolder]] = {}
     for job, queue, custom_id, state, created_at, opts in found.rows:
         rule = rule_of(decode(opts))
         until = rule.window_from(min(created_at, tx.now))
-        holder = Holder(job, custom_id, until, None, state)
+        holder = KeyHolder(job, custom_id, until, None, state)
         if holder.holds_at(tx.now):
             back[job] = (queue, rule.id), holder
     if back:
@@ -83,7 +83,7 @@ def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[boo
     for request in requests:
         params = {"queue": request.queue, "keys": as_json([request.key])}
         found = yield "key_holders", params
-        answers.append(any(Holder(*row).holds_at(tx.now) for _, *row in found.rows))
+        answers.append(any(KeyHolder(*row).holds_at(tx.now) for _, *row in found.rows))
         kept = yield from delete_keys([(request.queue, request.key)])
         yield from _add_kept(tx, [(request.queue, None, text) for text in kept])
     return answers

@@ -10,7 +10,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.codec import as_json
-from ..core.states import FREE, FREE_DELAYED, LET_GO, LET_GO_DELAYED, PROMOTE, Move, State
+from ..core.states import (
+    DEPENDENCIES_DONE,
+    DEPENDENCIES_DONE_DELAYED,
+    PROMOTE,
+    RELEASE_FROM_DEPENDENCIES,
+    RELEASE_FROM_DEPENDENCIES_DELAYED,
+    Move,
+    State,
+)
 from ..errors import BulliteError, ChildFailed, PendingChildren
 from .transaction import Event, Operation, Transaction
 from .transitions import (
@@ -32,8 +40,8 @@ PENDING, PROCESSED, IGNORED, FAILED, REMOVED = (
     "removed",
 )
 
-ON_SCHEDULE = (FREE, FREE_DELAYED)
-EARLY = (LET_GO, LET_GO_DELAYED)
+ON_SCHEDULE = (DEPENDENCIES_DONE, DEPENDENCIES_DONE_DELAYED)
+EARLY = (RELEASE_FROM_DEPENDENCIES, RELEASE_FROM_DEPENDENCIES_DELAYED)
 
 
 class Link(NamedTuple):
@@ -282,8 +290,8 @@ def doom(tx: Transaction, places: Sequence[Place], reasons: Mapping[int, str]) -
     yield "defer_failures", {"reasons": as_json(doomed)}
     if blocked:
         asked = yield from _places_in_line(blocked, doomed)
-        yield from swap_all(tx, LET_GO, State.WAITING_CHILDREN, asked)
-        _enter_in_books(tx, LET_GO, blocked, {})
+        yield from swap_all(tx, RELEASE_FROM_DEPENDENCIES, State.WAITING_CHILDREN, asked)
+        _enter_in_books(tx, RELEASE_FROM_DEPENDENCIES, blocked, {})
     if delayed:
         yield from back_in_line(tx, PROMOTE, State.DELAYED, [(p.job, p.lifo) for p in delayed])
         for queue in {place.queue for place in delayed}:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..core.codec import decode
 from ..core.event_log import Payload
 from ..core.job_flags import DEDUPLICATED, SCHEDULED, UPSTREAM
-from ..core.retention import Keep, keep_of
+from ..core.retention import Retention, retention_of
 from ..core.states import Move, State
 from . import dependencies
 from .deduplicate_release import release
@@ -78,7 +78,7 @@ def _event(source: State, one: Unrun, reason: str) -> Event:
     return (one.job, told) if one.custom_id is None else (one.custom_id, [*told, one.job])
 
 
-def keep_of_failed(opts: str | None) -> Keep | None:
+def keep_of_failed(opts: str | None) -> Retention | None:
     """What may stay of a job with these options that has failed, as far as they say."""
     options: Payload = {} if opts is None else decode(opts)
-    return keep_of(options.get("remove_on_fail"))
+    return retention_of(options.get("remove_on_fail"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.codec import as_json, decode
-from ..core.decide_outcome import Verdict
+from ..core.decide_outcome import RunOutcome
 from ..core.job_flags import NOTICE, TELLING
 from .add import Extras, NewJob, add_now
 from .open_queue import find_or_make
@@ -16,15 +16,15 @@ from .transaction import Operation, Transaction
 
 
 def tell_of_failures(
-    tx: Transaction, settings: Settings, verdicts: Sequence[Verdict]
+    tx: Transaction, settings: Settings, verdicts: Sequence[RunOutcome]
 ) -> Operation[None]:
     """Add what the queue, and what the jobs themselves, want to be added when they fail."""
     # Two queues that tell each other of their failures would never come to an end.
-    verdicts = [verdict for verdict in verdicts if not verdict.traits & NOTICE]
-    wanted: list[tuple[Verdict, Any]] = []
+    verdicts = [verdict for verdict in verdicts if not verdict.flags & NOTICE]
+    wanted: list[tuple[RunOutcome, Any]] = []
     if settings.on_failure is not None:
         wanted += [(verdict, decode(settings.on_failure)) for verdict in verdicts]
-    telling = [verdict for verdict in verdicts if verdict.traits & TELLING]
+    telling = [verdict for verdict in verdicts if verdict.flags & TELLING]
     if telling:
         found = yield "opts_of", {"jobs": as_json([verdict.job for verdict in telling])}
         options = {row[0]: decode(row[1]) for row in found.rows if row[1] is not None}
@@ -37,7 +37,7 @@ def tell_of_failures(
         yield from add_now(tx, (yield from find_or_make(tx, name)), jobs)
 
 
-def _notice(tx: Transaction, queue: str, verdict: Verdict, notice: Any) -> NewJob:
+def _notice(tx: Transaction, queue: str, verdict: RunOutcome, notice: Any) -> NewJob:
     about = {
         "job_id": str(verdict.public_id),
         "queue": queue,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.codec import as_json
-from ..core.decide_outcome import Verdict
-from ..core.event_log import LONGEST_COPIED
+from ..core.decide_outcome import RunOutcome
+from ..core.event_log import MAX_COPIED_LENGTH
 from ..core.job_flags import CANCELLED as IS_CANCELLED
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from ..core.outcomes import CANCELLED, ERROR
@@ -21,9 +21,9 @@ from ..core.states import (
     COMPLETE,
     DELAY,
     FAIL,
-    GIVE_BACK,
     RELEASE,
-    RETRY,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
     Move,
     State,
 )
@@ -50,7 +50,7 @@ class Settle(Request):
     """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
 
     queue: int
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RunOutcome]
     commands: Sequence[EndRun] = ()
     """What commands came to, of which some of the verdicts tell."""
     awaited = False
@@ -76,10 +76,10 @@ class Settled(NamedTuple):
 _NOBODY: tuple[int, ...] = ()
 
 # Looked at for every job that ends: by place, which is much quicker than by name.
-_JOB_AND_TOKEN = itemgetter(Verdict._fields.index("job"), Verdict._fields.index("token"))
+_JOB_AND_TOKEN = itemgetter(RunOutcome._fields.index("job"), RunOutcome._fields.index("token"))
 _JOB, _MOVE, _VALUE, _AGAIN, _AHEAD, _CUSTOM_ID, _KEEP, _TRAITS = (
-    itemgetter(Verdict._fields.index(field))
-    for field in ("job", "move", "value", "again", "ahead", "custom_id", "keep", "traits")
+    itemgetter(RunOutcome._fields.index(field))
+    for field in ("job", "move", "value", "again", "prefetched", "custom_id", "retention", "flags")
 )
 
 
@@ -115,9 +115,9 @@ def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settle
     ]
 
 
-def _know_of_a_cancellation(move: Move, verdicts: Sequence[Verdict]) -> bool:
+def _know_of_a_cancellation(move: Move, verdicts: Sequence[RunOutcome]) -> bool:
     """Whether a worker knows that one of the jobs was cancelled, so that a swap must fall short."""
-    return move in (FAIL, BACK_OFF, RETRY) and any(v.outcome == CANCELLED for v in verdicts)
+    return move in (FAIL, BACK_OFF, RETRY_NOW) and any(v.outcome == CANCELLED for v in verdicts)
 
 
 def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
@@ -126,15 +126,15 @@ def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
     kinds = set(map(_MOVE, verdicts)), set(map(_TRAITS, verdicts))
     queues = {request.queue for request in requests}
     is_one = len(kinds[0]) == len(kinds[1]) == len(queues) == 1
-    if is_one and not verdicts[0].traits & UPSTREAM:
+    if is_one and not verdicts[0].flags & UPSTREAM:
         return set()
     return set(map(_JOB, verdicts))
 
 
 def _group_by_queue_and_move(
     requests: Sequence[Settle],
-) -> dict[tuple[int, Move], list[Verdict]]:
-    queues: dict[int, dict[Move, list[Verdict]]] = {}
+) -> dict[tuple[int, Move], list[RunOutcome]]:
+    queues: dict[int, dict[Move, list[RunOutcome]]] = {}
     for request in requests:
         moves = queues.setdefault(request.queue, defaultdict(list))
         if len(set(map(_MOVE, request.verdicts))) == 1:
@@ -146,43 +146,43 @@ def _group_by_queue_and_move(
 
 
 def _group_by_move_and_traits(
-    verdicts: list[Verdict],
-) -> dict[tuple[Move, int], list[Verdict]]:
-    groups: dict[tuple[Move, int], list[Verdict]] = defaultdict(list)
+    verdicts: list[RunOutcome],
+) -> dict[tuple[Move, int], list[RunOutcome]]:
+    groups: dict[tuple[Move, int], list[RunOutcome]] = defaultdict(list)
     if len(set(map(_TRAITS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
-        return {(verdicts[0].move, verdicts[0].traits): verdicts}
+        return {(verdicts[0].move, verdicts[0].flags): verdicts}
     for verdict in verdicts:
-        groups[verdict.move, verdict.traits].append(verdict)
+        groups[verdict.move, verdict.flags].append(verdict)
     return groups
 
 
 def _those_held(
     tx: Transaction,
-    verdicts: list[Verdict],
+    verdicts: list[RunOutcome],
     lost: set[tuple[int, int]],
     spoilt: dict[int, BulliteError],
-) -> Operation[list[Verdict]]:
+) -> Operation[list[RunOutcome]]:
     """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
 
     A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
     finished row still carries its token. What was tied to a job while it ran is known from here on.
     """
     places = yield from where_they_are([verdict.job for verdict in verdicts])
-    held: dict[int, Verdict] = {}
+    held: dict[int, RunOutcome] = {}
     for verdict in verdicts:
         place = places.get(verdict.job)
         if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
             lost.add((verdict.job, verdict.token))
         elif place.state == State.ACTIVE:
-            held.setdefault(verdict.job, verdict._replace(traits=place.traits))
+            held.setdefault(verdict.job, verdict._replace(flags=place.traits))
         elif not (verdict.again and _was_carried_out(verdict, place)):
             lost.add((verdict.job, verdict.token))
-    if any(verdict.traits & IS_CANCELLED for verdict in held.values()):
+    if any(verdict.flags & IS_CANCELLED for verdict in held.values()):
         return (yield from _minding_cancellation(held, places, spoilt))
     return list(held.values())
 
 
-def _was_carried_out(verdict: Verdict, place: Place) -> bool:
+def _was_carried_out(verdict: RunOutcome, place: Place) -> bool:
     """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
     if place.traits & IS_CANCELLED and verdict.move is not COMPLETE:
         return place.state == State.FAILED
@@ -190,36 +190,36 @@ def _was_carried_out(verdict: Verdict, place: Place) -> bool:
 
 
 def _minding_cancellation(
-    verdicts: Mapping[int, Verdict],
+    verdicts: Mapping[int, RunOutcome],
     places: Mapping[int, Place],
     spoilt: dict[int, BulliteError],
-) -> Operation[list[Verdict]]:
+) -> Operation[list[RunOutcome]]:
     """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
     cancelled = {
         job: verdict
         for job, verdict in verdicts.items()
-        if verdict.traits & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY)
+        if verdict.flags & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY_NOW)
     }
     tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
     found = yield "opts_of", {"jobs": as_json(tried_again)}
     keeps = {job: keep_of_failed(opts) for job, opts in found.rows}
     for job, verdict in cancelled.items():
         reason = places[job].deferred_failure or CANCELLED
-        if verdict.outcome != CANCELLED and not verdict.by_hand:
+        if verdict.outcome != CANCELLED and not verdict.manual:
             spoilt[job] = JobCancelled(reason)
         cancelled[job] = verdict._replace(
             move=FAIL,
             delay=0,
             reason=reason,
             outcome=CANCELLED,
-            keep=keeps.get(job, verdict.keep),
+            retention=keeps.get(job, verdict.retention),
         )
     return list({**verdicts, **cancelled}.values())
 
 
 def _those_done(
-    tx: Transaction, verdicts: list[Verdict], spoilt: dict[int, BulliteError]
-) -> Operation[tuple[list[Verdict], list[Verdict]]]:
+    tx: Transaction, verdicts: list[RunOutcome], spoilt: dict[int, BulliteError]
+) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
     """Of runs that completed: those whose children let them, and those that fail instead.
 
     One that somebody ended by hand is neither: its holder is told, and holds it still.
@@ -229,12 +229,12 @@ def _those_done(
     done = [verdict for verdict in verdicts if verdict.job not in errors]
     refused = [
         verdict._replace(
-            move=FAIL, value=None, reason=str(errors[verdict.job]), keep=None, outcome=ERROR
+            move=FAIL, value=None, reason=str(errors[verdict.job]), retention=None, outcome=ERROR
         )
         for verdict in verdicts
-        if verdict.job in errors and not verdict.by_hand
+        if verdict.job in errors and not verdict.manual
     ]
-    if any(verdict.traits & IS_CANCELLED for verdict in refused):
+    if any(verdict.flags & IS_CANCELLED for verdict in refused):
         places = yield from where_they_are([verdict.job for verdict in refused])
         failing = {verdict.job: verdict for verdict in refused}
         refused = yield from _minding_cancellation(failing, places, spoilt)
@@ -242,7 +242,7 @@ def _those_done(
 
 
 def _settle_group(
-    tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[Verdict]
+    tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[RunOutcome]
 ) -> Operation[None]:
     """Make one kind of move for many jobs of the same traits, in one swap.
 
@@ -250,7 +250,7 @@ def _settle_group(
     swap falls short and the transaction is tried again with care, so the common case never has to
     look first.
     """
-    if move is RETRY:
+    if move is RETRY_NOW:
         # Those whose time has come while this one ran were there before it.
         yield from promote_due(tx, queue)
     asked = yield from _asked(move, verdicts)
@@ -262,7 +262,7 @@ def _settle_group(
         is_complete = move is COMPLETE
         tx.measure(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
     if any(map(_AHEAD, verdicts)):
-        tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.ahead])
+        tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.prefetched])
     yield from _arrive(tx, queue, move, verdicts)
     if move.events:
         tx.log(queue, move.name, _events(tx, move, verdicts))
@@ -271,33 +271,33 @@ def _settle_group(
     if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
         yield from release(tx, [verdict.job for verdict in verdicts])
     yield from _leave_behind(tx, queue, move, verdicts)
-    if move in (RELEASE, GIVE_BACK, DELAY):
+    if move in (RELEASE, RETURN_UNSTARTED, DELAY):
         yield from end_the_cancelled(tx, [verdict.job for verdict in verdicts])
 
 
 def _tell_those_waiting(
-    tx: Transaction, move: Move, verdicts: list[Verdict]
-) -> Operation[list[Verdict]]:
+    tx: Transaction, move: Move, verdicts: list[RunOutcome]
+) -> Operation[list[RunOutcome]]:
     """Others waited for these jobs. What is still depended on may not be deleted."""
     if move is COMPLETE:
         yield from dependencies.completed(tx, {v.job: v.value for v in verdicts})
         return verdicts
-    leaving = {v.job for v in verdicts if v.keep is not None and v.keep.nothing}
+    leaving = {v.job for v in verdicts if v.retention is not None and v.retention.nothing}
     needed = yield from dependencies.failed(tx, {v.job: v.reason for v in verdicts}, leaving)
-    return [v._replace(keep=None) if v.job in needed else v for v in verdicts]
+    return [v._replace(retention=None) if v.job in needed else v for v in verdicts]
 
 
-def _asked(move: Move, verdicts: list[Verdict]) -> Operation[dict[int, Any]]:
+def _asked(move: Move, verdicts: list[RunOutcome]) -> Operation[dict[int, Any]]:
     if move in (BACK_OFF, DELAY):
         return {v.job: [v.token, v.delay] for v in verdicts}
-    if move is RETRY:
+    if move is RETRY_NOW:
         numbers = yield from take_numbers(len(verdicts))
         return {v.job: [v.token, number] for number, v in zip(numbers, verdicts, strict=True)}
     return dict(map(_JOB_AND_TOKEN, verdicts))
 
 
-def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) -> Operation[None]:
-    if move in (RETRY, RELEASE, GIVE_BACK):
+def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]) -> Operation[None]:
+    if move in (RETRY_NOW, RELEASE, RETURN_UNSTARTED):
         places = yield from where_they_are([verdict.job for verdict in verdicts])
         tx.count_waiting(queue, [place.priority for place in places.values()], +1)
         tx.made_ready(queue, ANY_NAME, len(places))
@@ -308,7 +308,7 @@ def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]) ->
         tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
 
 
-def _events(tx: Transaction, move: Move, verdicts: list[Verdict]) -> list[Event]:
+def _events(tx: Transaction, move: Move, verdicts: list[RunOutcome]) -> list[Event]:
     if move is COMPLETE:
         if not (any(map(_VALUE, verdicts)) or any(map(_CUSTOM_ID, verdicts))):
             return list(map(_JOB, verdicts))
@@ -317,28 +317,28 @@ def _events(tx: Transaction, move: Move, verdicts: list[Verdict]) -> list[Event]
         ]
     if move is FAIL:
         return [_failed(v) for v in verdicts]
-    if move in (BACK_OFF, RETRY):
+    if move in (BACK_OFF, RETRY_NOW):
         return [(v.public_id, [v.reason, v.attempts_made, tx.now + v.delay]) for v in verdicts]
     if move is DELAY:
         return [(v.public_id, tx.now + v.delay) for v in verdicts]
     return [v.public_id for v in verdicts]
 
 
-def _completed(verdict: Verdict) -> Any:
+def _completed(verdict: RunOutcome) -> Any:
     """One with a result, or with an id of its own.
 
     A third member says whether there is a result to fetch, because it is too long to be copied; a
     fourth is the number of a job that is called otherwise.
     """
     value = verdict.value
-    too_long = value is not None and len(value) > LONGEST_COPIED
+    too_long = value is not None and len(value) > MAX_COPIED_LENGTH
     copied = None if value is None or too_long else msgspec.Raw(value.encode())
     if verdict.custom_id is not None:
         return (verdict.custom_id, copied, int(too_long), verdict.job)
     return (verdict.job, copied, 1) if too_long else (verdict.job, copied)
 
 
-def _failed(verdict: Verdict) -> Event:
+def _failed(verdict: RunOutcome) -> Event:
     told = [verdict.reason, verdict.attempts_made, verdict.outcome]
     if verdict.custom_id is None:
         return (verdict.job, told)
@@ -346,16 +346,16 @@ def _failed(verdict: Verdict) -> Event:
 
 
 def _leave_behind(
-    tx: Transaction, queue: int, move: Move, verdicts: list[Verdict]
+    tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]
 ) -> Operation[None]:
     """Write results and history; then what may not stay goes."""
     if move is COMPLETE:
         if any(map(_VALUE, verdicts)):
             yield "write_values", [(v.job, v.value) for v in verdicts if v.value is not None]
         if any(map(_KEEP, verdicts)):
-            ended = [(v.job, v.traits, v.keep) for v in verdicts]
+            ended = [(v.job, v.flags, v.retention) for v in verdicts]
             yield from retain(tx, queue, State.COMPLETED, ended)
-    elif move in (FAIL, BACK_OFF, RETRY):
+    elif move in (FAIL, BACK_OFF, RETRY_NOW):
         yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
         yield from _write_history(tx, [v for v in verdicts if not v.unrun])
         unrun = [v.job for v in verdicts if v.unrun]
@@ -368,11 +368,11 @@ def _leave_behind(
             buried = yield from bury(tx, queue, settings, deserving)
             staying = [v.job for v in deserving if v.job not in buried]
             yield from plan_retries(queue, settings, staying)
-            kept = [(v.job, v.traits, v.keep) for v in verdicts if v.job not in buried]
+            kept = [(v.job, v.flags, v.retention) for v in verdicts if v.job not in buried]
             yield from retain(tx, queue, State.FAILED, kept)
 
 
-def _write_history(tx: Transaction, verdicts: list[Verdict]) -> Operation[None]:
+def _write_history(tx: Transaction, verdicts: list[RunOutcome]) -> Operation[None]:
     if not verdicts:
         return
     ended = [[v.job, v.outcome, v.reason, v.stack] for v in verdicts]

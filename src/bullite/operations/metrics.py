@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codec import as_json, decode
-from ..core.histogram import Sketch
+from ..core.histogram import DurationHistogram
 from .request import ALONE, Request
 from .transaction import Operation, Transaction
 
@@ -21,8 +21,8 @@ class Tally:
 
     completed: int = 0
     failed: int = 0
-    durations: Sketch = field(default_factory=Sketch)
-    waits: Sketch = field(default_factory=Sketch)
+    durations: DurationHistogram = field(default_factory=DurationHistogram)
+    waits: DurationHistogram = field(default_factory=DurationHistogram)
 
     def merge(self, other: Tally) -> None:
         self.completed += other.completed
@@ -37,8 +37,8 @@ def stored_tally(row: Sequence[Any]) -> Tally:
     return Tally(completed, failed, _sketch(durations), _sketch(waits))
 
 
-def _sketch(text: str | None) -> Sketch:
-    return Sketch.from_json(decode(text)) if text else Sketch()
+def _sketch(text: str | None) -> DurationHistogram:
+    return DurationHistogram.from_json(decode(text)) if text else DurationHistogram()
 
 
 class Record(Request):

@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from ..core.codec import as_json
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
-from ..core.job_options import LATEST
+from ..core.job_options import MAX_TIME
 from ..core.outcomes import COMPLETED
 from ..core.states import (
     DELETE,
+    DELETE_ACTIVE,
     PRIORITIZED,
     PROMOTE,
     REMOVE,
     RESCHEDULE,
     RESTORE,
     RESTORE_DELAYED,
-    REVIVE,
-    REVIVE_DELAYED,
-    TEAR_AWAY,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     Move,
     State,
 )
@@ -185,7 +185,7 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
             "first": first,
             "second": second,
             "before": request.before,
-            "since": LATEST if is_taken_out else request.since,
+            "since": MAX_TIME if is_taken_out else request.since,
             "most": request.most,
         }
         rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
@@ -324,7 +324,7 @@ def _with_free_ids(move: Move, places: list[Place]) -> Operation[list[Place]]:
     by_queue: dict[int, list[str]] = {}
     for place in places:
         target = place.queue if move in RESTORE.values() else None
-        if move in (REVIVE, REVIVE_DELAYED):
+        if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
             target = place.original_queue
         if target is not None and place.custom_id is not None:
             wanted[place.job] = target, place.custom_id
@@ -348,18 +348,18 @@ def _move_from(
 ) -> Operation[None]:
     move = request.move
     jobs = [place.job for place in places]
-    if move in (REVIVE, REVIVE_DELAYED):
+    if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
         places = yield from _prepare_to_run_again(tx, source, places)
         stepped = [place.job for place in places if place.traits & STEPPED]
         if request.forget_attempts and stepped:
             yield "delete_steps", {"jobs": as_json(stepped)}
             yield "delete_signals", {"jobs": as_json(stepped)}
-    if move in (DELETE, TEAR_AWAY):
+    if move in (DELETE, DELETE_ACTIVE):
         yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
-    elif move in (PROMOTE, REVIVE):
+    elif move in (PROMOTE, RETRY_FINISHED):
         line = [(p.job, p.lifo) for p in places]
         yield from back_in_line(tx, move, source, line, kept=int(not request.forget_attempts))
-    elif move in (RESCHEDULE, REVIVE_DELAYED):
+    elif move in (RESCHEDULE, RETRY_FINISHED_DELAYED):
         asked = {job: [0, request.delay] for job in jobs}
         yield from swap_all(tx, move, source, asked, kept=int(not request.forget_attempts))
     else:
@@ -386,9 +386,9 @@ def _enter_in_books(
 
 
 def _event(move: Move, source: State, place: Place, due: int) -> Event:
-    if move in (REMOVE, REVIVE):
+    if move in (REMOVE, RETRY_FINISHED):
         return (place.public_id, source.value)
-    if move is REVIVE_DELAYED:
+    if move is RETRY_FINISHED_DELAYED:
         return (place.public_id, [source.value, due])
     if move is RESCHEDULE:
         return (place.public_id, due)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.codec import as_json
 from ..core.job_flags import UPSTREAM
-from ..core.retention import Keep
+from ..core.retention import Retention
 from ..core.states import State
 from .queue_settings import Settings, may_sweep, read_settings
 from .rate_limits import read_limits
@@ -58,7 +58,7 @@ def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
         (State.FAILED, settings.keep_failed_count, settings.keep_failed_age),
     ):
         # An age of a policy is inclusive; here a job is kept for the whole of it.
-        keep = Keep(count, None if age is None else age + 1)
+        keep = Retention(count, None if age is None else age + 1)
         swept += yield from retire(tx, queue, state, keep, MOST_SWEPT)
     before = tx.now - settings.trash_age
     trash = yield "old_removed", {"queue": queue, "before": before, "most": MOST_SWEPT}

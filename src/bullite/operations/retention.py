@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..core.retention import Keep
+from ..core.retention import Retention
 from ..core.states import State
 from .transaction import COUNTED, Operation, Transaction
 from .transitions import delete_jobs
 
 
 def retain(
-    tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Keep | None]]
+    tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Retention | None]]
 ) -> Operation[None]:
     """What the jobs that just ended in `state` ask to be deleted: themselves, or older ones.
 
@@ -23,7 +23,7 @@ def retain(
     at_once = {job: traits for job, traits, keep in asking if keep.nothing}
     if at_once:
         yield from delete_finished(tx, queue, state, at_once)
-    policies: dict[Keep, int] = {}
+    policies: dict[Retention, int] = {}
     for _, _, keep in asking:
         if not keep.nothing:
             policies[keep] = policies.get(keep, 0) + 1
@@ -31,7 +31,9 @@ def retain(
         yield from retire(tx, queue, state, keep, keep.limit * jobs)
 
 
-def retire(tx: Transaction, queue: int, state: State, keep: Keep, limit: int) -> Operation[int]:
+def retire(
+    tx: Transaction, queue: int, state: State, keep: Retention, limit: int
+) -> Operation[int]:
     """Delete those of a queue's finished jobs that are too old or too many, `limit` at a time."""
     deleted = 0
     if keep.age is not None:

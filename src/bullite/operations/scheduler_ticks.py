@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
 from ..core.event_log import DUPLICATED
-from ..core.job_flags import SCHEDULED, traits_of
-from ..core.log_throttle import Seldom
+from ..core.job_flags import SCHEDULED, flags_of
+from ..core.log_throttle import ThrottledLog
 from ..core.recurrence import GRACE, Recurrence, following_tick, is_over, next_tick, tick_in_time
 from ..core.states import REMOVE, State
 from ..errors import InvalidOption, SchedulerSlotsTaken
@@ -24,7 +24,7 @@ from .transaction import Event, Operation, Transaction
 from .transitions import Place, count_out, delete_jobs, where_they_are
 
 log = logging.getLogger("bullite.scheduler")
-_seldom = Seldom(log)
+_seldom = ThrottledLog(log)
 
 MOST_SLOTS = 32
 """Ticks that are passed over because their ids are taken, before a scheduler gives up."""
@@ -118,7 +118,7 @@ def job_at(
         extras=Extras(
             run_at=tick,
             expires=None if expires is None else delay + expires,
-            traits=SCHEDULED | traits_of(options),
+            traits=SCHEDULED | flags_of(options),
         ),
     )
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.codec import as_json
-from ..core.decide_outcome import Verdict
+from ..core.decide_outcome import RunOutcome
 from ..core.job_flags import STEPPED
-from ..core.job_options import LATEST
+from ..core.job_options import MAX_TIME
 from ..core.states import DELAY, PROMOTE, State
 from ..errors import BulliteError, IllegalMove
 from .finish import Settle, settle
@@ -132,14 +132,14 @@ def _pause_one(tx: Transaction, request: Pause, place: Place) -> Operation[Over 
     if value is not None or due <= tx.now:
         yield "end_pause", {**params, "value": value}
         return Over(value)
-    verdict = Verdict(
+    verdict = RunOutcome(
         r.job,
         r.token,
         DELAY,
         due - tx.now,
-        ahead=r.ahead,
+        prefetched=r.ahead,
         custom_id=r.custom_id,
-        traits=place.traits | STEPPED,
+        flags=place.traits | STEPPED,
     )
     yield from settle(tx, [Settle(r.queue, [verdict])])
     yield "begin_pause", params
@@ -147,7 +147,7 @@ def _pause_one(tx: Transaction, request: Pause, place: Place) -> Operation[Over 
 
 
 def _due(tx: Transaction, duration: int | None) -> int:
-    return LATEST if duration is None else min(tx.now + duration, LATEST)
+    return MAX_TIME if duration is None else min(tx.now + duration, MAX_TIME)
 
 
 def _take_signal(request: Pause) -> Operation[str | None]:

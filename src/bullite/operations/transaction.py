@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.codec import encode_plain
-from ..core.event_log import DRAINED, told_by
+from ..core.event_log import DRAINED, events_of_move
 from ..core.states import SHOWN_STATES
 from ..database.driver import Result, Step
 
@@ -134,7 +134,7 @@ class Transaction:
         rows: list[tuple[int, str, str, int, int]] = []
         for queue in self._counts.keys() | self._events.keys():
             events = self._events.get(queue, [])
-            size = sum([len(jobs) * told_by(kind) for kind, jobs in events])
+            size = sum([len(jobs) * events_of_move(kind) for kind, jobs in events])
             counts = self._counts.get(queue, _UNCHANGED)
             drains = queue in self._drains
             changed = yield (
@@ -154,7 +154,7 @@ class Transaction:
                 size += 1
             before = None if total is None else total - size
             for kind, jobs in events:
-                size = len(jobs) * told_by(kind)
+                size = len(jobs) * events_of_move(kind)
                 if before is not None:
                     size = before = before + size
                 rows.append((queue, kind, encode_plain(jobs).decode(), size, self.now))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..core.codec import as_json
-from ..core.event_log import LOG_ADDED, LONGEST_COPIED, PROGRESS
+from ..core.event_log import LOG_ADDED, MAX_COPIED_LENGTH, PROGRESS
 from ..core.states import CLAIM, State
 from ..database.driver import ANY_NAME
 from ..errors import BulliteError, IllegalMove, JobNotFound, LostLock
@@ -236,7 +236,7 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
         answers.append(last - first + 1)
         entry = {
             "timestamp": tx.now,
-            "message": request.message[:LONGEST_COPIED],
+            "message": request.message[:MAX_COPIED_LENGTH],
             "level": request.level,
         }
         tx.log(request.queue, LOG_ADDED, [(place.public_id, entry)])

@@ -11,7 +11,7 @@ from ..core.codec import as_json, decode
 from ..core.decide_outcome import STALLED_TOO_OFTEN
 from ..core.job_flags import CANCELLED, SCHEDULED
 from ..core.outcomes import STALLED
-from ..core.states import GIVE_BACK, RELEASE, STALL, STALL_DELAYED, State
+from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, State
 from ..database.driver import ANY_NAME, Worker
 from .cancel import end_the_cancelled
 from .rate_limits import LONGEST_REST, Limiter
@@ -203,7 +203,7 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
         yield from _stall(tx, worker, begun)
     if ahead:
         asked = {job: token for job, token, *_ in ahead}
-        yield from swap_all(tx, GIVE_BACK, State.ACTIVE, asked, nonce=worker.nonce)
+        yield from swap_all(tx, RETURN_UNSTARTED, State.ACTIVE, asked, nonce=worker.nonce)
         _count_back(tx, worker.queue, ahead)
     if held.rows:
         yield "forget_tokens", {"jobs": as_json([row[0] for row in held.rows])}

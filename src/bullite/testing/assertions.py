@@ -279,7 +279,7 @@ def _has(job: Job, queue: Queue, options: JobOptions, checked: CheckedOptions) -
 
 def _parents(job: Job, queue: Queue, checked: CheckedOptions) -> tuple[Any, Any]:
     """The parent that a job has, and the one it should have."""
-    wanted = None if checked.ties is None else checked.ties.parent
+    wanted = None if checked.dependencies is None else checked.dependencies.parent
     return (
         None if job.parent is None else (job.parent["queue"], job.parent["id"]),
         None if wanted is None else (wanted.queue or queue.name, wanted.id),

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..client.job.job import Job
-from ..core.decide_outcome import Result, Verdict, storable
-from ..core.log_throttle import Seldom
+from ..core.decide_outcome import Result, RunOutcome, storable
+from ..core.log_throttle import ThrottledLog
 from ..core.states import FAIL
 from ..engine.engine import Engine
 from ..engine.replies import Ask
@@ -32,7 +32,7 @@ class Run(NamedTuple):
     result: Result
 
 
-Part = tuple[Verdict, Run | None, EndRun | None]
+Part = tuple[RunOutcome, Run | None, EndRun | None]
 """What one run in a thread came to: the run only if somebody listens, and the end of its command.
 
 No class: short runs in threads would be several per cent slower for it."""
@@ -41,7 +41,7 @@ No class: short runs in threads would be several per cent slower for it."""
 class Batch(NamedTuple):
     """Verdicts on their way; the runs only if somebody listens."""
 
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[RunOutcome]
     runs: Sequence[Run] | None
     commands: Sequence[EndRun] = ()
 
@@ -78,11 +78,11 @@ class Settler:
         self._report = report
         self._trouble = trouble
         self._lock = threading.Lock()
-        self._seldom = Seldom(log)
+        self._seldom = ThrottledLog(log)
         self.unsettled = 0
         """Verdicts that are not known to be in the database."""
 
-    def send(self, verdicts: Sequence[Verdict], runs: Sequence[Run] | None = None) -> None:
+    def send(self, verdicts: Sequence[RunOutcome], runs: Sequence[Run] | None = None) -> None:
         """Send the verdicts of runs that ended, or never began; their slots are free now."""
         with self._lock:
             self.unsettled += len(verdicts)
@@ -150,12 +150,12 @@ class Settler:
         [verdict] = batch.verdicts
         if verdict.move is FAIL:
             return False
-        failed = Verdict(
+        failed = RunOutcome(
             verdict.job,
             verdict.token,
             FAIL,
             reason=storable(f"its result was refused: {refusal}"),
-            ahead=verdict.ahead,
+            prefetched=verdict.prefetched,
             custom_id=verdict.custom_id,
             attempts_made=verdict.attempts_made,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.job.job import Job, claimed_jobs
 from ..client.runtime import bridge
-from ..core.decide_outcome import NeverBegun, decide
+from ..core.decide_outcome import Unstarted, decide
 from ..engine.engine import Engine
 from ..engine.subscription import Appetite, Habits
 from ..operations.claim import Claimed
@@ -87,7 +87,7 @@ class Hands:
         return claimed_jobs(self._worker.queue, claimed, self._worker, self._worker.name)
 
     def give_back(self, job: Job) -> None:
-        verdict = decide(job, NeverBegun(), self._worker.queue.random)
+        verdict = decide(job, Unstarted(), self._worker.queue.random)
         self._engine.submit(Settle(self._worker.queue.key, (verdict,)), _nothing)
 
     async def starve(self) -> None:

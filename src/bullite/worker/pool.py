@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from ..client.job.job import Job, Wait, claimed_jobs
 from ..client.queue.queue import Queue
 from ..core.decide_outcome import (
-    NeverBegun,
     Raised,
     Result,
+    RetentionDefaults,
     Returned,
-    Rules,
-    Verdict,
+    RunOutcome,
+    Unstarted,
     decide,
     decide_returned,
 )
@@ -38,7 +38,7 @@ class Owner(Protocol):
 
     queue: Queue
     name: str
-    rules: Rules
+    rules: RetentionDefaults
     wants_reports: bool
     """Whether anybody listens to how runs end."""
 
@@ -82,7 +82,7 @@ class Pool:
         self._closing = False
         self._lost: Set[tuple[int, int]] = frozenset()
         """The jobs that were last found to be taken away, with their tokens."""
-        self._verdicts: list[Verdict] = []
+        self._verdicts: list[RunOutcome] = []
         self._runs: list[Run] = []
         name = f"bullite-{self._queue.name}"
         self._loop_runner = LoopRunner(handlers, concurrency, self, most_started)
@@ -212,7 +212,7 @@ class Pool:
 
     def give_back(self, jobs: list[Job]) -> None:
         if jobs:
-            never_begun = NeverBegun()
+            never_begun = Unstarted()
             self._settler.send([decide(job, never_begun, self._random) for job in jobs])
 
     # --- verdicts out ---
@@ -259,7 +259,7 @@ class Pool:
         else:
             self._verdicts.append(verdict)
 
-    def _collect(self, job: Job, verdict: Verdict, result: Result) -> None:
+    def _collect(self, job: Job, verdict: RunOutcome, result: Result) -> None:
         """Everything that ends in this turn of the loop goes to the engine together."""
         if not self._verdicts:
             self._loop.call_soon(self._flush)
@@ -267,7 +267,7 @@ class Pool:
         if self._owner.wants_reports:
             self._runs.append(Run(job, result))
 
-    def _settle_from_thread(self, job: Job, result: Result, verdict: Verdict) -> None:
+    def _settle_from_thread(self, job: Job, result: Result, verdict: RunOutcome) -> None:
         run = Run(job, result) if self._owner.wants_reports else None
         part = (verdict, run, job.command_end)
         self._settler.send_soon(part, hurry=self._thread_runner.calls_for_more())

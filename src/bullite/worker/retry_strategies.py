@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ..client.job.job import Job, Wait
-from ..core.backoff import LONGEST_DELAY, TYPES, matching_rule
+from ..core.backoff import MAX_DELAY, TYPES, matching_rule
 from ..core.job_options import check_name
 from ..errors import InvalidOption, InvalidOptionType, UnrecoverableError
 
@@ -76,4 +76,4 @@ def _checked(answer: Any) -> Wait:
         raise InvalidOption(
             f"a retry strategy must give milliseconds, or False for no other try, not {answer!r}"
         )
-    return False if answer < 0 else round(min(answer, LONGEST_DELAY))
+    return False if answer < 0 else round(min(answer, MAX_DELAY))

@@ -21,10 +21,10 @@ from ..client.job.job import Job, Wait
 from ..core.decide_outcome import (
     STARTED_TOO_OFTEN,
     Interrupted,
-    NotRun,
     Raised,
     Result,
     Returned,
+    Skipped,
     text_of,
 )
 from ..engine.metrics import Readings
@@ -151,7 +151,7 @@ class Line:
         jobs: list[Job] = []
         with self._lock:
             try:
-                while self._jobs[-1].ahead:
+                while self._jobs[-1].prefetched:
                     jobs.append(self._jobs.pop())
             except IndexError:  # the last of them was begun just now
                 pass
@@ -580,7 +580,7 @@ class LoopRunner(Rule):
     async def _run_with_care(self, job: Job) -> Result:
         refusal = self._refusal(job)
         if refusal is not None:
-            return NotRun(refusal)
+            return Skipped(refusal)
         timeout = job.timeout
         if timeout is None:
             return Returned(await self._call_of(job)(job))
@@ -783,7 +783,7 @@ class ThreadRunner(Rule):
         if job.needs_care or self._most_started is not None:
             refusal = self._refusal(job)
             if refusal is not None:
-                return NotRun(refusal)
+                return Skipped(refusal)
             if job.timeout is not None:
                 return self._run_in_time(job, job.timeout)
         return self._call(job)

@@ -16,7 +16,7 @@ from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..client.runtime.emitter import Entry, Listener, OwnEmitter
 from ..client.runtime.store import Store
-from ..core.decide_outcome import Raised, Returned, Rules
+from ..core.decide_outcome import Raised, RetentionDefaults, Returned
 from ..core.job_options import (
     Duration,
     KeepJobs,
@@ -29,7 +29,7 @@ from ..core.job_options import (
     check_rate,
 )
 from ..core.outcomes import CANCELLED
-from ..core.retention import keep_of
+from ..core.retention import retention_of
 from ..core.states import COMPLETE, FAIL, STALL, STALL_DELAYED, State
 from ..engine.engine import Engine
 from ..engine.subscription import Habits
@@ -149,7 +149,7 @@ class Worker(OwnEmitter):
             else check_int("max_started_attempts", max_started_attempts, 0, 2**31 - 1) or None
         )
         self._drain_delay = check_duration("drain_delay", drain_delay, least=1)
-        self.rules = Rules(
+        self.rules = RetentionDefaults(
             _check_retention("remove_on_complete", remove_on_complete),
             _check_retention("remove_on_fail", remove_on_fail),
         )
@@ -722,4 +722,4 @@ def _check_queue(queue: Any, store: Any) -> Queue:
 
 
 def _check_retention(option: str, value: Any) -> Any:
-    return None if value is None else keep_of(check_keep(option, value))
+    return None if value is None else retention_of(check_keep(option, value))

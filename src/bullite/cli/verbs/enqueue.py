@@ -12,7 +12,7 @@ import click
 from ...commands.job_types import WEBHOOK
 from ...core.clock import SystemClock
 from ...core.codec import encode
-from ...core.job_options import LARGEST_DATA, check_name, check_options, check_size
+from ...core.job_options import MAX_DATA_BYTES, check_name, check_options, check_size
 from .. import times
 from ..completers import files, folders, job_ids_of_all_queues, template_names
 from ..console import BadInput, Refusal, complete_queues, queue_option, verb
@@ -344,7 +344,7 @@ def add(
         if job_id is not None:
             check_id(job_id)
         check_options(options)
-        check_size(name, encode(value, "--data"), LARGEST_DATA)
+        check_size(name, encode(value, "--data"), MAX_DATA_BYTES)
     check_queue(queue)
     job = session.wait(session.queue(queue, make=True).add(name, value, **options))
     session.talk.done(job.id, as_json(job))

@@ -50,7 +50,7 @@ class Family:
         @property
         def pk(self) -> int: ...
         @property
-        def traits(self) -> int: ...
+        def flags(self) -> int: ...
         @property
         def stored_options(self) -> Mapping[str, Any]: ...
         @property
@@ -66,7 +66,7 @@ class Family:
     @property
     def parent(self) -> ParentRef | None:
         """The job that waits for this one, by id and queue."""
-        if not self.traits & UPSTREAM:
+        if not self.flags & UPSTREAM:
             return None
         parent: ParentRef | None = self.stored_options.get("parent")
         return parent

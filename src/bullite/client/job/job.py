@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from ...core.clock import moment_of
 from ...core.codec import decode, encode, encode_plain
 from ...core.decide_outcome import (
-    LONGEST_REASON,
-    NO_RULES,
+    MAX_REASON_LENGTH,
+    NO_DEFAULTS,
     Raised,
+    RetentionDefaults,
     Returned,
-    Rules,
-    Verdict,
+    RunOutcome,
     decide,
     storable,
 )
 from ...core.event_log import Failure
 from ...core.job_flags import COMMAND
 from ...core.job_options import (
-    LARGEST_DATA,
+    MAX_DATA_BYTES,
     Duration,
     KeepJobs,
     Moment,
@@ -38,9 +38,9 @@ from ...core.job_options import (
     check_size,
     encode_limited,
 )
-from ...core.job_record import DATA, OPTS, TRAITS, Fate, Record
+from ...core.job_record import DATA, FLAGS, OPTS, JobRecord, JobStatusRow
 from ...core.outcomes import COMPLETED
-from ...core.retention import keep_of
+from ...core.retention import retention_of
 from ...core.states import (
     COMPLETE,
     DELAY,
@@ -48,8 +48,8 @@ from ...core.states import (
     RELEASE,
     REMOVE,
     RESCHEDULE,
-    REVIVE,
-    REVIVE_DELAYED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     Move,
     State,
 )
@@ -104,7 +104,7 @@ Wait = int | Literal[False] | None
 class Holder(Protocol):
     """Whoever runs a job."""
 
-    rules: Rules
+    rules: RetentionDefaults
 
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
         """What the user's own strategy says about the next attempt."""
@@ -113,7 +113,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(Record, Family, Stepping):
+class Job(JobRecord, Family, Stepping):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -124,7 +124,7 @@ class Job(Record, Family, Stepping):
 
     __slots__ = (
         *("_cancellation", "_holder", "_label", "_signal"),
-        *("ahead", "command_end", "moving", "run", "token_number"),
+        *("prefetched", "command_end", "moving", "run", "token_number"),
     )
 
     _queue: Getters
@@ -133,17 +133,17 @@ class Job(Record, Family, Stepping):
         self,
         queue: Getters,
         facts: Sequence[Any],
-        fate: Fate,
+        fate: JobStatusRow,
         token_number: int = 0,
         ahead: bool = False,
         holder: Holder | None = None,
     ) -> None:
         # All at once, and not by way of Record: this is done for every job that runs.
         self._queue, self._holder = queue, holder
-        self._facts, self._fate = facts, fate
+        self._columns, self._status = facts, fate
         self.token_number = token_number
         """The number that proves this run holds the job; 0 outside a processor."""
-        self.ahead = ahead
+        self.prefetched = ahead
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
         self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
@@ -158,8 +158,8 @@ class Job(Record, Family, Stepping):
     @property
     def lock_expires_at(self) -> datetime | None:
         """Until when it is its worker's, if that is not heard of again."""
-        leases = [lease for lease in (self._fate.lease, self._fate.worker_lease) if lease]
-        if self._fate.state != State.ACTIVE or not leases:
+        leases = [lease for lease in (self._status.lease, self._status.worker_lease) if lease]
+        if self._status.state != State.ACTIVE or not leases:
             return None
         clock = self._store.open().clock
         return moment_of(clock.now() + max(leases) - clock.lease_now())
@@ -214,9 +214,9 @@ class Job(Record, Family, Stepping):
     def update_progress(self, progress: Any) -> Pending[None]:
         """Say how far this run is: any JSON value of at most 1 MiB, stored as given."""
         text = encode_limited(progress, "the progress")
-        self._fate = self._fate._replace(progress=text)
+        self._status = self._status._replace(progress=text)
         request = Progress(self._queue.key, self.pk, self._own_token(), text)
-        self.ahead = False  # it is told with this that it has begun
+        self.prefetched = False  # it is told with this that it has begun
         if self._holder is not None:
             self._holder.progressed(self, progress)
         return self._ask(request, self._must_be_held)
@@ -232,11 +232,11 @@ class Job(Record, Family, Stepping):
     def update_data(self, data: Any) -> Pending[None]:
         """Replace the job's data; a later attempt sees the new."""
         text = encode(data, "the data of job ", self.name)
-        check_size(self.name, text, self.stored_options.get("size_limit", LARGEST_DATA))
+        check_size(self.name, text, self.stored_options.get("size_limit", MAX_DATA_BYTES))
         request = SetData(self.pk, self._own_token(), text)
 
         def stored(answer: Any) -> None:
-            self._facts = [*self._facts[:DATA], text]
+            self._columns = [*self._columns[:DATA], text]
             self._data = decode(text)
 
         return self._ask(request, stored)
@@ -255,7 +255,7 @@ class Job(Record, Family, Stepping):
         else:
             check_int("keep_logs", keep, 0, 2**31 - 1)
         request = AddLog(self._queue.key, self.pk, token, checked_level, text, keep)
-        self.ahead = False  # it is told with this that it has begun
+        self.prefetched = False  # it is told with this that it has begun
         return self._ask(request, lambda count: count)
 
     def clear_logs(self, keep: int = 0) -> Pending[None]:
@@ -284,7 +284,7 @@ class Job(Record, Family, Stepping):
         wait = check_duration("delay", delay)
         check_bool("reset_attempts", reset_attempts)
 
-        move = REVIVE_DELAYED if wait else REVIVE
+        move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
         request = MoveOne(move, self.pk, self.id, wait, reset_attempts, source)
         return self._ask(request, lambda _: self.revived(wait, reset_attempts))
 
@@ -317,7 +317,7 @@ class Job(Record, Family, Stepping):
         request = SetPriority(self.pk, number, is_level, check_bool("lifo", lifo))
 
         def changed(number: int) -> None:
-            self._facts = [*self._facts[:3], number, *self._facts[4:]]
+            self._columns = [*self._columns[:3], number, *self._columns[4:]]
 
         return self._ask(request, changed)
 
@@ -429,8 +429,13 @@ class Job(Record, Family, Stepping):
         due = check_moment("until", until)
         held = self._held_with(token)
         delay = max(0, due - self._store.open().clock.now())
-        verdict = Verdict(
-            self.pk, held.token_number, DELAY, delay, ahead=self.ahead, custom_id=self.custom_id
+        verdict = RunOutcome(
+            self.pk,
+            held.token_number,
+            DELAY,
+            delay,
+            prefetched=self.prefetched,
+            custom_id=self.custom_id,
         )
         return self._settle(verdict)
 
@@ -440,8 +445,12 @@ class Job(Record, Family, Stepping):
         Costs no attempt. Ms for which a rate limit of the queue lets nothing begin.
         """
         held = self._held_with(token)
-        verdict = Verdict(
-            self.pk, held.token_number, RELEASE, ahead=self.ahead, custom_id=self.custom_id
+        verdict = RunOutcome(
+            self.pk,
+            held.token_number,
+            RELEASE,
+            prefetched=self.prefetched,
+            custom_id=self.custom_id,
         )
         return self._settle(verdict)
 
@@ -467,7 +476,7 @@ class Job(Record, Family, Stepping):
             state, value, reason = await bridge.watch(self._store, watched, limit)
         except TimeoutError:
             raise TimeoutError(f"job {self.id} was not finished within {timeout}") from None
-        self._fate = self._fate._replace(state=state, return_value=value, failed_reason=reason)
+        self._status = self._status._replace(state=state, return_value=value, failed_reason=reason)
         if state == State.FAILED:
             raise JobFailed(reason)
         return self.return_value
@@ -478,8 +487,8 @@ class Job(Record, Family, Stepping):
 
     def revived(self, delay: int, reset_attempts: bool) -> None:
         """It was let run again: say so in the attributes, too."""
-        kept = (0, 0) if reset_attempts else self._facts[5:7]
-        self._facts = [*self._facts[:5], *kept, *self._facts[7:9], None, *self._facts[10:]]
+        kept = (0, 0) if reset_attempts else self._columns[5:7]
+        self._columns = [*self._columns[:5], *kept, *self._columns[7:9], None, *self._columns[10:]]
         self._now(
             State.DELAYED if delay else State.WAITING,
             delay=delay,
@@ -488,16 +497,16 @@ class Job(Record, Family, Stepping):
             **dict.fromkeys(("failed_reason", "outcome", "expires_at", "original_queue"), None),
         )
 
-    def planted(self, fate: Fate) -> None:
+    def planted(self, fate: JobStatusRow) -> None:
         """It was just added, tied to others."""
-        self._fate = fate
+        self._status = fate
 
     def has_no_parent(self) -> None:
         """It belongs to nobody any more."""
         options = {name: v for name, v in self.stored_options.items() if name != "parent"}
         self._options = options
         text = encode_plain(options).decode() if options else None
-        self._facts = [*self._facts[:OPTS], text, *self._facts[OPTS + 1 :]]
+        self._columns = [*self._columns[:OPTS], text, *self._columns[OPTS + 1 :]]
 
     def awaits_children(self) -> None:
         """Its run ended: it waits for its children."""
@@ -508,28 +517,33 @@ class Job(Record, Family, Stepping):
 
     def in_queue(self, queue: Getters) -> Job:
         """The same job where it has gone."""
-        return Job(queue, self._facts, self._fate)
+        return Job(queue, self._columns, self._status)
 
-    def settled(self, verdict: Verdict, at: int) -> None:
+    def settled(self, verdict: RunOutcome, at: int) -> None:
         """The verdict on this run is in the database: say so in the attributes, too."""
         move = verdict.move
         counted = 1 if move.target in (State.COMPLETED, State.FAILED) or verdict.reason else 0
         started = self.attempts_started
         if verdict.unrun:
             counted, started = 0, started - 1
-        self._facts = [*self._facts[:5], self._facts[5] + counted, started, *self._facts[7:]]
+        self._columns = [
+            *self._columns[:5],
+            self._columns[5] + counted,
+            started,
+            *self._columns[7:],
+        ]
         if verdict.unrun and not started:
-            self._fate = self._fate._replace(processed_at=None)
+            self._status = self._status._replace(processed_at=None)
         due = at + verdict.delay if move.target is State.DELAYED else None
         finished = at if move.target in (State.COMPLETED, State.FAILED) else None
         self._now(move.target, delay=verdict.delay, due_at=due, finished_at=finished, updated_at=at)
         if verdict.value is not None or move is COMPLETE:
-            self._fate = self._fate._replace(return_value=verdict.value)
+            self._status = self._status._replace(return_value=verdict.value)
         if verdict.reason is not None:
             stacks = [*self.stacktrace, verdict.stack] if verdict.stack else self.stacktrace
             if verdict.stack_limit is not None:
                 stacks = stacks[-verdict.stack_limit :] if verdict.stack_limit else []
-            self._fate = self._fate._replace(
+            self._status = self._status._replace(
                 failed_reason=verdict.reason,
                 outcome=verdict.outcome,
                 stacks=encode_plain(stacks).decode(),
@@ -537,7 +551,7 @@ class Job(Record, Family, Stepping):
 
     def has_changed_since(self, failure: Failure, at: int) -> bool:
         """Whether the attributes show more than how it was when a run failed at `at`."""
-        return self._fate.state != failure.state or self._fate.updated_at != at
+        return self._status.state != failure.state or self._status.updated_at != at
 
     def failed_then(self, failure: Failure, at: int, rows: Sequence[Sequence[Any]]) -> None:
         """Show in the attributes how it was when a run failed at `at`; `rows` are its history."""
@@ -545,9 +559,9 @@ class Job(Record, Family, Stepping):
         if number is not None:
             self._forget_runs_after(number, rows, at)
         if failure.attempts_made is not None:
-            self._facts = [*self._facts[:5], failure.attempts_made, *self._facts[6:]]
+            self._columns = [*self._columns[:5], failure.attempts_made, *self._columns[6:]]
         is_final = failure.state == State.FAILED
-        self._fate = self._fate._replace(
+        self._status = self._status._replace(
             state=failure.state,
             failed_reason=failure.reason,
             outcome=failure.outcome,
@@ -564,12 +578,12 @@ class Job(Record, Family, Stepping):
         """Runs after that of this number of its history are still to come."""
         known = [row for row in rows if row[0] <= number]
         # The history tells of a run that is under way, or that completed, only when it has ended.
-        is_told = self._fate.state not in (State.ACTIVE, State.COMPLETED)
+        is_told = self._status.state not in (State.ACTIVE, State.COMPLETED)
         later = len(rows) - len(known) + (not is_told)
-        self._facts = [*self._facts[:6], self._facts[6] - later, *self._facts[7:]]
+        self._columns = [*self._columns[:6], self._columns[6] - later, *self._columns[7:]]
         *_, (_, started_at, _, worker, *_) = known
         stacks = [row[6] for row in known if row[6] is not None]
-        self._fate = self._fate._replace(
+        self._status = self._status._replace(
             processed_at=started_at,
             processed_by=worker,
             stacks=encode_plain(stacks).decode(),
@@ -577,12 +591,12 @@ class Job(Record, Family, Stepping):
 
     def acquire_traits(self, traits: int) -> None:
         """Something was tied to it here: a verdict on it is to know that."""
-        if self.traits & traits != traits:
-            facts = self._facts
-            self._facts = [*facts[:TRAITS], self.traits | traits, *facts[TRAITS + 1 :]]
+        if self.flags & traits != traits:
+            facts = self._columns
+            self._columns = [*facts[:FLAGS], self.flags | traits, *facts[FLAGS + 1 :]]
 
     def _now(self, state: State | None, **more: Any) -> None:
-        self._fate = self._fate._replace(state=(state or State.REMOVED).value, **more)
+        self._status = self._status._replace(state=(state or State.REMOVED).value, **more)
 
     def _due_in(self, delay: int) -> int:
         return self._store.open().clock.now() + delay
@@ -598,17 +612,17 @@ class Job(Record, Family, Stepping):
         if token is not None and token != self.token:
             raise LostLock(f"job {self.id} is not held with the token {token!r}")
         if not self.token_number:
-            if self._fate.state != State.ACTIVE:
+            if self._status.state != State.ACTIVE:
                 raise IllegalMove(f"job {self.id} is not in the active state but {self.state}")
             raise LostLock(f"job {self.id} is not held here: only the run that holds it can end it")
         return self
 
-    def _keeping(self, verdict: Verdict, option: str, given: Any) -> Verdict:
+    def _keeping(self, verdict: RunOutcome, option: str, given: Any) -> RunOutcome:
         if given is None:
             return verdict
-        return verdict._replace(keep=keep_of(check_keep(option, given)))
+        return verdict._replace(retention=retention_of(check_keep(option, given)))
 
-    def _settle(self, verdict: Verdict) -> Pending[Any]:
+    def _settle(self, verdict: RunOutcome) -> Pending[Any]:
         def answered(answer: Settled) -> int | None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
@@ -618,7 +632,7 @@ class Job(Record, Family, Stepping):
             self.settled(verdict, answer.at)
             return answer.ttl if verdict.move is RELEASE else None
 
-        by_hand = verdict._replace(by_hand=True)
+        by_hand = verdict._replace(manual=True)
         self.moving = self._ask(Settle(self._queue.key, (by_hand,)), answered)
         return self.moving
 
@@ -632,8 +646,8 @@ class Job(Record, Family, Stepping):
         return Pending(self._store, request, read)
 
     @property
-    def _rules(self) -> Rules:
-        return NO_RULES if self._holder is None else self._holder.rules
+    def _rules(self) -> RetentionDefaults:
+        return NO_DEFAULTS if self._holder is None else self._holder.rules
 
     @property
     def _random(self) -> Callable[[], float]:
@@ -650,13 +664,13 @@ class Job(Record, Family, Stepping):
 
 def claimed_jobs(queue: Getters, claimed: Claimed, holder: Holder, worker: str) -> list[Job]:
     """The jobs that a worker of this name has claimed, as it holds them."""
-    fate = Fate(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
+    fate = JobStatusRow(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
     token, begun = claimed.token, claimed.begun
     jobs = [Job(queue, row, fate, token, False, holder) for row in claimed.rows[:begun]]
     jobs += [Job(queue, row, fate, token, True, holder) for row in claimed.rows[begun:]]
     if claimed.failed_reasons:
         for job in jobs:
-            job._fate = fate._replace(failed_reason=claimed.failed_reasons.get(job.pk))
+            job._status = fate._replace(failed_reason=claimed.failed_reasons.get(job.pk))
     return jobs
 
 
@@ -672,7 +686,7 @@ def _check_log(message: Any, level: Any) -> tuple[str, str]:
     if level not in LOG_LEVELS:
         raise InvalidOption(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     text = message if isinstance(message, str) else str(message)
-    return storable(text)[: LONGEST_REASON + 100], level
+    return storable(text)[: MAX_REASON_LENGTH + 100], level
 
 
 def _nothing(answer: Any) -> None:

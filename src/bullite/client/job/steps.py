@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from ...core.clock import moment_of
 from ...core.codec import decode
-from ...core.decide_outcome import Verdict
+from ...core.decide_outcome import RunOutcome
 from ...core.job_flags import STEPPED
 from ...core.job_options import Duration, check_duration, check_name, encode_limited
 from ...core.states import DELAY
@@ -55,7 +55,7 @@ class Running(Protocol):
     """A job, as far as its steps need to know it."""
 
     token_number: int
-    ahead: bool
+    prefetched: bool
     moving: Pending[None] | None
     run: Run
 
@@ -66,13 +66,13 @@ class Running(Protocol):
     @property
     def custom_id(self) -> str | None: ...
     @property
-    def traits(self) -> int: ...
+    def flags(self) -> int: ...
     @property
     def _store(self) -> Store: ...
     @property
     def _queue_key(self) -> int: ...
     def acquire_traits(self, traits: int) -> None: ...
-    def settled(self, verdict: Verdict, at: int) -> None: ...
+    def settled(self, verdict: RunOutcome, at: int) -> None: ...
 
 
 class Stepping:
@@ -172,7 +172,7 @@ class Run:
 
     def _recall(self) -> Plan[dict[Key, str | None]]:
         """What earlier runs did; read once, and only if there is something to read."""
-        if self._known is None and self._job.traits & STEPPED:
+        if self._known is None and self._job.flags & STEPPED:
             rows = yield Pending.reading(self._job._store, "steps", {"job": self._job.pk})
             if self._known is None:
                 self._known = {(*row[:3],): row[3] for row in rows if row[6] is not None}
@@ -221,7 +221,7 @@ class Run:
         job, text = self._job, encode_limited(value, "the result of the step ", repr(name))
         request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
         yield Pending(job._store, request, _nothing)
-        job.ahead = False  # it was told with this that it has begun
+        job.prefetched = False  # it was told with this that it has begun
         job.acquire_traits(STEPPED)
         assert self._known is not None
         return self._known.setdefault((STEP, name, 1), text) or text
@@ -251,7 +251,7 @@ class Run:
         job, place = self._job, next(self._places)
         request = Pause(
             *(job._queue_key, job.pk, job.token_number, kind, name, number, place, ms),
-            ahead=job.ahead,
+            ahead=job.prefetched,
             custom_id=job.custom_id,
         )
         self._pausing = pausing = Pending(job._store, request, self._paused)
@@ -276,7 +276,7 @@ class Run:
 
     def _put_off(self, answer: PutOff) -> None:
         job = self._job
-        verdict = Verdict(job.pk, job.token_number, DELAY, answer.until - answer.at)
+        verdict = RunOutcome(job.pk, job.token_number, DELAY, answer.until - answer.at)
         job.settled(verdict, answer.at)
         self._suspended = f"job {job.id} goes on at {moment_of(answer.until).isoformat()}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.codec import as_json
-from ...core.deduplication import Holder
+from ...core.deduplication import KeyHolder
 from ...core.job_options import check_name
 from ...operations.deduplicate_release import FreeKey
 from ..runtime import bridge
@@ -20,7 +20,7 @@ class Keys(Getters):
         params = {"queue": self.key, "keys": as_json([deduplication_id])}
         now = self.store.open().clock.now()
         for _, *row in await bridge.read(self.store, "key_holders", params):
-            holder = Holder(*row)
+            holder = KeyHolder(*row)
             if holder.holds_at(now):
                 return str(holder.public_id)
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.clock import moment_of
 from ...core.codec import encode_plain
 from ...core.job_flags import STEPPED
-from ...core.job_options import LATEST
+from ...core.job_options import MAX_TIME
 from ...core.states import PRIORITIZED, State
 from ...operations.rate_limits import Limits
 from ...operations.rate_limits_by_key import window_of
@@ -142,12 +142,12 @@ async def _until_when(queue: Getters, job: Job) -> str:
             reasons.append(_last_failure(job))
         return f"was due at {_shown(due)}: {'; '.join(reasons)}"
     steps: Sequence[Any] = ()
-    if job.traits & STEPPED:
+    if job.flags & STEPPED:
         steps = await bridge.read(queue.store, "steps", {"job": job.pk})
     for kind, name, _, _, due_at, _, ended_at in steps:
         if ended_at is None and due_at == due and kind in (SLEEP, EVENT):
             does = "sleeps" if kind == SLEEP else f"waits for the event {name!r}"
-            return does if due == LATEST else f"{does} until {_shown(due)}"
+            return does if due == MAX_TIME else f"{does} until {_shown(due)}"
     if job.attempts_made:
         return f"is retried at {_shown(due)}: {_last_failure(job)}"
     if job.attempts_started and await is_parked(job):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
-from ...core.dependency_options import Other, Ties, check_children
+from ...core.dependency_options import DependencyOptions, JobRef, check_children
 from ...core.job_options import CheckedOptions, JobOptions, check_name
-from ...core.job_record import Fate
+from ...core.job_record import JobStatusRow
 from ...core.states import State
 from ...errors import BulliteError, InvalidOption, InvalidOptionType
 from ...operations.add import NewJob, OutOfDate
@@ -158,13 +158,17 @@ def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequ
         raise InvalidOption("name is missing")
     children = check_children(node.get("children"))
     checked = queue.check(options)
-    children = children or (checked.ties.children if checked.ties else ())
+    children = children or (checked.dependencies.children if checked.dependencies else ())
     if checked.deduplication and (children or item.parent is not None):
         raise InvalidOption(
             "deduplication cannot be used on a node with children, nor on a child: it might be "
             "left out"
         )
-    if item.parent is not None and checked.ties is not None and checked.ties.parent is not None:
+    if (
+        item.parent is not None
+        and checked.dependencies is not None
+        and checked.dependencies.parent is not None
+    ):
         raise InvalidOption("parent: a child in a flow has its parent already")
     seedling = Seedling(queue, node["name"], node.get("data"), checked, item.parent, item.number)
     return seedling, children
@@ -221,7 +225,7 @@ def _job(seedling: Seedling) -> NewJob:
 def _node(seedling: Seedling) -> Node:
     queue, options = seedling.queue, seedling.options
     job = _job(seedling)
-    ties = options.ties or Ties(policy=options.policy)
+    ties = options.dependencies or DependencyOptions(policy=options.policy)
     parent: int | Ref | None = seedling.parent
     if parent is None and ties.parent is not None:
         parent = _ref(ties.parent, queue)
@@ -229,7 +233,7 @@ def _node(seedling: Seedling) -> Node:
     return Node(queue.key, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
 
 
-def _ref(other: Other, queue: Queue) -> Ref:
+def _ref(other: JobRef, queue: Queue) -> Ref:
     return Ref(queue.name if other.queue is None else other.queue, other.id)
 
 
@@ -269,10 +273,10 @@ async def _found_again(seedlings: Sequence[Seedling], grown: Grown) -> dict[int,
     return found
 
 
-def _fate(planted: Planted, now: int) -> Fate:
+def _fate(planted: Planted, now: int) -> JobStatusRow:
     extras = planted.job.extras
     expires = None if extras is None or extras.expires is None else now + extras.expires
-    return Fate(
+    return JobStatusRow(
         planted.state.value,
         planted.job.lifo,
         planted.job.delay,

@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 from ...core.clock import moment_of
 from ...core.codec import decode, encode_plain
 from ...core.job_options import (
-    LATEST,
-    LONGEST_NAME,
-    OF_ONE_JOB,
+    MAX_NAME_LENGTH,
+    MAX_TIME,
+    PER_JOB_OPTIONS,
     CheckedOptions,
     Duration,
     JobOptions,
@@ -75,10 +75,10 @@ _REPEAT_KEYS = frozenset(Repeat.__annotations__)
 _SAME = {"cron": "pattern", "immediate": "immediately"}
 """Words of the repeat option that mean others."""
 
-ONE_JOBS_OWN = frozenset({*OF_ONE_JOB, "delay"})
+ONE_JOBS_OWN = frozenset({*PER_JOB_OPTIONS, "delay"})
 """Options that cannot hold for every job of a scheduler, which says when each is due."""
 
-LONGEST_KEY = LONGEST_NAME - len(id_of("", LATEST))
+LONGEST_KEY = MAX_NAME_LENGTH - len(id_of("", MAX_TIME))
 
 
 class Schedules(Getters):

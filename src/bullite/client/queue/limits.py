@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.codec import encode_plain
 from ...core.job_options import (
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
     Duration,
     RateLimit,
     check_duration,
@@ -28,7 +28,7 @@ class Limited(Getters):
 
     async def set_global_concurrency(self, concurrency: int) -> None:
         """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
-        number = check_int("concurrency", concurrency, 1, MOST_ATTEMPTS)
+        number = check_int("concurrency", concurrency, 1, MAX_ATTEMPTS)
         await self._be_ready()
         await bridge.ask(self.store, SetConcurrency(self.key, number))
 
@@ -86,7 +86,7 @@ class Limited(Getters):
         the key's. Without any, the time that the running window has left.
         """
         if max_jobs is not None:
-            check_int("max_jobs", max_jobs, 1, MOST_ATTEMPTS)
+            check_int("max_jobs", max_jobs, 1, MAX_ATTEMPTS)
         if key is not None:
             return (await self._window(check_limit_key(key))).ttl(self._now(), max_jobs)
         return (await self._limits()).ttl(self._now(), max_jobs)

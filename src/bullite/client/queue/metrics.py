@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ...core.clock import moment_of
-from ...core.histogram import Sketch
+from ...core.histogram import DurationHistogram
 from ...operations.metrics import MINUTE, Tally, stored_tally
 
 
@@ -25,7 +25,7 @@ class Durations:
     most: float | None
 
     @classmethod
-    def of(cls, sketch: Sketch) -> Durations:
+    def of(cls, sketch: DurationHistogram) -> Durations:
         if not sketch.count:
             return cls(0, None, None, None, None, None, None)
         quantiles = (sketch.quantile(0.5), sketch.quantile(0.95), sketch.quantile(0.99))

@@ -11,10 +11,10 @@ from typing import Any, Self, TypedDict, Unpack, overload
 
 from ...core.codec import encode
 from ...core.decide_outcome import storable
-from ...core.dependency_options import Ties
+from ...core.dependency_options import DependencyOptions
 from ...core.job_flags import DEDUPLICATED, DOWNSTREAM
 from ...core.job_options import (
-    LATEST,
+    MAX_TIME,
     PLAIN,
     TIES,
     CheckedOptions,
@@ -33,17 +33,17 @@ from ...core.job_options import (
     encode_limited,
     over,
 )
-from ...core.job_record import Fate
+from ...core.job_record import JobStatusRow
 from ...core.states import (
     DELETE,
+    DELETE_ACTIVE,
     PRIORITIZED,
     PROMOTE,
     REMOVE,
     RESTORE,
-    REVIVE,
-    REVIVE_DELAYED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
     SHOWN_STATES,
-    TEAR_AWAY,
     Move,
     State,
 )
@@ -153,7 +153,7 @@ class Queue(Keys, Schedules, Limited):
         self._defaults: Mapping[str, Any] = self._own_defaults
         self._plain = check_options(self._own_defaults)
         self._known_name = self.name
-        self._since_now = Fate(_WAITING)
+        self._since_now = JobStatusRow(_WAITING)
         self.is_beside: Callable[[str], bool] | None = None
         """Whether the queue of a name is in the same database; None if all are."""
 
@@ -261,7 +261,9 @@ class Queue(Keys, Schedules, Limited):
                 "belong together must be in one database: leave one of them out of files="
             )
 
-    def _refuse_ties_apart(self, options: Mapping[str, Any], ties: Ties | None) -> None:
+    def _refuse_ties_apart(
+        self, options: Mapping[str, Any], ties: DependencyOptions | None
+    ) -> None:
         """Refuse checked options that name a queue in another database."""
         if options.get("on_failure") is not None:
             self._refuse_apart("on_failure", options["on_failure"]["queue"])
@@ -387,7 +389,7 @@ class Queue(Keys, Schedules, Limited):
             return self._plain
         checked = check_options(over(self._defaults, options) if self._defaults else options)
         if self.is_beside is not None:
-            self._refuse_ties_apart(options, checked.ties)
+            self._refuse_ties_apart(options, checked.dependencies)
         return checked
 
     def _bulk_jobs(self, given: Sequence[Any], some: Iterable[int]) -> list[Any]:
@@ -485,7 +487,7 @@ class Queue(Keys, Schedules, Limited):
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
         now = added.created_at
         if self._since_now.updated_at != now:
-            self._since_now = Fate(_WAITING, updated_at=now)
+            self._since_now = JobStatusRow(_WAITING, updated_at=now)
         at_once = self._since_now
         jobs = [
             Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
@@ -519,7 +521,7 @@ class Queue(Keys, Schedules, Limited):
         due_at = created_at + job.delay if job.delay else extras.run_at
         waits = job.delay > 0 or (extras.run_at or 0) > now
         expires_at = None if extras.expires is None else now + extras.expires
-        fate = Fate(
+        fate = JobStatusRow(
             state or (_DELAYED if waits else _WAITING),
             job.lifo,
             job.delay,
@@ -595,7 +597,7 @@ class Queue(Keys, Schedules, Limited):
         await bridge.ask(self.store, ForgetSchedulers(self.key))
         while any([await self._delete_list(name, count) for name in SHOWN_STATES]):
             pass  # jobs that waited for others may have come to a list that was empty already
-        params = {"queue": self.key, "before": LATEST, "most": count}
+        params = {"queue": self.key, "before": MAX_TIME, "most": count}
         while rows := await bridge.read(self.store, "old_removed", params):
             await bridge.ask(self.store, MoveByHand(DELETE, [row[0] for row in rows]))
         await bridge.ask(self.store, Reset(self.key))
@@ -603,7 +605,7 @@ class Queue(Keys, Schedules, Limited):
 
     async def _delete_list(self, name: str, at_once: int) -> bool:
         """Delete the jobs of a list; return whether others came to the queue's lists by that."""
-        move = TEAR_AWAY if name == State.ACTIVE else DELETE
+        move = DELETE_ACTIVE if name == State.ACTIVE else DELETE
         frees = False
         async for moved in self._move_list(move, name, at_once=at_once):
             frees = frees or moved.frees
@@ -725,7 +727,7 @@ class Queue(Keys, Schedules, Limited):
         await self._be_ready()
         now = self.store.open().clock.now()
         before = now if timestamp is None else check_moment("timestamp", timestamp)
-        move = REVIVE_DELAYED if wait else REVIVE
+        move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
         if fits is not None:
             request = partial(MoveByHand, move, delay=wait, forget_attempts=reset_attempts)
             return await self._retry_those(fits, name, before, count, request, on_piece)
@@ -782,7 +784,7 @@ class Queue(Keys, Schedules, Limited):
         move: Move,
         name: str,
         *,
-        before: int = LATEST,
+        before: int = MAX_TIME,
         limit: int | None = None,
         at_once: int | None = None,
         delay: int = 0,
@@ -790,7 +792,7 @@ class Queue(Keys, Schedules, Limited):
     ) -> AsyncIterator[Moved]:
         """Move the jobs of a list, the first first, and at most `limit`; yield what was done to
         each piece, which is a transaction of its own and no larger than `at_once`."""
-        after, since, left, frees = START, LATEST, LATEST if limit is None else limit, False
+        after, since, left, frees = START, MAX_TIME, MAX_TIME if limit is None else limit, False
         while left > 0:
             most = min(MOVED_AT_ONCE if at_once is None else at_once, left)
             request = MoveListed(
@@ -851,7 +853,7 @@ class Queue(Keys, Schedules, Limited):
         wait = check_duration("delay", delay)
         check_bool("reset_attempts", reset_attempts)
         job = await self._existing(job_id)
-        move = REVIVE_DELAYED if wait else REVIVE
+        move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
         await bridge.ask(self.store, MoveOne(move, job.pk, job.id, wait, reset_attempts))
         home: Queue = self
         if job.original_queue is not None:
@@ -910,7 +912,7 @@ def _extras_of(options: CheckedOptions) -> Extras | None:
         options.timestamp,
         options.run_at,
         options.expires,
-        traits=options.traits | (DEDUPLICATED if options.deduplication else 0),
+        traits=options.flags | (DEDUPLICATED if options.deduplication else 0),
         deduplication=options.deduplication,
     )
     return None if extras == NO_EXTRAS else extras

@@ -11,7 +11,7 @@ from ... import __version__
 from ...core.clock import moment_of
 from ...core.codec import decode, encode_plain
 from ...core.job_options import (
-    HIGHEST_PRIORITY,
+    MAX_PRIORITY,
     Duration,
     Moment,
     check_bool,
@@ -19,7 +19,7 @@ from ...core.job_options import (
     check_int,
     check_moment,
 )
-from ...core.job_record import facts_and_fate
+from ...core.job_record import split_job_row
 from ...core.names import job_number
 from ...core.outcomes import ERROR
 from ...core.states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
@@ -119,7 +119,7 @@ class Getters(QueueBase):
 
     def as_job(self, row: Sequence[Any]) -> Job:
         """A job from the row that tells of it."""
-        return Job(self, *facts_and_fate(row))
+        return Job(self, *split_job_row(row))
 
     async def find(
         self,
@@ -409,7 +409,7 @@ class Getters(QueueBase):
             if not isinstance(priorities, Iterable):
                 raise InvalidOptionType(f"priorities must be a list, not {priorities!r}")
             priorities = [
-                check_int("a priority", priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+                check_int("a priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
                 for priority in priorities
             ]
         await self._be_ready()

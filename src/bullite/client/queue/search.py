@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ...core.codec import encode_plain
-from ...core.job_record import Record
+from ...core.job_record import JobRecord
 from ...core.outcomes import CANCELLED, EXPIRED, STALLED, TIMED_OUT
 from ...core.states import PRIORITIZED, State, plain_word
 from ...database.driver import Result
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.job_lists import FARTHEST, rows_of_list
 
-J = TypeVar("J", bound=Record)
-J_co = TypeVar("J_co", bound=Record, covariant=True)
+J = TypeVar("J", bound=JobRecord)
+J_co = TypeVar("J_co", bound=JobRecord, covariant=True)
 
 SLICE = 500
 """Jobs read at a time."""
@@ -53,7 +53,7 @@ class Criteria(NamedTuple):
     """Of which states; None means any."""
     outcome: str | None = None
 
-    def fits(self, job: Record) -> bool:
+    def fits(self, job: JobRecord) -> bool:
         """Whether a job is what is looked for, in every respect."""
         return (
             job.state != State.REMOVED
@@ -66,7 +66,7 @@ class Criteria(NamedTuple):
         )
 
 
-def _mentions(job: Record, text: str) -> bool:
+def _mentions(job: JobRecord, text: str) -> bool:
     plain, in_json = text.casefold(), _as_json(text)[1:-1].casefold()
     parts: list[Any] = [job.id, job.name, job.data, job.failed_reason, job.return_value, job.tags]
     for part in parts:
@@ -128,9 +128,9 @@ async def find(
 Place = tuple[int, int]
 
 
-def place_in_list(name: str, job: Record) -> tuple[int, int]:
+def place_in_list(name: str, job: JobRecord) -> tuple[int, int]:
     """Where in its list a job stands: what the list is ordered by."""
-    fate = job._fate
+    fate = job._status
     if name == PRIORITIZED:
         return job.place
     if name == State.WAITING:
@@ -143,7 +143,7 @@ def place_in_list(name: str, job: Record) -> tuple[int, int]:
     return first or 0, job.pk
 
 
-def _sources(criteria: Criteria) -> list[tuple[str, Callable[[Record], Place]]]:
+def _sources(criteria: Criteria) -> list[tuple[str, Callable[[JobRecord], Place]]]:
     """The indexes to go along, the one that leaves out most."""
     if criteria.tag is not None:
         return [("find_by_tag", _by_date)]
@@ -154,7 +154,7 @@ def _sources(criteria: Criteria) -> list[tuple[str, Callable[[Record], Place]]]:
     return [("find_by_date", _by_date)]
 
 
-def _by_date(job: Record) -> Place:
+def _by_date(job: JobRecord) -> Place:
     return job.timestamp, job.pk
 
 
@@ -171,7 +171,7 @@ def _params(queue: int, criteria: Criteria, statement: str, place: Place) -> dic
 
 
 async def read_slice(
-    queue: Searched[Record], statement: str, params: Mapping[str, Any]
+    queue: Searched[JobRecord], statement: str, params: Mapping[str, Any]
 ) -> Sequence[Any]:
     """Rows of jobs: of a list, if the statement is one of its, or of whatever it finds."""
     steps = rows_of_list(queue.key, statement, params)

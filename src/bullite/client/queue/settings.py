@@ -7,9 +7,9 @@ from typing import Any, TypedDict
 
 from ...core.codec import decode
 from ...core.job_options import (
-    MOST_ATTEMPTS,
-    MOST_BYTES,
-    OF_ONE_JOB,
+    MAX_ATTEMPTS,
+    MAX_BYTES,
+    PER_JOB_OPTIONS,
     Duration,
     JobOptions,
     KeepJobs,
@@ -65,7 +65,7 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
             case "trash_age":
                 changes[name] = check_duration(name, value)
             case "max_events":
-                changes[name] = check_int(name, value, 0, MOST_ATTEMPTS)
+                changes[name] = check_int(name, value, 0, MAX_ATTEMPTS)
             case "max_waiting" | "max_payload_bytes":
                 changes[name] = _check_quota(name, value)
             case "max_rate":
@@ -76,7 +76,7 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
             case "retry_failed_after":
                 changes[name] = None if value is None else check_duration(name, value, least=1)
             case "retry_failed_times":
-                changes[name] = check_int(name, value, 1, MOST_ATTEMPTS)
+                changes[name] = check_int(name, value, 1, MAX_ATTEMPTS)
             case _:
                 known = ", ".join(sorted(QueueSettings.__annotations__))
                 raise InvalidOption(f"unknown setting {name!r}; the settings are: {known}")
@@ -89,7 +89,7 @@ def check_defaults(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise InvalidOptionType(f"default_job_options must be a mapping, not {value!r}")
-    for name in OF_ONE_JOB:
+    for name in PER_JOB_OPTIONS:
         if value.get(name) is not None:
             raise InvalidOption(f"default_job_options cannot hold {name}: it is one job's own")
     checked = check_options(value)
@@ -140,7 +140,7 @@ def _check_notice(value: Any, queue: str) -> str | None:
 def _check_quota(name: str, value: Any) -> int | None:
     if value is None:
         return None
-    return check_int(name, value, 0, MOST_BYTES if name == "max_payload_bytes" else MOST_ATTEMPTS)
+    return check_int(name, value, 0, MAX_BYTES if name == "max_payload_bytes" else MAX_ATTEMPTS)
 
 
 def _check_retention(name: str, value: Any) -> dict[str, int | None]:
@@ -154,7 +154,7 @@ def _check_retention(name: str, value: Any) -> dict[str, int | None]:
         if value.get("age") is not None:
             age = round(check_age(f"{name} age", value["age"]) * 1000)
         if value.get("count") is not None:
-            count = check_int(f"{name} count", value["count"], 0, MOST_ATTEMPTS)
+            count = check_int(f"{name} count", value["count"], 0, MAX_ATTEMPTS)
     elif value is not None:
         age = check_duration(name, value)
     return {f"{name}_age": age, f"{name}_count": count}
