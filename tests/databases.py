@@ -20,7 +20,7 @@ from bullite.core.clock import Clock, SystemClock
 from bullite.database.driver import Driver
 from bullite.database.sqlite import connections
 from bullite.database.sqlite.driver import SQLiteDriver
-from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.files import SideFiles
 from bullite.database.sqlite.statements import STATEMENTS
 
 if TYPE_CHECKING:  # processes that tests start need not wait for it
@@ -115,7 +115,7 @@ class SQLiteDatabase:
         return made
 
     def exists(self) -> bool:
-        return self._path.exists() and Places(self._path).side_folder.exists()
+        return self._path.exists() and SideFiles(self._path).side_folder.exists()
 
     def problems(self) -> list[str]:
         return [
@@ -170,10 +170,10 @@ class SQLiteDatabase:
 
     def leave_corpse(self, nonce: int) -> None:
         # The kernel frees a dead process's lock; its file stays.
-        Places(self._path).liveness(nonce).touch()
+        SideFiles(self._path).liveness(nonce).touch()
 
     def clear_traces(self, nonce: int) -> None:
-        Places(self._path).liveness(nonce).unlink(missing_ok=True)
+        SideFiles(self._path).liveness(nonce).unlink(missing_ok=True)
 
     def close(self) -> None:
         for database in self._others:

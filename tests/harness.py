@@ -543,11 +543,11 @@ class Worker:
         """What it ran has ended, or was ended with its process."""
         self.appetite.runs = lambda: 0
 
-    def as_seen(self) -> drivers.Worker:
+    def as_seen(self) -> drivers.WorkerRow:
         """Its row in the database, as a recovery sees it."""
         rows = self.process.driver.execute("workers", {}).rows
         [row] = [row for row in rows if row[0] == self.id]
-        return drivers.Worker(*row)
+        return drivers.WorkerRow(*row)
 
 
 class Store:

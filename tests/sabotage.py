@@ -329,14 +329,14 @@ MUTANTS = (
     Mutant(
         "a look leaves the log of a dead process as it is",
         "database/sqlite/reader.py",
-        'mode = "ro" if os.path.exists(Places(path).log) else "rw"',
+        'mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"',
         'mode = "rw"',
         ["sqlite/test_looking.py::test_the_log_of_a_dead_process_is_read_and_left_as_it_is"],
     ),
     Mutant(
         "a look leaves nothing behind",
         "database/sqlite/reader.py",
-        'mode = "ro" if os.path.exists(Places(path).log) else "rw"',
+        'mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"',
         'mode = "ro"',
         ["sqlite/test_looking.py::test_a_file_that_nobody_uses_is_left_alone_in_its_folder"],
     ),
@@ -700,8 +700,8 @@ MUTANTS = (
     Mutant(
         "the dead are recovered in the order they came",
         "engine/maintenance.py",
-        "sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)",
-        "[Worker(*row) for row in rows]",
+        "sorted((WorkerRow(*row) for row in rows), key=lambda worker: worker.id)",
+        "[WorkerRow(*row) for row in rows]",
         [
             "test_recovering.py::test_the_dead_are_recovered_in_the_order_they_came_however_the_database_keeps_them"
         ],
@@ -709,7 +709,7 @@ MUTANTS = (
     Mutant(
         "the lease of a living worker does not count",
         "engine/maintenance.py",
-        " and not self.driver.frozen_lease(worker)",
+        " and not self.driver.is_alive_despite_lease(worker)",
         "",
         [
             "sqlite/test_recovering_on_one_machine.py"
@@ -1552,9 +1552,10 @@ MUTANTS = (
     Mutant(
         "a transaction that the server undoes in its first message is run again",
         "database/postgres/driver.py",
-        "                    raise self._meaning(error) from error\n        self._foreseen.extend",
+        "                    raise self._meaning(error) from error\n        "
+        "self._first_statements.extend",
         "                    raise store_error(error, str(self.location)) from error\n"
-        "        self._foreseen.extend",
+        "        self._first_statements.extend",
         [
             "postgres/test_collisions.py"
             "::test_a_deadlock_at_the_very_beginning_of_a_transaction_is_got_over"
@@ -1649,7 +1650,7 @@ MUTANTS = (
     Mutant(
         "on PostgreSQL the listener renews a new lease at once",
         "database/postgres/driver.py",
-        "self._ear.renew_now()",
+        "self._listener.renew_now()",
         "pass",
         ["postgres/test_leases.py::test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one"],
     ),
@@ -2215,7 +2216,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "that a worker was killed is known at once where the kernel tells",
         "client/directory.py",
-        "    if engine.driver.is_gone(nonce, boot):",
+        "    if engine.driver.is_dead(nonce, boot):",
         "    if False:",
         ["cli/test_why.py::test_that_workers_were_killed_is_known_at_once"],
     ),
@@ -2253,7 +2254,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "behind a pooler a statement of its own looks up functions of the server only",
         "database/postgres/pipeline.py",
-        "    if pooled:\n        alone.say(PIN)\n",
+        "    if pooled:\n        alone.add_sql(PIN)\n",
         "",
         ["postgres/test_pooling.py"],
     ),

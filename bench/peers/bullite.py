@@ -72,17 +72,17 @@ class Bullite:
 
     def _watch_the_gate(self) -> None:
         """Note the longest that this process waited until it could write to the file."""
-        from bullite.database.sqlite.write_lock import Gate
+        from bullite.database.sqlite.write_lock import FairWriteLock
 
-        enter = Gate.enter
+        enter = FairWriteLock.enter
 
-        def watched(gate: Gate, timeout: float) -> bool:
+        def watched(gate: FairWriteLock, timeout: float) -> bool:
             begin = time.perf_counter()
             entered = enter(gate, timeout)
             self._worst_wait = max(self._worst_wait, time.perf_counter() - begin)
             return entered
 
-        Gate.enter = watched  # type: ignore[method-assign, assignment]
+        FairWriteLock.enter = watched  # type: ignore[method-assign, assignment]
 
 
 def _coroutine(handle: Handler) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from bullite import Job, Queue
 from bullite.client.runtime import bridge
 from bullite.core.states import Move
-from bullite.database.driver import Worker as Registered
+from bullite.database.driver import WorkerRow as Registered
 from bullite.operations.move import MoveByHand
 from bullite.operations.workers import Recover
 

@@ -10,7 +10,7 @@ import pytest
 
 from bullite import Job, JobFailed, Queue, QueueEvents, Worker
 from bullite.client.runtime import bridge
-from bullite.database.driver import Worker as Registered
+from bullite.database.driver import WorkerRow as Registered
 from bullite.operations.workers import Recover
 
 from ..api.helpers import again, until

@@ -91,7 +91,7 @@ from bullite import Queue
 async def main():
     async with Queue("emails", sys.argv[1]) as queue:
         driver = queue.store.open().driver
-        driver.announce = driver.wake = lambda *_: None
+        driver.queue_notification = driver.send_notifications = lambda *_: None
         await queue.add("a", "silent")
 
 asyncio.run(main())

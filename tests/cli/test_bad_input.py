@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bullite.database.sqlite import connections
-from bullite.database.sqlite.write_lock import Gate
+from bullite.database.sqlite.write_lock import FairWriteLock
 from tests.cli.program import Said, program, run, run_well
 from tests.databases import PATIENCE, Database
 
@@ -198,7 +198,7 @@ def test_the_gate_is_not_waited_for_for_ever(
     run_well("enqueue", "x", db=location)
     monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.3)
     # A lock belongs to an opening of the file: for the program this is another process.
-    gate = Gate(tmp_path / "jobs.db.bullite" / "gate")
+    gate = FairWriteLock(tmp_path / "jobs.db.bullite" / "gate")
     assert gate.enter(timeout=5)
     try:
         began = time.monotonic()

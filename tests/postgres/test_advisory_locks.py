@@ -12,7 +12,7 @@ import pytest
 
 from bullite import Queue, Store, Worker
 from bullite.database.postgres.connections import SESSION
-from bullite.database.postgres.listener import ALERT, Ear
+from bullite.database.postgres.listener import ALERT, Listener
 from bullite.database.postgres.maintenance_locks import FORGOTTEN, HINDERED
 from bullite.operations.key_values import Change
 from bullite.operations.metrics import Record, Tally
@@ -149,7 +149,7 @@ async def test_a_flood_of_notifications_runs_every_job_once(database):
         ran.append(job.data)
 
     async with Queue("emails", database.location) as queue, Worker(queue, note) as worker:
-        channel = Ear.channel(queue.store.location.schema, queue.key)
+        channel = Listener.channel(queue.store.location.schema, queue.key)
         for number in range(20):
             for said in ("", "no such job", ALERT, "x" * 7_000):
                 database.query("select pg_notify(?, ?)", channel, said)

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from bullite import Queue, Store
 from bullite.database.postgres.connections import cannot_connect
-from bullite.database.postgres.location import Access
+from bullite.database.postgres.location import Credentials
 from bullite.errors import (
     BulliteError,
     InvalidOption,
@@ -150,7 +150,9 @@ def test_a_pooler_that_refuses_our_settings_is_told_with_the_fix():
     # As PgBouncer says it.
     said = psycopg.OperationalError("FATAL:  unsupported startup parameter: options")
 
-    error = cannot_connect(said, "postgresql://pooler/shop", Access("postgresql://pooler/shop"))
+    error = cannot_connect(
+        said, "postgresql://pooler/shop", Credentials("postgresql://pooler/shop")
+    )
 
     assert type(error) is StoreUnwritable
     assert str(error).endswith("add pooler=transaction to the URL")

@@ -65,7 +65,7 @@ def test_rows_of_silent_processes_are_folded_and_the_sum_stays(store, database):
     fall_silent(store)
     store.home.add()
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert kept(database) == {0: {"waiting": 4}, store.home.nonce: {"waiting": 1}}
     assert store.counts()["waiting"] == before["waiting"] + 1
@@ -78,7 +78,7 @@ def test_rows_of_processes_that_are_gone_are_folded(store, database):
     fall_silent(store)
     store.home.add()
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert kept(database) == {0: {"waiting": 1}, store.home.nonce: {"waiting": 1}}
 
@@ -88,7 +88,7 @@ def test_rows_of_processes_that_are_heard_of_are_left_alone(store, database):
     other.add()
     before = kept(database)
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert kept(database) == before
 
@@ -99,7 +99,7 @@ def test_folding_again_adds_to_what_was_folded(store, database):
         process.add()
         fall_silent(store)
         store.home.renew()
-        store.home.driver.tidy(())
+        store.home.driver.remove_stale_files(())
 
     assert kept(database)[0] == {"waiting": 3}
     assert len([nonce for nonce in kept(database) if nonce != store.home.nonce]) == 1
@@ -109,7 +109,7 @@ def test_a_process_that_was_silent_counts_on(store, database):
     silent = store.process()
     silent.add()
     fall_silent(store)
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     silent.add()
 
@@ -141,7 +141,7 @@ def test_verifying_finds_a_wrong_count_in_what_was_folded(store, database):
     process.add(priority=3)
     process.close()
     fall_silent(store)
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
     database.write("update bullite_counts set prioritized = prioritized - 1 where nonce = 0")
 
     assert store.problems() == ["queue work: prioritized is kept as 0 but counts 1"]
@@ -154,7 +154,9 @@ def test_many_who_fold_at_once_fold_everything_once(store, database):
         process.add()
     fall_silent(store)
     folding = [store.process() for _ in range(4)]
-    threads = [threading.Thread(target=process.driver.tidy, args=[()]) for process in folding]
+    threads = [
+        threading.Thread(target=process.driver.remove_stale_files, args=[()]) for process in folding
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

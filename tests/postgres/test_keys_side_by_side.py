@@ -13,7 +13,7 @@ from bullite.core.decide_outcome import RunOutcome
 from bullite.core.deduplication import DeduplicationRule
 from bullite.core.job_flags import DEDUPLICATED
 from bullite.core.states import COMPLETE, REMOVE
-from bullite.database.driver import Undone
+from bullite.database.driver import TransactionAborted
 from bullite.operations.add import AddJobs, add
 from bullite.operations.finish import Settle, settle
 from bullite.operations.move import MoveByHand, move_by_hand
@@ -127,7 +127,7 @@ def test_who_replaces_a_job_that_is_being_removed_lets_that_go_first(
     """The one has the job and wants the key, the other has the key and wants the job."""
     other = store.process()
     [old] = store.add_all(new_job(deduplication=REPLACE, delay=500))
-    with pytest.raises(Undone), store.home.transaction() as open:
+    with pytest.raises(TransactionAborted), store.home.transaction() as open:
         steps = open.start(add(open.tx, [adding(store, REPLACE)])).until("key_holders")
         removal = Meanwhile(database, lambda: other.ask(MoveByHand(REMOVE, [old])))
         steps.finish()

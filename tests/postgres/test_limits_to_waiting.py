@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from bullite import Queue, Store, Worker, verify
-from bullite.database.driver import Undone
+from bullite.database.driver import TransactionAborted
 from bullite.database.locations import parse_location
 from bullite.database.postgres.connections import SESSION, Connection
 from bullite.database.postgres.location import ServerLocation
-from bullite.database.postgres.reconnecting import Line
+from bullite.database.postgres.reconnecting import ReconnectingConnection
 from bullite.errors import StoreBusy
 from tests.api.helpers import until
 from tests.postgres_database import PostgresDatabase, with_options
@@ -86,7 +86,7 @@ def test_who_stops_in_the_middle_of_a_transaction_does_not_hold_its_locks(
         driver.execute("insert_queue", {"name": "mine", "priority_order": "low", "now": 0})
         time.sleep(0.6)
         database.write("begin; lock table bullite_queues in exclusive mode nowait; commit")
-        with pytest.raises(Undone):
+        with pytest.raises(TransactionAborted):
             driver.commit()
         driver.begin(durable=True)
         driver.commit()
@@ -141,7 +141,7 @@ def test_an_opening_that_takes_too_long_is_not_told_as_a_server_out_of_reach(loc
     place = parse_location(location)
     assert isinstance(place, ServerLocation)
     with pytest.raises(StoreBusy, match="busy for too long"):
-        Line(place, place.access, welcome).connect()
+        ReconnectingConnection(place, place.access, welcome).connect()
 
 
 def test_verifying_may_take_as_long_as_it_takes(

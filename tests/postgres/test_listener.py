@@ -71,14 +71,14 @@ async def test_a_job_added_while_the_listener_is_gone_is_found(
     database: PostgresDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starts, may_listen, listen = Starts(), threading.Event(), listener.Ear._listen_to_new
+    starts, may_listen, listen = Starts(), threading.Event(), listener.Listener._listen_to_new
     may_listen.set()
 
-    def listen_when_it_may(ear: listener.Ear, *args: Any) -> None:
+    def listen_when_it_may(ear: listener.Listener, *args: Any) -> None:
         assert may_listen.wait(20)
         listen(ear, *args)
 
-    monkeypatch.setattr(listener.Ear, "_listen_to_new", listen_when_it_may)
+    monkeypatch.setattr(listener.Listener, "_listen_to_new", listen_when_it_may)
     async with Queue("work", location) as queue, sleeper(behind_proxy, starts):
         await becomes_idle(database)
         may_listen.clear()

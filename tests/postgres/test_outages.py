@@ -24,7 +24,7 @@ from tests.slowness import but_for_slowness
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting, "PATIENCE", 0.5)
+    monkeypatch.setattr(reconnecting, "TIMEOUT", 0.5)
 
 
 @contextlib.contextmanager

@@ -45,11 +45,11 @@ def test_only_the_processes_asked_about_are_read(store, database):
 
 def test_a_process_that_was_killed_is_forgotten_when_nothing_needs_it(store, database):
     dead = killed(store, database)
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
     assert dead.nonce in known(database), "it may want to know what became of a commit"
 
     store.clock.advance(driver_module.SURELY_GONE + 1)
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert dead.nonce not in known(database)
 
@@ -60,7 +60,7 @@ def test_a_silent_process_is_kept_while_it_has_a_worker(store, database):
     silent.worker(lock_duration=24 * 3600 * 1000, renews=False)
     store.clock.advance(driver_module.SURELY_GONE + 1)
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert silent.nonce in known(database)
     assert store.home.recover() == 0
@@ -71,7 +71,7 @@ def test_a_silent_process_is_kept_while_it_has_a_named_lock(store, database):
     silent.ask(TakeLock("a lock", 24 * 3600 * 1000, store.clock.boot))
     store.clock.advance(driver_module.SURELY_GONE + 1)
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert silent.nonce in known(database)
 

@@ -187,7 +187,7 @@ async def test_programs_do_what_is_due_by_the_clock(runtime, shop, monkeypatch):
         await queue.add("job", delay=1)
         await until(lambda: in_line(queue))
         engine = queue.store.open()
-        engine.driver.tidy(())
+        engine.driver.remove_stale_files(())
         async with Worker(queue, echo):
             await until(lambda: nothing_left(queue))
 

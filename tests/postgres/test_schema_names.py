@@ -167,7 +167,7 @@ async def test_two_schemas_do_not_hear_each_others_events():
 
 
 def test_two_schemas_have_channels_of_their_own():
-    channels = {listener.Ear.channel(name, queue) for name in NAMES for queue in (1, 2)}
+    channels = {listener.Listener.channel(name, queue) for name in NAMES for queue in (1, 2)}
 
     assert len(channels) == 2 * len(NAMES)
     assert all(len(channel.encode()) <= 63 for channel in channels)

@@ -138,7 +138,7 @@ def test_the_size_of_the_log_stays_when_counts_of_silent_processes_are_folded(st
     store.home.add()
     before = counted(database)
 
-    store.home.driver.tidy(())
+    store.home.driver.remove_stale_files(())
 
     assert {row["nonce"] for row in database.rows("counts")} == {0, store.home.nonce}
     assert counted(database) == before

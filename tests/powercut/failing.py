@@ -18,7 +18,7 @@ from typing import Any
 
 from bullite.database.sqlite import checkpoints, wal_sync
 from bullite.database.sqlite.sync_mark import SyncMark
-from bullite.database.sqlite.wal_sync import Journal
+from bullite.database.sqlite.wal_sync import WalFile
 
 from .recorder import FAILED_SYNC
 
@@ -35,9 +35,9 @@ class FailingDisk:
         """By descriptor of the log: how many failures it knows of."""
         self._thread: str | None = None
         self.has_failed = threading.Event()
-        self._sync, self._of = os.fdatasync, Journal.of
+        self._sync, self._of = os.fdatasync, WalFile.of
         wal_sync.os.fdatasync = self._fdatasync
-        Journal.of = self._open  # type: ignore[assignment,method-assign]
+        WalFile.of = self._open  # type: ignore[assignment,method-assign]
 
     def fail_in(self, thread: str) -> None:
         """Let the next sync of the log fail that a thread of this name asks for."""
@@ -54,7 +54,7 @@ class FailingDisk:
             finally:
                 fcntl.lockf(self._count, fcntl.LOCK_UN)
 
-    def _open(self, *about: Any) -> Journal | None:
+    def _open(self, *about: Any) -> WalFile | None:
         opened = self._of(*about)
         if opened is not None:
             with self._failures() as failures:

@@ -153,7 +153,7 @@ def test_jobs_that_are_cancelled_one_after_the_other_are_all_stopped(location, s
 
 def test_a_run_is_stopped_when_every_alert_is_lost(location, start, monkeypatch):
     for driver in (SQLiteDriver, PostgresDriver):
-        monkeypatch.setattr(driver, "alert", lambda self, queue, nonce: None)
+        monkeypatch.setattr(driver, "queue_cancel_notification", lambda self, queue, nonce: None)
     worker = start(work, location)
     job = running(location, worker)
 
@@ -166,7 +166,7 @@ def test_a_run_is_stopped_when_every_alert_is_lost(location, start, monkeypatch)
 
 def test_so_it_is_by_a_worker_that_does_nobody_else_s_chores(location, start, monkeypatch):
     for driver in (SQLiteDriver, PostgresDriver):
-        monkeypatch.setattr(driver, "alert", lambda self, queue, nonce: None)
+        monkeypatch.setattr(driver, "queue_cancel_notification", lambda self, queue, nonce: None)
     worker = start(work, location, skip_stalled_check=True, skip_lock_renewal=True)
     job = running(location, worker)
 

@@ -85,7 +85,7 @@ def test_without_need_there_is_no_checkpoint(database):
     said: list[str] = []
     driver._writer.set_trace_callback(said.append)
     try:
-        driver.housekeep()
+        driver.checkpoint_if_due()
         assert said == []
     finally:
         driver.close()

@@ -15,7 +15,7 @@ from bullite import Job, Queue, Worker
 from bullite.core.clock import SystemClock
 from bullite.database.sqlite.connections import refuse_old_sqlite
 from bullite.database.sqlite.driver import SQLiteDriver
-from bullite.database.sqlite.wal_sync import Journal
+from bullite.database.sqlite.wal_sync import WalFile
 from bullite.errors import SQLiteTooOld
 from tests.crash.processes import wait_until
 
@@ -189,7 +189,7 @@ def test_a_transaction_that_adds_or_settles_waits_for_the_disk(database):
 
 
 def test_where_the_log_cannot_be_synced_apart_sqlite_syncs_in_the_commit(database, monkeypatch):
-    monkeypatch.setattr(Journal, "of", classmethod(lambda cls, path, mark: None))
+    monkeypatch.setattr(WalFile, "of", classmethod(lambda cls, path, mark: None))
     trace = life_of_some_jobs(database)
 
     assert trace.levels(ADDS, COMPLETES) == {"full"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bullite.database.sqlite import row_fetch
-from bullite.database.sqlite.row_fetch import FEW, FOLDS_AFTER, LONG, Loading
+from bullite.database.sqlite.row_fetch import FEW, FOLDS_AFTER, LONG, RowLoader
 
 SELECT = "select id, name || '', data from things where id >= :least order by id"
 
@@ -19,7 +19,7 @@ class Things:
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:")
         self._connection.execute("create table things (id integer, name text, data text)")
-        self.loading = Loading()
+        self.loading = RowLoader()
         self.asked: list[str] = []
         self._connection.set_trace_callback(self.asked.append)
 

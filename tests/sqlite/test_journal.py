@@ -18,7 +18,7 @@ import pytest
 from bullite import Job, Queue, QueueEvents, Worker
 from bullite.database.sqlite import wal_sync
 from bullite.database.sqlite.sync_mark import SyncMark
-from bullite.database.sqlite.wal_sync import Journal
+from bullite.database.sqlite.wal_sync import WalFile
 from bullite.errors import StoreUnsynced
 from tests.api.helpers import until
 
@@ -124,14 +124,14 @@ class SlowDisk:
         self.goes_on = threading.Event()
         self.goes_on.set()
         self.asked = 0
-        sync = Journal.sync
+        sync = WalFile.sync
 
-        def wait_and_sync(log: Journal) -> None:
+        def wait_and_sync(log: WalFile) -> None:
             self.asked += 1
             assert self.goes_on.wait(10)
             sync(log)
 
-        monkeypatch.setattr(Journal, "sync", wait_and_sync)
+        monkeypatch.setattr(WalFile, "sync", wait_and_sync)
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
@@ -270,7 +270,7 @@ def log_of_connection(database) -> Iterator[Path]:
 
 
 def test_the_log_is_the_one_that_sqlite_has_open(log_of_connection):
-    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    log = WalFile.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
     assert log is not None
     assert os.path.samestat(os.fstat(log._descriptor), os.stat(log_of_connection))
     log.sync()
@@ -295,7 +295,7 @@ def test_the_log_is_kept_when_another_thread_reuses_the_number_of_a_descriptor(
 
     monkeypatch.setattr(wal_sync.os, "fstat", fstat_and_reuse)
     monkeypatch.setattr(wal_sync.os, "listdir", lambda folder: [str(decoy)])
-    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    log = WalFile.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
     assert log is not None
     assert os.path.samestat(fstat(log._descriptor), os.stat(log_of_connection))
     log.close()
@@ -305,7 +305,7 @@ def test_the_log_is_kept_when_another_thread_reuses_the_number_of_a_descriptor(
 
 def test_the_descriptor_of_the_log_is_no_duplicate_of_one_of_sqlite(log_of_connection):
     """Each open file is told of a failed write-back once: neither may use up the other's report."""
-    log = Journal.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
+    log = WalFile.of(log_of_connection, SyncMark(log_of_connection.with_name("mark")))
     assert log is not None
     os.lseek(log._descriptor, 8, os.SEEK_SET)  # what duplicates have in common
     others = [number for number in numbers_of(log_of_connection) if number != log._descriptor]
@@ -325,5 +325,5 @@ def numbers_of(path: Path) -> list[int]:
 
 
 def test_a_log_that_is_not_there_is_not_made(tmp_path):
-    assert Journal.of(tmp_path / "none", SyncMark(tmp_path / "mark")) is None
+    assert WalFile.of(tmp_path / "none", SyncMark(tmp_path / "mark")) is None
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.files import SideFiles
 from bullite.database.sqlite.liveness import Liveness, is_alive
-from bullite.database.sqlite.write_lock import Gate
+from bullite.database.sqlite.write_lock import FairWriteLock
 from tests.crash.handlers import work
 from tests.crash.processes import (
     Child,
@@ -198,7 +198,7 @@ def thread_states(child: Child) -> list[str]:
 
 
 def is_free_to_write(database: Path) -> bool:
-    gate = Gate(Places(database).gate)
+    gate = FairWriteLock(SideFiles(database).gate)
     connection = sqlite3.connect(database, timeout=0, isolation_level=None)
     is_inside = gate.enter(timeout=0.2)
     try:
@@ -249,5 +249,5 @@ def test_a_process_that_still_runs_functions_lives_although_its_store_is_closed(
         worker.claim_one()
         worker.leave_running()
         store.quit(process)
-        assert is_alive(Places(tmp_path / "jobs.db").liveness(process.nonce)) is True
+        assert is_alive(SideFiles(tmp_path / "jobs.db").liveness(process.nonce)) is True
         assert store.home.recover() == 0

@@ -15,7 +15,7 @@ import pytest
 
 from bullite import Store
 from bullite.database.sqlite import schema
-from bullite.database.sqlite.files import Places
+from bullite.database.sqlite.files import SideFiles
 from bullite.database.sqlite.liveness import Liveness, is_alive
 from bullite.database.sqlite.location import FileLocation
 from bullite.database.sqlite.notifications import Wakeups
@@ -31,10 +31,10 @@ MEMBERS = 60_001, 60_002
 
 
 @pytest.fixture
-def places(database: Path) -> Places:
+def places(database: Path) -> SideFiles:
     """A database with one job, closed, and the files around it."""
     add(database, "job")
-    return Places(database)
+    return SideFiles(database)
 
 
 def mode(path: Path) -> int:
@@ -51,7 +51,7 @@ def refusal(database: Path) -> str:
 # --- the folder ----------------------------------------------------------------------------------
 
 
-def test_a_side_folder_of_another_user_is_refused(places: Places) -> None:
+def test_a_side_folder_of_another_user_is_refused(places: SideFiles) -> None:
     os.chown(places.side_folder, STRANGER, STRANGER)
 
     message = refusal(places.database)
@@ -59,13 +59,13 @@ def test_a_side_folder_of_another_user_is_refused(places: Places) -> None:
     assert message.startswith(f"{places.side_folder} cannot be used: it belongs to user {STRANGER}")
 
 
-def test_a_reader_leaves_a_side_folder_of_another_user_to_the_driver(places: Places) -> None:
+def test_a_reader_leaves_a_side_folder_of_another_user_to_the_driver(places: SideFiles) -> None:
     os.chown(places.side_folder, STRANGER, STRANGER)
     assert FileLocation(places.database).reader() is None
 
 
 def test_a_side_folder_that_was_made_before_its_database_is_refused(database: Path) -> None:
-    folder = Places(database).side_folder
+    folder = SideFiles(database).side_folder
     folder.mkdir(mode=0o700)
     os.chown(folder, STRANGER, STRANGER)
 
@@ -78,7 +78,7 @@ def test_a_side_folder_that_was_made_before_its_database_is_refused(database: Pa
 
 
 @pytest.mark.parametrize("target", ["folder", "nothing"])
-def test_a_side_folder_that_is_a_link_is_refused(places: Places, target: str) -> None:
+def test_a_side_folder_that_is_a_link_is_refused(places: SideFiles, target: str) -> None:
     elsewhere = places.database.parent / "elsewhere"
     (places.side_folder / "gate").unlink()
     places.side_folder.rmdir()
@@ -92,7 +92,7 @@ def test_a_side_folder_that_is_a_link_is_refused(places: Places, target: str) ->
     assert target == "nothing" or list(elsewhere.iterdir()) == []
 
 
-def test_a_side_folder_that_is_a_file_is_refused(places: Places) -> None:
+def test_a_side_folder_that_is_a_file_is_refused(places: SideFiles) -> None:
     (places.side_folder / "gate").unlink()
     places.side_folder.rmdir()
     places.side_folder.touch()
@@ -102,7 +102,7 @@ def test_a_side_folder_that_is_a_file_is_refused(places: Places) -> None:
 
 @pytest.mark.parametrize(("group", "bits"), [(0, 0o777), (STRANGER, 0o770)])
 def test_a_side_folder_that_other_users_can_write_is_refused(
-    places: Places, group: int, bits: int
+    places: SideFiles, group: int, bits: int
 ) -> None:
     os.chown(places.side_folder, -1, group)
     os.chmod(places.side_folder, bits)
@@ -112,7 +112,7 @@ def test_a_side_folder_that_other_users_can_write_is_refused(
     assert f"other users can write it: chmod go-w {places.side_folder}" in message
 
 
-def test_a_side_folder_of_the_owner_of_the_database_is_used(places: Places) -> None:
+def test_a_side_folder_of_the_owner_of_the_database_is_used(places: SideFiles) -> None:
     for path in (places.database, places.side_folder, places.gate):
         os.chown(path, STRANGER, STRANGER)
 
@@ -121,7 +121,7 @@ def test_a_side_folder_of_the_owner_of_the_database_is_used(places: Places) -> N
     assert len(states(places.database)) == 2
 
 
-def test_a_side_folder_that_only_its_owner_can_use_is_used(places: Places) -> None:
+def test_a_side_folder_that_only_its_owner_can_use_is_used(places: SideFiles) -> None:
     os.chmod(places.side_folder, 0o755)
     add(places.database, "another")
     assert len(states(places.database)) == 2
@@ -130,7 +130,7 @@ def test_a_side_folder_that_only_its_owner_can_use_is_used(places: Places) -> No
 # --- links ---------------------------------------------------------------------------------------
 
 
-def test_a_gate_that_is_a_link_is_refused(places: Places) -> None:
+def test_a_gate_that_is_a_link_is_refused(places: SideFiles) -> None:
     precious = places.database.parent / "precious"
     places.gate.unlink()
     places.gate.symlink_to(precious)
@@ -141,7 +141,7 @@ def test_a_gate_that_is_a_link_is_refused(places: Places) -> None:
     assert not precious.exists()
 
 
-def test_a_gate_that_is_another_name_of_a_file_is_refused(places: Places) -> None:
+def test_a_gate_that_is_another_name_of_a_file_is_refused(places: SideFiles) -> None:
     precious = places.database.parent / "precious"
     precious.write_text("precious")
     places.gate.unlink()
@@ -151,7 +151,7 @@ def test_a_gate_that_is_another_name_of_a_file_is_refused(places: Places) -> Non
     assert precious.read_text() == "precious"
 
 
-def test_a_gate_that_is_a_pipe_is_refused(places: Places) -> None:
+def test_a_gate_that_is_a_pipe_is_refused(places: SideFiles) -> None:
     places.gate.unlink()
     os.mkfifo(places.gate, 0o600)
 
@@ -195,7 +195,7 @@ def test_processes_are_woken_at_sockets_of_the_side_folder_only(tmp_path: Path) 
         (folder / "link.sock").symlink_to(address)
         voice.note([address, os.fspath(folder / "link.sock")], 3)
         voice.send()
-        assert not other.hear().ready
+        assert not other.read_notifications().ready
     finally:
         voice.close()
         other.close()
@@ -217,7 +217,7 @@ def test_a_new_database_is_not_made_behind_a_link(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_database_that_exists_is_opened_through_a_link(places: Places) -> None:
+def test_a_database_that_exists_is_opened_through_a_link(places: SideFiles) -> None:
     link = places.database.with_name("link.db")
     link.symlink_to(places.database)
     add(link, "another")
@@ -227,7 +227,7 @@ def test_a_database_that_exists_is_opened_through_a_link(places: Places) -> None
 # --- a lock that another user holds --------------------------------------------------------------
 
 
-def test_a_gate_that_another_user_holds_is_refused_at_once(places: Places) -> None:
+def test_a_gate_that_another_user_holds_is_refused_at_once(places: SideFiles) -> None:
     os.chown(places.gate, STRANGER, STRANGER)
     with places.gate.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -252,7 +252,7 @@ def open_gate_as_stranger(gate: str) -> None:
 def test_a_gate_that_others_can_open_is_closed_to_them(
     shared: Path, start: Callable[..., object]
 ) -> None:
-    places = Places(shared / "jobs.db")
+    places = SideFiles(shared / "jobs.db")
     add(places.database, "job")
     os.chmod(places.side_folder, 0o755)
     os.chmod(places.gate, 0o644)
@@ -263,7 +263,7 @@ def test_a_gate_that_others_can_open_is_closed_to_them(
     assert start(open_gate_as_stranger, places.gate).line() == "Permission denied"
 
 
-def test_a_gate_of_another_user_that_others_can_open_is_refused(places: Places) -> None:
+def test_a_gate_of_another_user_that_others_can_open_is_refused(places: SideFiles) -> None:
     for path in (places.database, places.side_folder, places.gate):
         os.chown(path, STRANGER, STRANGER)
     os.chmod(places.gate, 0o644)
@@ -302,16 +302,16 @@ def work_as_member(database: str, user: int, groups: list[int]) -> None:
     except Exception as error:
         say(f"{type(error).__name__}: {error}")
         return
-    driver.show_life()
+    driver.start_heartbeat()
     driver.listen(1)
     say("nonce", driver.nonce)
     hang()
 
 
 @pytest.fixture
-def of_a_group(shared: Path) -> Places:
+def of_a_group(shared: Path) -> SideFiles:
     """A database that the members of a group share, as the guide says."""
-    places = Places(shared / "jobs.db")
+    places = SideFiles(shared / "jobs.db")
     add(places.database, "job")
     os.chown(shared, MEMBERS[0], GROUP)
     os.chmod(shared, 0o2770)
@@ -324,7 +324,7 @@ def of_a_group(shared: Path) -> Places:
 
 
 def test_members_of_a_group_share_a_database(
-    of_a_group: Places, start: Callable[..., object]
+    of_a_group: SideFiles, start: Callable[..., object]
 ) -> None:
     members = [start(work_as_member, of_a_group.database, user, [GROUP]) for user in MEMBERS]
     for member in members:
@@ -336,20 +336,20 @@ def test_members_of_a_group_share_a_database(
 
 
 def test_users_outside_of_the_group_cannot_use_its_database(
-    of_a_group: Places, start: Callable[..., object]
+    of_a_group: SideFiles, start: Callable[..., object]
 ) -> None:
     answer = start(work_as_member, of_a_group.database, STRANGER, []).line()
     assert answer.startswith(("StoreUnwritable", "PermissionError"))
 
 
 def test_a_side_folder_that_a_group_can_write_needs_a_database_that_it_can_write(
-    of_a_group: Places,
+    of_a_group: SideFiles,
 ) -> None:
     os.chmod(of_a_group.database, 0o640)
     assert "other users can write it" in refusal(of_a_group.database)
 
 
-def test_a_side_folder_of_another_group_than_the_database_is_refused(of_a_group: Places) -> None:
+def test_a_side_folder_of_another_group_than_the_database_is_refused(of_a_group: SideFiles) -> None:
     os.chown(of_a_group.side_folder, -1, GROUP + 1)
     assert "other users can write it" in refusal(of_a_group.database)
 
@@ -422,14 +422,14 @@ def test_a_file_of_another_user_in_the_place_of_a_log_is_refused(database: Path,
 
 
 @pytest.fixture
-def lock(places: Places) -> Iterator[GroupLock]:
+def lock(places: SideFiles) -> Iterator[GroupLock]:
     lock = GroupLock(places.side_folder / "group-1.lock", "default", database=places.database)
     yield lock
     lock.release()
 
 
 def test_a_lock_in_a_side_folder_of_another_user_is_not_used(
-    places: Places, lock: GroupLock
+    places: SideFiles, lock: GroupLock
 ) -> None:
     assert lock.take()
     lock.release()
@@ -478,7 +478,7 @@ def test_a_file_that_another_process_has_replaced_already_is_left_alone(lock: Gr
 
 
 def test_processes_that_want_a_lock_of_another_user_at_once_share_one_file(
-    places: Places, lock: GroupLock
+    places: SideFiles, lock: GroupLock
 ) -> None:
     lock.make_folder()
     lock.path.touch()

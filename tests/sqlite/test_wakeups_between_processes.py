@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue, Worker
-from bullite.database.driver import Heard
-from bullite.database.sqlite.files import Places
+from bullite.database.driver import Notifications
+from bullite.database.sqlite.files import SideFiles
 from bullite.database.sqlite.notifications import LONGEST_SOCKET_PATH, Wakeups
 from tests.crash.processes import Child, add, rows, states, wait_until, write
 from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
@@ -72,7 +72,7 @@ def test_workers_of_a_database_with_a_long_path_are_woken_too(deep_database, sta
     assert statistics.median(delays(deep_database, worker, jobs=9, is_idle=is_idle)) < POLL / 5
     [(address,)] = rows(deep_database, "select address from bullite_workers")
     assert len(os.fsencode(address)) > LONGEST_SOCKET_PATH
-    assert Path(address).parent == Places(deep_database).side_folder
+    assert Path(address).parent == SideFiles(deep_database).side_folder
 
 
 @pytest.fixture
@@ -86,14 +86,14 @@ def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_sockets_of_a_database_with_a_long_path_are_in_its_side_folder(
     deep_database, temporary_folder
 ):
-    places = Places(deep_database)
+    places = SideFiles(deep_database)
     places.make_side_folder()
     before = len(os.listdir("/proc/self/fd"))
     ear, voice = (Wakeups(places.socket(nonce)) for nonce in (1, 2))
     voice.note([ear.listen()], 3)
     voice.send()
 
-    assert ear.hear().ready == {3}
+    assert ear.read_notifications().ready == {3}
     assert list(temporary_folder.iterdir()) == []
     assert [path.stat().st_mode & 0o777 for path in places.side_folder.iterdir()] == [0o600]
 
@@ -118,7 +118,7 @@ def test_a_closed_worker_leaves_neither_socket_nor_sign_of_life(deep_database):
     address = asyncio.run(work_a_little())
 
     assert not Path(address).exists()
-    assert [path.name for path in Places(deep_database).side_folder.iterdir()] == ["gate"]
+    assert [path.name for path in SideFiles(deep_database).side_folder.iterdir()] == ["gate"]
 
 
 def test_an_address_that_is_dead_or_absurd_is_ignored(database):
@@ -158,22 +158,22 @@ def voice(tmp_path):
 def test_what_is_noted_is_heard_once_it_is_sent(ear, voice):
     voice.note([ear.listen()], 3)
     voice.note([ear.listen()], 5)
-    assert ear.hear().ready == set()
+    assert ear.read_notifications().ready == set()
 
     voice.send()
 
-    assert ear.hear().ready == {3, 5}
-    assert ear.hear().ready == set()
+    assert ear.read_notifications().ready == {3, 5}
+    assert ear.read_notifications().ready == set()
 
 
 def test_an_alert_is_heard_once_and_is_no_queue(ear, voice):
     voice.note_alert(ear.listen())
-    assert not ear.hear().is_alerted
+    assert not ear.read_notifications().is_alerted
 
     voice.send()
 
-    assert ear.hear() == Heard(set(), is_alerted=True)
-    assert not ear.hear().is_alerted
+    assert ear.read_notifications() == Notifications(set(), is_alerted=True)
+    assert not ear.read_notifications().is_alerted
 
 
 def test_an_alert_among_other_wake_ups_is_heard_with_them(ear, voice):
@@ -183,7 +183,7 @@ def test_an_alert_among_other_wake_ups_is_heard_with_them(ear, voice):
 
     voice.send()
 
-    assert ear.hear() == Heard({3, 5}, is_alerted=True)
+    assert ear.read_notifications() == Notifications({3, 5}, is_alerted=True)
 
 
 def test_what_is_forgotten_is_never_sent(ear, voice):
@@ -192,7 +192,7 @@ def test_what_is_forgotten_is_never_sent(ear, voice):
     voice.forget()
     voice.send()
 
-    assert ear.hear() == Heard(set(), is_alerted=False)
+    assert ear.read_notifications() == Notifications(set(), is_alerted=False)
 
 
 def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
@@ -202,7 +202,7 @@ def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
     voice.send()
 
     assert time.monotonic() - began < 1
-    assert ear.hear().ready == {3}
+    assert ear.read_notifications().ready == {3}
 
 
 def test_noise_is_not_taken_for_a_queue(ear):
@@ -210,7 +210,7 @@ def test_noise_is_not_taken_for_a_queue(ear):
         for noise in (b"", b"-1", b"hello", b"\xff" * 200, b"7"):
             stranger.sendto(noise, ear.listen())
 
-    assert ear.hear().ready == {7}
+    assert ear.read_notifications().ready == {7}
 
 
 def test_only_its_owner_can_wake_a_process(ear):

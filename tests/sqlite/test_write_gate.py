@@ -13,7 +13,7 @@ import pytest
 
 from bullite import Queue
 from bullite.database.sqlite import connections
-from bullite.database.sqlite.write_lock import Gate
+from bullite.database.sqlite.write_lock import FairWriteLock
 from bullite.errors import StoreBusy
 
 
@@ -23,16 +23,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gate(path: Path) -> Iterator[Gate]:
-    gate = Gate(path)
+def gate(path: Path) -> Iterator[FairWriteLock]:
+    gate = FairWriteLock(path)
     yield gate
     gate.close()
 
 
 @pytest.fixture
-def other(path: Path) -> Iterator[Gate]:
+def other(path: Path) -> Iterator[FairWriteLock]:
     """The gate as another process holds it: a lock belongs to an opening of the file."""
-    other = Gate(path)
+    other = FairWriteLock(path)
     yield other
     other.close()
 
@@ -46,18 +46,18 @@ def openings_of(path: Path) -> int:
     return found
 
 
-def test_a_gate_that_nobody_holds_is_entered_at_once(gate: Gate) -> None:
+def test_a_gate_that_nobody_holds_is_entered_at_once(gate: FairWriteLock) -> None:
     assert gate.enter(timeout=0)
     gate.leave()
     assert gate.enter(timeout=0)
 
 
-def test_only_one_is_inside(gate: Gate, other: Gate) -> None:
+def test_only_one_is_inside(gate: FairWriteLock, other: FairWriteLock) -> None:
     assert other.enter(timeout=0)
     assert not gate.enter(timeout=0.01)
 
 
-def test_who_waits_enters_when_the_other_leaves(gate: Gate, other: Gate) -> None:
+def test_who_waits_enters_when_the_other_leaves(gate: FairWriteLock, other: FairWriteLock) -> None:
     other.enter(timeout=0)
     entered: list[bool] = []
     waiting = threading.Thread(target=lambda: entered.append(gate.enter(timeout=20)))
@@ -68,14 +68,16 @@ def test_who_waits_enters_when_the_other_leaves(gate: Gate, other: Gate) -> None
     assert not other.enter(timeout=0.01)
 
 
-def test_who_gave_up_waiting_does_not_hold_it_later(gate: Gate, other: Gate) -> None:
+def test_who_gave_up_waiting_does_not_hold_it_later(
+    gate: FairWriteLock, other: FairWriteLock
+) -> None:
     other.enter(timeout=0)
     assert not gate.enter(timeout=0.01)
     other.leave()
     assert other.enter(timeout=20)
 
 
-def test_who_gave_up_may_wait_again(gate: Gate, other: Gate) -> None:
+def test_who_gave_up_may_wait_again(gate: FairWriteLock, other: FairWriteLock) -> None:
     other.enter(timeout=0)
     assert not gate.enter(timeout=0.01)
     assert not gate.enter(timeout=0.01)
@@ -84,7 +86,7 @@ def test_who_gave_up_may_wait_again(gate: Gate, other: Gate) -> None:
 
 
 def test_a_forked_child_lets_go_of_the_gate_of_its_parent(
-    path: Path, gate: Gate, other: Gate
+    path: Path, gate: FairWriteLock, other: FairWriteLock
 ) -> None:
     """Else it would keep the lock of a parent that died; also after the parent had to queue."""
     other.enter(timeout=0)
@@ -110,7 +112,7 @@ def test_an_add_that_waits_too_long_for_its_turn_is_told_so_and_the_next_succeed
 
     async def main() -> None:
         async with Queue("work", tmp_path / "jobs.db") as queue:
-            stopped = Gate(tmp_path / "jobs.db.bullite" / "gate")
+            stopped = FairWriteLock(tmp_path / "jobs.db.bullite" / "gate")
             stopped.enter(timeout=20)
             with pytest.raises(StoreBusy, match=r"another process has been writing to .*jobs\.db"):
                 await queue.add("a")

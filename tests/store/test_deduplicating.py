@@ -20,7 +20,7 @@ from bullite.core.states import (
     RETRY_FINISHED_DELAYED,
     State,
 )
-from bullite.database.driver import Undone
+from bullite.database.driver import TransactionAborted
 from bullite.operations.add import Added, AddJobs, Extras, NewJob, add
 from bullite.operations.claim import promote_due
 from bullite.operations.deduplicate import by_name, from_names
@@ -503,7 +503,7 @@ def test_a_holder_that_others_move_at_this_moment_is_looked_at_again(store: Stor
     put(store, REPLACE, delay=1)
     store.clock.advance(1)
     request = AddJobs(store.queue, [new_job(deduplication=REPLACE)])
-    with pytest.raises(Undone), store.home.transaction() as open:
+    with pytest.raises(TransactionAborted), store.home.transaction() as open:
         steps = open.start(add(open.tx, [request])).until("key_holders")
         open.run(promote_due(open.tx, store.queue))
         steps.finish()

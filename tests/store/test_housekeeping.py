@@ -11,7 +11,7 @@ import pytest
 
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE
-from bullite.database.driver import Params, Result, Step, Undone
+from bullite.database.driver import Params, Result, Step, TransactionAborted
 from bullite.engine.engine import MOST_PUT_OFF, Engine
 from bullite.engine.maintenance import Chores
 from bullite.errors import StoreBusy
@@ -126,7 +126,7 @@ def test_a_result_is_not_recorded_again_when_what_is_due_by_the_clock_is_undone(
     store.add()
     held = worker.claim_one()
     store.clock.advance(LATE)
-    store.home.driver.fail_at["renew_workers"] = Undone("to let others go on")
+    store.home.driver.fail_at["renew_workers"] = TransactionAborted("to let others go on")
 
     with transactions_of(store.home) as transactions:
         worker.complete(held)
@@ -139,7 +139,7 @@ def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(s
     store.worker()
     store.clock.advance(LATE)
     for _ in range(10 + MOST_PUT_OFF):
-        store.home.driver.fail_at["renew_workers"] = Undone("to let others go on")
+        store.home.driver.fail_at["renew_workers"] = TransactionAborted("to let others go on")
         Engine.turn(store.home.engine)
 
     assert store.home.engine._backlog == deque()

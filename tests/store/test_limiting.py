@@ -135,7 +135,7 @@ def test_a_slot_that_is_freed_wakes_somebody_elsewhere(
     other.wants(1)
     other.process.engine.turn()
     monkeypatch.setattr(
-        store.home.driver, "announce", lambda queue, names, most: woken.append(most), raising=False
+        store.home.driver, "queue_notification", lambda queue, names, most: woken.append(most)
     )
     WAYS_OUT[way](worker, held)
     assert sum(woken) >= 1
@@ -151,7 +151,7 @@ def test_a_slot_that_is_taken_again_at_once_wakes_nobody(
     worker.wants(1)
     turn(store)
     monkeypatch.setattr(
-        store.home.driver, "announce", lambda queue, names, most: woken.append(most), raising=False
+        store.home.driver, "queue_notification", lambda queue, names, most: woken.append(most)
     )
     worker.appetite.ended(1, store.clock.lease_now())
     worker.complete(worker.received[0])
@@ -167,7 +167,7 @@ def test_a_run_that_ends_in_a_queue_without_it_wakes_nobody(
     worker = store.worker()
     held = worker.claim_one()
     monkeypatch.setattr(
-        store.home.driver, "announce", lambda queue, names, most: woken.append(most), raising=False
+        store.home.driver, "queue_notification", lambda queue, names, most: woken.append(most)
     )
     worker.complete(held)
     assert woken == []

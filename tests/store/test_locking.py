@@ -264,4 +264,4 @@ def test_others_see_that_the_holder_of_a_lock_has_gone(store: Store) -> None:
 
 def is_free(store: Store) -> bool:
     [[_, nonce, boot, _, has_left]] = store.read("lock_holder", name="invoice")
-    return bool(has_left) or store.home.driver.is_gone(nonce, boot)
+    return bool(has_left) or store.home.driver.is_dead(nonce, boot)

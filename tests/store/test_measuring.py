@@ -10,7 +10,7 @@ import pytest
 from bullite.client.queue.metrics import Metrics, metrics_of
 from bullite.core.histogram import DurationHistogram
 from bullite.core.states import RETRY_FINISHED
-from bullite.database.driver import StatementRefused
+from bullite.database.driver import InvalidData
 from bullite.engine import metrics as engine_metrics
 from bullite.engine.metrics import Gauges, Readings
 from bullite.engine.replies import Ask
@@ -356,7 +356,7 @@ def test_a_record_that_is_refused_disturbs_nobody(store: Store) -> None:
 def test_a_statement_that_is_refused_once_loses_nothing(store: Store) -> None:
     worker = store.worker()
     run(store, worker, completed=2, failed=0)
-    store.home.driver.fail_at["write_minute"] = StatementRefused("no")
+    store.home.driver.fail_at["write_minute"] = InvalidData("no")
     write_down(store.home)
     assert metrics(store).completed == 2
 

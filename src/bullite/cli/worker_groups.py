@@ -149,7 +149,7 @@ def lock_of(session: Session, group: str) -> GroupLock:
     """The lock of a group, beside the database; for a server, in a folder of this user's."""
     from hashlib import sha256  # which those who only look do not need
 
-    from ..database.sqlite.files import Places
+    from ..database.sqlite.files import SideFiles
 
     location = session.store().location
     path = getattr(location, "path", None)
@@ -157,7 +157,7 @@ def lock_of(session: Session, group: str) -> GroupLock:
     digest = sha256(f"{name}\n{group}".encode()).hexdigest()
     name = f"group-{digest[:16]}.lock"
     if isinstance(path, Path):
-        places = Places(path.resolve())  # all meet at the same folder, whatever link leads to it
+        places = SideFiles(path.resolve())  # all meet at the same folder, whatever link leads to it
         return GroupLock(places.side_folder / name, group, database=places.database)
     return GroupLock(_private_folder() / name, group, in_private=True)
 

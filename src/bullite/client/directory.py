@@ -124,7 +124,7 @@ def is_lost(store: Store, nonce: int, boot: str, heard: int, lease: int | None) 
     """Whether a worker's process is gone, or was last `heard` of too long ago; one that renews no
     `lease` may be silent for as long as it likes."""
     engine = store.open()
-    if engine.driver.is_gone(nonce, boot):
+    if engine.driver.is_dead(nonce, boot):
         return True
     return lease is not None and engine.clock.now() - heard > max(SILENCE, lease)
 

@@ -13,28 +13,28 @@ from typing import Any, NamedTuple, Protocol
 from ..core.clock import Clock
 
 
-class Same(NamedTuple):
+class ConstantColumn(NamedTuple):
     """A column of which every row has the same value."""
 
     value: Any
 
 
-class Table(Sequence[Sequence[Any]]):
+class ColumnarRows(Sequence[Sequence[Any]]):
     """Rows by their columns: quicker to make of many, and what they share is known."""
 
     __slots__ = ("_size", "columns")
 
-    def __init__(self, size: int, columns: Iterable[Sequence[Any] | Same]) -> None:
+    def __init__(self, size: int, columns: Iterable[Sequence[Any] | ConstantColumn]) -> None:
         self._size = size
         self.columns = [
-            Same(column[0])
-            if type(column) is not Same and size > 1 and column.count(column[0]) == size
+            ConstantColumn(column[0])
+            if type(column) is not ConstantColumn and size > 1 and column.count(column[0]) == size
             else column
             for column in columns
         ]
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]]) -> Table:
+    def of(cls, rows: Sequence[Sequence[Any]]) -> ColumnarRows:
         return cls(len(rows), zip(*rows, strict=True))
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Table(Sequence[Sequence[Any]]):
     def __iter__(self) -> Iterator[Sequence[Any]]:
         return zip(
             *[
-                repeat(column.value, self._size) if isinstance(column, Same) else column
+                repeat(column.value, self._size) if isinstance(column, ConstantColumn) else column
                 for column in self.columns
             ],
             strict=True,
@@ -69,7 +69,7 @@ class Result(NamedTuple):
     """How many rows an update or delete changed."""
 
 
-class Heard(NamedTuple):
+class Notifications(NamedTuple):
     """What a process was woken for."""
 
     ready: set[int]
@@ -78,7 +78,7 @@ class Heard(NamedTuple):
     """Whether a job that it runs may be cancelled."""
 
 
-class Worker(NamedTuple):
+class WorkerRow(NamedTuple):
     """One row of the workers' table, as far as recovery needs it."""
 
     id: int
@@ -97,7 +97,7 @@ class Worker(NamedTuple):
     """A JSON array of the job names that it takes; None for all."""
 
 
-class StatementRefused(Exception):
+class InvalidData(Exception):
     """The data of one request was refused (a constraint, a value out of range)."""
 
 
@@ -105,14 +105,14 @@ class Conflict(Exception):
     """A row was not where a look in the same transaction had found it."""
 
 
-class Undone(Exception):
+class TransactionAborted(Exception):
     """The database undid the transaction, to let another go on or because the connection broke.
 
     Nothing of it is stored, now or later, and nothing was wrong with it: it is to be run again.
     """
 
 
-class OutOfOrder(Undone):
+class OutOfOrder(TransactionAborted):
     """The transaction needs rows that another has, and may not wait for them any more.
 
     It is to be run again, and to lock them first.
@@ -127,7 +127,7 @@ class OutOfOrder(Undone):
         """The jobs whose deduplication keys are needed."""
 
 
-class NotTogether(Undone):
+class NotTogether(TransactionAborted):
     """Two groups of requests lock rows of which nobody knows the order before: deduplication keys.
 
     Each is to be carried out in a transaction of its own.
@@ -204,21 +204,21 @@ class Driver(Protocol):
 
     # --- waking ---
 
-    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+    def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         """Inside the transaction: note that up to `most` idle workers elsewhere should be woken."""
 
-    def alert(self, queue: int, nonce: int) -> None:
+    def queue_cancel_notification(self, queue: int, nonce: int) -> None:
         """Inside the transaction: note that the process of that nonce, which is another, should
         look for jobs of `queue` that it runs and that are cancelled."""
 
-    def wake(self) -> None:
+    def send_notifications(self) -> None:
         """After the commit: wake those announced; never blocks, never raises."""
 
-    def may_have_forgotten(self) -> bool:
+    def may_have_lost_commits(self) -> bool:
         """Inside the transaction: whether, since last asked, commits may have been lost that were
         not durable."""
 
-    def hungry(self, worker: int, hungry: bool) -> None:
+    def set_idle(self, worker: int, hungry: bool) -> None:
         """Inside the transaction: say whether `worker` would welcome a wake-up."""
 
     def listen(self, queue: int) -> str | None:
@@ -230,10 +230,10 @@ class Driver(Protocol):
     def registered(self) -> None:
         """A worker of this process has been registered: its lease is to be kept, too."""
 
-    def ears(self) -> Sequence[int]:
+    def notification_fds(self) -> Sequence[int]:
         """File descriptors that become readable when somebody wakes this process."""
 
-    def hear(self) -> Heard:
+    def read_notifications(self) -> Notifications:
         """What this process was woken for since last asked."""
 
     def changed(self) -> bool:
@@ -241,25 +241,25 @@ class Driver(Protocol):
 
     # --- living and dying ---
 
-    def show_life(self) -> None:
+    def start_heartbeat(self) -> None:
         """From now on others can see at once when this process is gone, where that can be seen.
 
         Raise a StoreError if it cannot be made so.
         """
 
-    def is_gone(self, nonce: int, boot: str) -> bool:
+    def is_dead(self, nonce: int, boot: str) -> bool:
         """Whether a process is certainly gone, as far as that can be told at once; any thread."""
 
-    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+    def find_dead(self, workers: Sequence[WorkerRow]) -> list[WorkerRow]:
         """Those of other processes' workers whose process is certainly gone."""
 
-    def frozen_lease(self, worker: Worker) -> bool:
+    def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
         """Whether `worker` is known to live, so that an expired lease means nothing."""
 
-    def tidy(self, known: Iterable[int]) -> None:
+    def remove_stale_files(self, known: Iterable[int]) -> None:
         """Clear away what dead processes, except those with these nonces, left lying about."""
 
-    def housekeep(self) -> None:
+    def checkpoint_if_due(self) -> None:
         """Between transactions: checkpoint if there is enough to do."""
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..core.codec import as_json
 from ..core.log_throttle import ThrottledLog
-from ..database.driver import ANY_NAME, Driver, Step, Worker
+from ..database.driver import ANY_NAME, Driver, Step, WorkerRow
 from ..errors import StoreError
 from ..operations.claim import Claim, Claimed, claim, foreseen
 from ..operations.transaction import Operation, Transaction
@@ -246,7 +246,7 @@ class Feeding:
         served: list[tuple[Appetite, Claimed]] = []
         if self._is_paused():
             return served
-        if self._driver.may_have_forgotten():
+        if self._driver.may_have_lost_commits():
             for appetite in self._appetites:
                 appetite.told_hungry = False
                 appetite.stirred = True
@@ -266,7 +266,7 @@ class Feeding:
                 appetite.limited, appetite.share = claimed.limited, claimed.share
                 hungry = claimed.drained and appetite.want > len(claimed.rows)
                 if hungry != appetite.told_hungry:
-                    self._driver.hungry(appetite.worker, hungry)
+                    self._driver.set_idle(appetite.worker, hungry)
         return served
 
     def announce(self, tx: Transaction, served: Served) -> None:
@@ -283,7 +283,7 @@ class Feeding:
             left.setdefault(queue, (1, _ANYTHING))
         for queue, (number, names) in left.items():
             if number > 0:
-                self._driver.announce(queue, names, number)
+                self._driver.queue_notification(queue, names, number)
 
     # --- and after it ---
 
@@ -358,7 +358,7 @@ class Feeding:
             for appetite in self._appetites:
                 appetite.knows_of_no_trouble()
 
-    def judge(self, lost: Worker) -> Worker:
+    def judge(self, lost: WorkerRow) -> WorkerRow:
         """A worker whose jobs are taken back, under the limit that its successors here set."""
         limits = [
             appetite.registration.max_stalled_count

@@ -22,13 +22,13 @@ from ..core.log_throttle import ThrottledLog
 from ..database.driver import (
     Conflict,
     Driver,
+    InvalidData,
     NotTogether,
     OutOfOrder,
     Params,
     Result,
-    StatementRefused,
     Step,
-    Undone,
+    TransactionAborted,
 )
 from ..errors import ENDING, RequestRefused, StoreBusy, StoreClosed, StoreError
 from ..operations import (
@@ -392,8 +392,8 @@ class Engine:
             return
         if self._is_alerted or self._feeding.wants_to_claim():
             return
-        if self._inbox.sleep(self.driver.ears(), self._timeout()):
-            heard = self.driver.hear()
+        if self._inbox.sleep(self.driver.notification_fds(), self._timeout()):
+            heard = self.driver.read_notifications()
             for queue in heard.ready:
                 self._feeding.stir(queue)
             self._is_alerted = heard.is_alerted
@@ -435,7 +435,7 @@ class Engine:
             self._look_around()
 
     def _check_interval(self, lease_now: int) -> int:
-        if not self._watchers and self.driver.ears():
+        if not self._watchers and self.driver.notification_fds():
             cheap = self.driver.notices_changes
             return min(CHECK_EVERY, self._poll_interval) if cheap else self._poll_interval
         # Nobody wakes us for results, nor for jobs where there are no wake-ups: look sooner.
@@ -745,7 +745,7 @@ class Engine:
         piece = self._backlog.popleft()
         try:
             self._attempt([piece.ask], serves=False)
-        except Undone as error:
+        except TransactionAborted as error:
             piece.tries += 1
             if piece.tries < MOST_PUT_OFF:
                 log.debug("housekeeping is put off: %s", error)
@@ -796,7 +796,7 @@ class Engine:
             self._persist([ask], careful=True)
         except StoreError as error:
             self._fail([ask], error)
-        except StatementRefused as error:
+        except InvalidData as error:
             refused = RequestRefused(f"the database refused the request: {error}")
             self._deliver([(ask, refused)])
         except Exception as error:
@@ -828,7 +828,7 @@ class Engine:
                     raise StoreBusy(f"undone {tries} times in a row ({error})") from error
                 ahead = ahead.and_what_stopped(error)
                 continue  # it waits for what it needs
-            except Undone as error:
+            except TransactionAborted as error:
                 if tries >= MOST_TRIES:
                     raise StoreBusy(
                         f"undone {tries} times in a row ({error}); nothing was written"
@@ -838,7 +838,7 @@ class Engine:
                 if not careful:
                     raise
                 if tries >= MOST_CONFLICTS:
-                    raise StatementRefused(str(error)) from error
+                    raise InvalidData(str(error)) from error
             time.sleep(random.uniform(0, min(LONGEST_REST, 0.001 * 2**tries)))
 
     def _attempt(
@@ -880,12 +880,12 @@ class Engine:
                 if nonce == self.driver.nonce:
                     self._is_alerted = True
                 else:
-                    self.driver.alert(queue, nonce)
+                    self.driver.queue_cancel_notification(queue, nonce)
             sync_due = self.driver.commit()
         except BaseException:
             self.driver.rollback()
             raise
-        self.driver.wake()
+        self.driver.send_notifications()
         # Where others write meanwhile there is no such lock: it was the way to the server.
         ended = sum(completed + failed for completed, failed in tx.ended.values())
         self.gauges.transacted(ended, 0 if self.driver.has_other_writers else waited)
@@ -954,7 +954,7 @@ class Engine:
 
     def _housekeep(self) -> None:
         try:
-            self.driver.housekeep()
+            self.driver.checkpoint_if_due()
         except StoreError as error:
             self._warn_or_end(WRITING, "housekeeping failed", error)
 

@@ -54,7 +54,7 @@ class Keeping:
 
     def take(self, grant: Grant, instead_of: int | None, ask: Ask) -> list[Ask]:
         """Take a lock, if nobody else has it."""
-        self._driver.show_life()
+        self._driver.start_heartbeat()
         request = TakeLock(grant.name, grant.ttl, self._driver.clock.boot, instead_of)
         return [Ask(request, partial(self._taken, grant, ask))]
 

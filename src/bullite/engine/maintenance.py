@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.codec import as_json
 from ..core.states import State
-from ..database.driver import Driver, Worker
+from ..database.driver import Driver, WorkerRow
 from ..errors import StoreError
 from ..operations.auto_retry import MOST_REVIVED, ReviveDue
 from ..operations.claim import Promote
@@ -152,15 +152,15 @@ class Chores:
     def _recoveries(self, lease_now: int) -> Iterator[Recover]:
         rows = self.driver.execute("workers", {}).rows
         # A database has them in any order, but the last to be recovered goes first in the line.
-        workers = sorted((Worker(*row) for row in rows), key=lambda worker: worker.id)
+        workers = sorted((WorkerRow(*row) for row in rows), key=lambda worker: worker.id)
         others = [worker for worker in workers if worker.nonce != self.driver.nonce]
-        dead = {worker.id: worker for worker in self.driver.dead(others)}
+        dead = {worker.id: worker for worker in self.driver.find_dead(others)}
         expired = [
             worker
             for worker in workers
             if worker.id not in dead
             and worker.lease_until < lease_now
-            and not self.driver.frozen_lease(worker)
+            and not self.driver.is_alive_despite_lease(worker)
         ]
         lost = [*dead.values(), *expired]
         busy = self._end_commands(others, lost)
@@ -170,7 +170,7 @@ class Chores:
             if worker.nonce not in busy:
                 yield Recover(worker, dead=worker.id in dead)
 
-    def _end_commands(self, others: Sequence[Worker], lost: Sequence[Worker]) -> set[int]:
+    def _end_commands(self, others: Sequence[WorkerRow], lost: Sequence[WorkerRow]) -> set[int]:
         """Kill what lost processes left running; the nonces of those that may still have something.
 
         Only what belongs to a job that is still held: what a command left behind when it ended may
@@ -239,6 +239,6 @@ class Chores:
     def _sweeps(self) -> Iterator[Sweep]:
         workers = [row[2] for row in self.driver.execute("workers", {}).rows]
         holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
-        self.driver.tidy(workers + holders)
+        self.driver.remove_stale_files(workers + holders)
         rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
         return (Sweep(row[0]) for row in rows)

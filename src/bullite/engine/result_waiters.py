@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..core.codec import as_json, decode
 from ..core.log_throttle import ThrottledLog
 from ..core.states import CANCEL, COMPLETE, EXPIRE, FAIL, State
-from ..database.driver import Driver, Params, StatementRefused, Undone
+from ..database.driver import Driver, InvalidData, Params, TransactionAborted
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
 from ..operations.cancel import Cancel
 from ..operations.children import AwaitChildren
@@ -203,7 +203,7 @@ class Watchers:
             self._seldom.warning("could not look for results: %s", error)
 
 
-_FAILURES = (StoreError, StatementRefused, Undone)
+_FAILURES = (StoreError, InvalidData, TransactionAborted)
 
 
 def _end(watched: Watched, entry_in_log: tuple[int, str, Any] | None) -> Any:

@@ -11,7 +11,7 @@ from ..core.deduplication import DeduplicationRule
 from ..core.event_log import DUPLICATED
 from ..core.job_flags import TAGGED
 from ..core.states import ADD, ADD_DELAYED, ADD_WAITING_CHILDREN, State
-from ..database.driver import Same, Step, Table
+from ..database.driver import ColumnarRows, ConstantColumn, Step
 from ..errors import QueueFull
 from .deduplicate import Keys, hold_keys
 from .quotas import Door, open_door
@@ -244,10 +244,10 @@ def insert(
                 for id, job in jobs.items()
                 if id not in blocked and (at := due_of(tx, job)) is not None
             }
-        lanes = fields[_NAME] if terms[queue].by_name else Same(UNSORTED)
+        lanes = fields[_NAME] if terms[queue].by_name else ConstantColumn(UNSORTED)
         table = _job_table(tx, queue, jobs, fields, lanes, due, blocked)
         found_by = [table.columns[place] for place in _FOUND_BY]
-        payloads = Table(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
+        payloads = ColumnarRows(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
         yield "insert_jobs", table
         yield "insert_payloads", payloads
         if any(fields[_EXTRAS]):
@@ -343,22 +343,26 @@ def _job_table(
     queue: int,
     jobs: Mapping[int, NewJob],
     fields: Sequence[Sequence[Any]],
-    lanes: Sequence[str] | Same,
+    lanes: Sequence[str] | ConstantColumn,
     due: Mapping[int, int],
     blocked: Mapping[int, int | None],
-) -> Table:
+) -> ColumnarRows:
     ids = list(jobs)
     now = tx.now
     seqs = ids
     if any(fields[_LIFO]):
         seqs = [-id if lifo else id for id, lifo in zip(ids, fields[_LIFO], strict=True)]
-    extras: Iterable[Sequence[Any] | Same] = map(Same, (now, now, None, None, "waiting", 0))
+    extras: Iterable[Sequence[Any] | ConstantColumn] = map(
+        ConstantColumn, (now, now, None, None, "waiting", 0)
+    )
     if not _are_plain(fields):
         extras = zip(
             *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
             strict=True,
         )
-    return Table(len(ids), (ids, seqs, Same(queue), lanes, *extras, *fields[:_DATA]))
+    return ColumnarRows(
+        len(ids), (ids, seqs, ConstantColumn(queue), lanes, *extras, *fields[:_DATA])
+    )
 
 
 _COLUMNS = (

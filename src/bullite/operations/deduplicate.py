@@ -22,7 +22,7 @@ from ..core.deduplication import (
 from ..core.event_log import DEDUPLICATED
 from ..core.job_flags import UPSTREAM
 from ..core.states import REMOVE, State
-from ..database.driver import Undone
+from ..database.driver import TransactionAborted
 from . import dependencies
 from .transaction import Event, Operation, Transaction
 from .transitions import count_out, swap_all, where_they_are
@@ -131,7 +131,7 @@ def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
     """
     locked = yield "lock_delayed", {"jobs": as_json(jobs)}
     if len(locked.rows) < len(jobs):
-        raise Undone("a job that was to be replaced is on the move")
+        raise TransactionAborted("a job that was to be replaced is on the move")
     places = (yield from where_they_are(jobs)).values()
     yield from swap_all(tx, REMOVE, State.DELAYED, jobs)
     for queue in {place.queue for place in places}:

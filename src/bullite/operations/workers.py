@@ -12,7 +12,7 @@ from ..core.decide_outcome import STALLED_TOO_OFTEN
 from ..core.job_flags import CANCELLED, SCHEDULED
 from ..core.outcomes import STALLED
 from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, State
-from ..database.driver import ANY_NAME, Worker
+from ..database.driver import ANY_NAME, WorkerRow
 from .cancel import end_the_cancelled
 from .rate_limits import LONGEST_REST, Limiter
 from .request import ALONE, ALONE_BESIDE_OTHERS, Request
@@ -159,7 +159,7 @@ class Recover(Request):
     when its worker had been told to stop: a shutdown costs nothing.
     """
 
-    worker: Worker
+    worker: WorkerRow
     dead: bool
     apart = ALONE
 
@@ -217,7 +217,7 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
     return Recovered(len(held.rows), deleted.changed > 0)
 
 
-def _release(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:
+def _release(tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]) -> Operation[None]:
     """The worker was told to stop, and its process ended before these had."""
     asked = {job: token for job, token, *_ in begun}
     yield from swap_all(tx, RELEASE, State.ACTIVE, asked, nonce=worker.nonce)
@@ -225,7 +225,7 @@ def _release(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) ->
     tx.log(worker.queue, RELEASE.name, [row[4] or row[0] for row in begun])
 
 
-def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> Operation[None]:
+def _stall(tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]) -> Operation[None]:
     """The worker died under these."""
     ended = [[job, STALLED, None, None] for job, *_ in begun]
     yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
@@ -239,7 +239,7 @@ def _stall(tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]) -> O
         yield from _stall_for_later(tx, worker, [row for row in begun if row[0] in delays], delays)
 
 
-def _backoffs(worker: Worker, jobs: Sequence[int]) -> Operation[dict[int, int]]:
+def _backoffs(worker: WorkerRow, jobs: Sequence[int]) -> Operation[dict[int, int]]:
     """How long those that may stall once more, and have a back-off, are to wait."""
     found = yield "backoffs", {"jobs": as_json(jobs)}
     delays: dict[int, int] = {}
@@ -255,7 +255,7 @@ def _backoffs(worker: Worker, jobs: Sequence[int]) -> Operation[dict[int, int]]:
 
 
 def _stall_for_later(
-    tx: Transaction, worker: Worker, rows: Sequence[Sequence[Any]], delays: dict[int, int]
+    tx: Transaction, worker: WorkerRow, rows: Sequence[Sequence[Any]], delays: dict[int, int]
 ) -> Operation[None]:
     asked = {job: [token, delays[job]] for job, token, *_ in rows}
     yield from swap_all(tx, STALL_DELAYED, State.ACTIVE, asked, nonce=worker.nonce)
@@ -268,7 +268,7 @@ def _stall_for_later(
 
 
 def _stall_to_front(
-    tx: Transaction, worker: Worker, begun: Sequence[Sequence[Any]]
+    tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]
 ) -> Operation[None]:
     """To the front of the line; who was first there stays first.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..client.runtime.blocking import Answer
 from ..client.runtime.store import Store
-from ..database.driver import Params, Worker
+from ..database.driver import Params, WorkerRow
 from ..database.sqlite.driver import SQLiteDriver
 from ..engine.engine import Engine
 from ..engine.maintenance import Chores
@@ -68,7 +68,7 @@ class InlineEngine(Engine):
             finally:
                 self._is_turning = False
 
-    def do_chores(self, may_recover: Callable[[Worker], bool]) -> bool:
+    def do_chores(self, may_recover: Callable[[WorkerRow], bool]) -> bool:
         """All that the scheduler service would do now; whether there was anything to do."""
         chores, did = Chores(self.driver), False
         for chore in chores.due(self.clock.lease_now()):

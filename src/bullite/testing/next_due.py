@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from ..database.driver import Driver, Worker
+from ..database.driver import Driver, WorkerRow
 from ..operations.scheduler_ticks import late
 from ..operations.workers import MOST_RECOVERED
 
@@ -55,10 +55,10 @@ def _questions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[Finds]:
     yield has_rows("failed_due_queues")
     yield lambda at: bool(driver.execute("late_schedulers", late(at)).rows)
     for row in driver.execute("workers", {}).rows:
-        worker = Worker(*row)
+        worker = WorkerRow(*row)
         if worker.nonce in deaths:
             yield _is_noticed(deaths[worker.nonce] - ahead)
-        elif not driver.frozen_lease(worker):
+        elif not driver.is_alive_despite_lease(worker):
             yield _loses_jobs(driver, worker, ahead)
 
 
@@ -66,7 +66,7 @@ def _is_noticed(moment: int) -> Finds:
     return lambda at: at >= moment
 
 
-def _loses_jobs(driver: Driver, worker: Worker, ahead: int) -> Finds:
+def _loses_jobs(driver: Driver, worker: WorkerRow, ahead: int) -> Finds:
     def finds(at: int) -> bool:
         params = {
             "queue": worker.queue,

@@ -20,7 +20,7 @@ from ..client.runtime.blocking import carry_out, running_loop
 from ..client.runtime.store import Store
 from ..core.decide_outcome import Raised, Returned
 from ..core.job_options import Duration, JobOptions, Moment, check_duration, check_int, check_name
-from ..database.driver import Worker
+from ..database.driver import WorkerRow
 from ..database.sqlite.driver import SQLiteDriver
 from ..worker.processors import ANY, Handler, Processor, make_handler
 from .assertions import Assertions
@@ -278,7 +278,7 @@ class Playground(Assertions):
         self._deaths[process.driver.nonce] = self.clock.lease_now() + process.driver.recover_every
         self._process = None
 
-    def _is_noticed(self, worker: Worker) -> bool:
+    def _is_noticed(self, worker: WorkerRow) -> bool:
         return self.clock.lease_now() >= self._deaths.get(worker.nonce, 0)
 
     # --- looking ---------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ class NamedLock:
         if not rows:
             return True, None
         token, nonce, boot, until, has_left = rows[0]
-        if has_left or engine.driver.is_gone(nonce, boot):
+        if has_left or engine.driver.is_dead(nonce, boot):
             return True, token
         return until < engine.clock.lease_now(), None
 

@@ -22,7 +22,7 @@ from ...errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
-from .location import Access
+from .location import Credentials
 
 CONNECT_WITHIN = 10
 """Seconds to connect, for each address that a name stands for."""
@@ -91,7 +91,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return bool(self.closed or self.pgconn.status != pq.ConnStatus.OK)
 
     @classmethod
-    def open(cls, access: Access, pooled: bool) -> Self:
+    def open(cls, access: Credentials, pooled: bool) -> Self:
         """Connect; raises psycopg's errors."""
         parameters: dict[str, Any] = {**_LIBPQ, **access.parameters}
         if not pooled:
@@ -163,7 +163,7 @@ def first_line(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def cannot_connect(error: psycopg.Error, where: str, access: Access) -> StoreError:
+def cannot_connect(error: psycopg.Error, where: str, access: Credentials) -> StoreError:
     """Why there is no connection, in one line."""
     text = str(error)
     user = access.parameters.get("user", "")

@@ -14,14 +14,23 @@ from psycopg.pq import TransactionStatus
 from ...core.clock import Clock
 from ...core.codec import encode_plain
 from ...errors import StoreClosed, StoreError, StoreUnavailable
-from ..driver import Conflict, Heard, Params, Result, StatementRefused, Step, Undone, Worker
+from ..driver import (
+    Conflict,
+    InvalidData,
+    Notifications,
+    Params,
+    Result,
+    Step,
+    TransactionAborted,
+    WorkerRow,
+)
 from .connections import SESSION, Connection, first_line, store_error
-from .listener import ALERT, Ear
+from .listener import ALERT, Listener
 from .location import ServerLocation
 from .maintenance_locks import Hindrances
-from .pipeline import PIN, Message, ask, message, presumed
+from .pipeline import PIN, StatementPipeline, ask, message, predicted_result
 from .reader import PostgresReader
-from .reconnecting import UNDONE, Line
+from .reconnecting import UNDONE, ReconnectingConnection
 from .schema import prepare
 from .server_clock import ServerClock
 from .statements import REFUSAL, Prepared, statements, storable
@@ -34,7 +43,7 @@ SILENT = 60_000
 SURELY_GONE = 10 * 60_000
 """Ms after which a process of which nothing is heard is gone, and forgotten if it left nothing."""
 
-MOST_FOLDED = 1_000
+MAX_FOLDED = 1_000
 MOST_FORGOTTEN = 1_000
 
 CERTAIN = SURELY_GONE - 60_000
@@ -70,11 +79,11 @@ class PostgresDriver:
         self.clock: Clock = clock or self._server_clock  # type: ignore[assignment]
         self.nonce = random_bits(64) - (1 << 63) or 1
         self._statements = statements(location.schema)
-        self._line = Line(location, location.access, self._welcome)
+        self._connection = ReconnectingConnection(location, location.access, self._welcome)
         self._number = self._begun_at = 0
         self._inside: Connection | None = None
-        self._message: Message
-        self._foreseen: list[tuple[Step, Result]] = []
+        self._pipeline: StatementPipeline
+        self._first_statements: list[tuple[Step, Result]] = []
         self._announced: dict[int, str] = {}
         self._alerted: set[int] = set()
         self._backend: tuple[Any, ...] | None = None
@@ -84,27 +93,27 @@ class PostgresDriver:
             *(f"set local {name} = {value}" for name, value in settings.items()),
         ]
         self._hindrances = Hindrances()
-        self._ear: Ear | None = None
+        self._listener: Listener | None = None
         self._is_open = self._is_new = False
 
     # --- opening and closing ---------------------------------------------------------------------
 
     def open(self) -> None:
-        self._line.connect()
+        self._connection.connect()
         self._is_open = True
 
     def close(self, still_runs: bool = False, exiting: bool = False) -> None:
         if not self._is_open:
             return
         self._is_open = False
-        if self._ear is not None:
-            self._ear.close()
-            self._ear = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if exiting or not still_runs:
             # Workers of ours that were not closed are seen to be gone by this.
             with contextlib.suppress(StoreError, psycopg.Error):
                 self._run_alone("leave", {"nonce": self.nonce})
-        self._line.drop()
+        self._connection.drop()
 
     def reader(self) -> PostgresReader:
         return PostgresReader(self.location, self.clock)
@@ -139,23 +148,23 @@ class PostgresDriver:
         if not self._is_open:
             raise StoreClosed(f"{self.location} is closed")
         while True:
-            connection = self._line.connect_patiently()
+            connection = self._connection.connect_patiently()
             self._inside = connection
-            self._message = message(connection, self.location.pooled)
+            self._pipeline = message(connection, self.location.pooled)
             try:
                 for text in self._begin:
-                    self._message.say(text)
+                    self._pipeline.add_sql(text)
                 self._write("clock" if durable and self.location.durable else "clock_unsynced", {})
                 for step in foreseen:
                     self._write(*step)
-                answers = self._message.send()
+                answers = self._pipeline.execute()
                 break
             except psycopg.Error as error:
-                is_broken = self._line.is_broken_by(error)
+                is_broken = self._connection.is_broken_by(error)
                 self.rollback()
                 if not is_broken:
                     raise self._meaning(error) from error
-        self._foreseen.extend(zip(reversed(foreseen), reversed(answers), strict=False))
+        self._first_statements.extend(zip(reversed(foreseen), reversed(answers), strict=False))
         self._begun_at = answers[-1 - len(foreseen)].rows[0][0]
         if self._server_clock is not None:
             self._server_clock.set(self._begun_at)
@@ -174,7 +183,7 @@ class PostgresDriver:
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
-            raise StatementRefused(str(error)) from error
+            raise InvalidData(str(error)) from error
 
     def _looked_at(self, statement: str, params: Mapping[str, Any], answer: Result) -> Result:
         if statement != "try_housekeeping":
@@ -206,36 +215,36 @@ class PostgresDriver:
 
     def _answered_already(self, statement: str, params: Params) -> Result | None:
         """The answer to what was foreseen; nothing is, once something else is asked."""
-        if self._foreseen:
-            step, answer = self._foreseen.pop()
+        if self._first_statements:
+            step, answer = self._first_statements.pop()
             if step == (statement, params):
                 return answer
-            self._foreseen.clear()
+            self._first_statements.clear()
         return None
 
     def _run_inside(self, statement: str, params: Params) -> Result:
         if statement == "change_counts" and isinstance(params, Mapping) and not params["drains"]:
             statement = "add_to_counts"
-        answer = presumed(statement, params)
+        answer = predicted_result(statement, params)
         if answer is not None:
             self._write(statement, params)
             return answer
         if isinstance(params, Mapping):
             self._write(statement, params)
-            return self._message.send()[-1]
-        if self._message:
-            self._message.send()
+            return self._pipeline.execute()[-1]
+        if self._pipeline:
+            self._pipeline.execute()
         assert self._inside is not None
         return self._insert(self._inside, self._statements[statement], params)
 
     def _write(self, statement: str, params: Params) -> None:
-        self._message.add(self._statements[statement], self._with_nonce(params))
+        self._pipeline.add_statement(self._statements[statement], self._with_nonce(params))
 
     def _with_nonce(self, params: Params) -> Params:
         return {"nonce": self.nonce, **params} if isinstance(params, Mapping) else params
 
     def _run_alone(self, statement: str, params: Params) -> Result:
-        result: Result = self._line.read(
+        result: Result = self._connection.read(
             lambda connection: self._run(connection, statement, params)
         )
         return result
@@ -261,21 +270,23 @@ class PostgresDriver:
         assert connection is not None
         try:
             self._write("mark", {"number": self._number, "now": self.clock.now()})
-            self._message.say("commit")
+            self._pipeline.add_sql("commit")
             if self.location.pooled and (self._announced or self._alerted):
-                self._message.say(PIN)
+                self._pipeline.add_sql(PIN)
             for queue, name in self._announced.items():
-                channel = Ear.channel(self.location.schema, queue)
+                channel = Listener.channel(self.location.schema, queue)
                 self._write("notify", {"queue": queue, "channel": channel, "name": name[:1000]})
             for queue in self._alerted:
-                channel = Ear.channel(self.location.schema, queue)
+                channel = Listener.channel(self.location.schema, queue)
                 self._write("alert", {"channel": channel, "name": ALERT})
-            self._message.send()
+            self._pipeline.execute()
         except psycopg.Error as error:
-            if self._line.is_broken_by(error):
+            if self._connection.is_broken_by(error):
                 self._inside = None
                 if not self._was_committed(error):
-                    raise Undone(f"the connection was lost before the commit: {error}") from error
+                    raise TransactionAborted(
+                        f"the connection was lost before the commit: {error}"
+                    ) from error
             elif not self._has_ended(connection) or not self._was_committed(error):
                 raise self._meaning(error) from error
             else:
@@ -301,7 +312,7 @@ class PostgresDriver:
         params = {"nonce": self.nonce, "number": self._number, "now": self.clock.now()}
         for _ in range(3):
             try:
-                given_up = self._run(self._line.connect_patiently(), "give_up", params).rows
+                given_up = self._run(self._connection.connect_patiently(), "give_up", params).rows
                 if not given_up:
                     return True
                 [(was_known, at)] = given_up
@@ -309,7 +320,7 @@ class PostgresDriver:
                     return False
                 break
             except psycopg.Error as error:
-                self._line.drop(error)
+                self._connection.drop(error)
             except StoreError:
                 break
         raise StoreUnavailable(
@@ -319,63 +330,63 @@ class PostgresDriver:
     def rollback(self) -> None:
         self._announced.clear()
         self._alerted.clear()
-        self._foreseen.clear()
+        self._first_statements.clear()
         connection, self._inside = self._inside, None
         if connection is not None and not connection.is_lost:
             try:
                 connection.execute("rollback")
             except psycopg.Error as error:
-                self._line.drop(error)
+                self._connection.drop(error)
 
     def _meaning(self, error: psycopg.Error) -> Exception:
         """What an error inside a transaction means for the engine."""
         reason = first_line(error)
         if isinstance(error, UNDONE):
-            return Undone(reason)
-        if self._line.is_broken_by(error):
+            return TransactionAborted(reason)
+        if self._connection.is_broken_by(error):
             self._inside = None
-            return Undone(reason)
+            return TransactionAborted(reason)
         if isinstance(error, errors.InvalidTextRepresentation) and REFUSAL in reason:
             return Conflict(reason)
         if isinstance(error, errors.UniqueViolation):
             # Somebody else has just made the same: a second look will find it.
             return Conflict(reason)
         if isinstance(error, _REFUSED):
-            return StatementRefused(reason)
+            return InvalidData(reason)
         return store_error(error, str(self.location))
 
-    def housekeep(self) -> None:
+    def checkpoint_if_due(self) -> None:
         """Nothing: the server does that by itself."""
 
     # --- waking ----------------------------------------------------------------------------------
 
-    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+    def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         only = list(names)
         self._announced[queue] = only[0] if len(only) == 1 else ""
 
-    def alert(self, queue: int, nonce: int) -> None:
+    def queue_cancel_notification(self, queue: int, nonce: int) -> None:
         self._alerted.add(queue)
 
-    def wake(self) -> None:
+    def send_notifications(self) -> None:
         """Done by the message with the commit, behind it: in it, NOTIFY would make all commits of
         the server wait for each other's sync."""
 
-    def may_have_forgotten(self) -> bool:
+    def may_have_lost_commits(self) -> bool:
         was_new, self._is_new = self._is_new, False
         return was_new
 
-    def hungry(self, worker: int, hungry: bool) -> None:
+    def set_idle(self, worker: int, hungry: bool) -> None:
         self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
 
     def listen(self, queue: int) -> str | None:
-        if self._ear is None:
-            self._ear = Ear(self.location, self.renewal)
-        self._ear.listen(queue)
+        if self._listener is None:
+            self._listener = Listener(self.location, self.renewal)
+        self._listener.listen(queue)
         return None
 
     def registered(self) -> None:
-        if self._ear is not None:
-            self._ear.renew_now()
+        if self._listener is not None:
+            self._listener.renew_now()
 
     def renewal(self) -> tuple[Prepared, dict[str, int]]:
         """What the ear renews the leases of this process's workers with; on its thread."""
@@ -385,25 +396,29 @@ class PostgresDriver:
             "nonce": self.nonce,
         }
 
-    def ears(self) -> Sequence[int]:
-        return self._ear.ears() if self._ear is not None else ()
+    def notification_fds(self) -> Sequence[int]:
+        return self._listener.notification_fds() if self._listener is not None else ()
 
-    def hear(self) -> Heard:
-        return self._ear.hear() if self._ear is not None else Heard(set(), False)
+    def read_notifications(self) -> Notifications:
+        return (
+            self._listener.read_notifications()
+            if self._listener is not None
+            else Notifications(set(), False)
+        )
 
     def changed(self) -> bool:
         return True
 
     # --- living and dying ------------------------------------------------------------------------
 
-    def show_life(self) -> None:
+    def start_heartbeat(self) -> None:
         """Nothing: a process is seen by what it wrote."""
 
-    def is_gone(self, nonce: int, boot: str) -> bool:
+    def is_dead(self, nonce: int, boot: str) -> bool:
         """From afar that cannot be told: leases decide."""
         return False
 
-    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+    def find_dead(self, workers: Sequence[WorkerRow]) -> list[WorkerRow]:
         """Those whose process has left, or has said nothing for far longer than any lease.
 
         Otherwise a process that is gone cannot be told from one out of reach: its leases decide.
@@ -420,13 +435,13 @@ class PostgresDriver:
             or max(seen_at[worker.nonce], worker.lease_until) < long_ago
         ]
 
-    def frozen_lease(self, worker: Worker) -> bool:
+    def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
         """A process knows that it lives itself."""
         return bool(worker.nonce == self.nonce and worker.registered and worker.renews)
 
-    def tidy(self, known: Iterable[int]) -> None:
+    def remove_stale_files(self, known: Iterable[int]) -> None:
         now = self.clock.now()
-        self._run_alone("fold_counts", {"silent_since": now - SILENT, "most": MOST_FOLDED})
+        self._run_alone("fold_counts", {"silent_since": now - SILENT, "most": MAX_FOLDED})
         self._run_alone(
             "forget_processes", {"silent_since": now - SURELY_GONE, "most": MOST_FORGOTTEN}
         )

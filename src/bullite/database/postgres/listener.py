@@ -19,11 +19,11 @@ import psycopg
 from psycopg.pq import PGnotify
 
 from ...errors import StoreError
-from ..driver import Heard
+from ..driver import Notifications
 from .connections import Connection
 from .location import ServerLocation
 from .pipeline import look
-from .reconnecting import FIRST_REST, LONGEST_REST, Line
+from .reconnecting import MAX_BACKOFF, MIN_BACKOFF, ReconnectingConnection
 from .statements import Prepared, quote
 
 log = logging.getLogger("bullite.postgres")
@@ -43,14 +43,16 @@ ALERT = "\x01"
 Renewal = Callable[[], tuple[Prepared, Mapping[str, Any]]]
 
 
-class Ear:
+class Listener:
     """Listens for the queues that this process has workers of."""
 
     def __init__(self, location: ServerLocation, renewal: Renewal) -> None:
         self._location = location
-        self._can_listen = location.ear is not None
+        self._can_listen = location.listener is not None
         self._renewal = renewal
-        self._line = Line(location, location.ear or location.access, self._welcome)
+        self._line = ReconnectingConnection(
+            location, location.listener or location.access, self._welcome
+        )
         self._lock = threading.Lock()
         self._channels: dict[bytes, int] = {}
         self._heard: set[int] = set()
@@ -83,7 +85,7 @@ class Ear:
         self._has_new_lease = True
         self._ring(self._poke)
 
-    def ears(self) -> Sequence[int]:
+    def notification_fds(self) -> Sequence[int]:
         if not self._can_listen:
             return ()
         # The engine listens to the connection itself: a wake-up wakes one thread. While there is
@@ -95,7 +97,7 @@ class Ear:
                 ears.append(connection.fileno())
         return ears
 
-    def hear(self) -> Heard:
+    def read_notifications(self) -> Notifications:
         with contextlib.suppress(BlockingIOError):
             while self._engines.recv(4096):
                 pass
@@ -109,7 +111,7 @@ class Ear:
         with self._lock:
             heard, self._heard = self._heard, set()
             is_alerted, self._is_alerted = self._is_alerted, False
-        return Heard(heard, is_alerted)
+        return Notifications(heard, is_alerted)
 
     def close(self) -> None:
         self._closed = True
@@ -121,18 +123,18 @@ class Ear:
     # --- the thread ---
 
     def _run(self) -> None:
-        rest = FIRST_REST
+        rest = MIN_BACKOFF
         while not self._closed:
             try:
                 self._attend(self._line.connect())
             except psycopg.Error as error:
                 self._listening = None
                 self._line.drop(error)
-                rest = FIRST_REST
+                rest = MIN_BACKOFF
             except StoreError as error:
                 log.debug("the ear cannot connect: %s", error)
                 time.sleep(rest)
-                rest = min(2 * rest, LONGEST_REST)
+                rest = min(2 * rest, MAX_BACKOFF)
         self._line.drop()
 
     def _welcome(self, connection: Connection) -> None:

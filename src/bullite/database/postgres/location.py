@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .driver import PostgresDriver
 
 DEFAULT_SCHEMA = "bullite"
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 """Bytes of a name in PostgreSQL; longer ones it cuts off without a word."""
 
 _OURS = ("schema", "durability", "pooler", "listen")
@@ -26,7 +26,7 @@ _NOT_THE_PLACE = (*_SECRET, "user", "application_name", "connect_timeout", "opti
 """What may differ between two ways to the same database."""
 
 
-class Access:
+class Credentials:
     """What libpq needs to connect; never shows more than who and where."""
 
     def __init__(self, url: str) -> None:
@@ -73,12 +73,12 @@ class Access:
 class ServerLocation:
     """A schema of a database on a server."""
 
-    access: Access
+    access: Credentials
     schema: str
     durable: bool
     pooled: bool
     """Whether a transaction pooler stands in between: then no session can keep anything."""
-    ear: Access | None
+    listener: Credentials | None
     """How to reach the server itself for wake-ups; None if that cannot be done."""
 
     def __str__(self) -> str:
@@ -118,12 +118,14 @@ def server_location(url: str) -> ServerLocation:
     pooled = choice(ours, "pooler", ("none", "transaction")) == "transaction"
     schema = ours.pop("schema", [DEFAULT_SCHEMA])[-1]
     listen = ours.pop("listen", [""])[-1]
-    if not 1 <= len(schema.encode(errors="replace")) <= LONGEST_NAME or not schema.isprintable():
-        raise InvalidOption(f"schema must be a name of 1 to {LONGEST_NAME} bytes, not {schema!r}")
+    if not 1 <= len(schema.encode(errors="replace")) <= MAX_NAME_LENGTH or not schema.isprintable():
+        raise InvalidOption(
+            f"schema must be a name of 1 to {MAX_NAME_LENGTH} bytes, not {schema!r}"
+        )
     if listen and not listen.startswith(("postgresql://", "postgres://")):
         raise InvalidOption("listen must be a postgresql:// URL, percent-encoded")
-    access = Access(f"{front}?{libpqs}")
-    ear = Access("?".join(_without_options(listen))) if listen else None if pooled else access
+    access = Credentials(f"{front}?{libpqs}")
+    ear = Credentials("?".join(_without_options(listen))) if listen else None if pooled else access
     return ServerLocation(access, schema, durable, pooled, ear)
 
 

@@ -23,7 +23,7 @@ from .statements import Prepared, storable, storable_parameter
 if not psycopg.Pipeline.is_supported():
     raise ImportError("libpq, which it uses, is older than 14")
 
-FEW = 12
+MIN_PIPELINED = 12
 """Rows; more of them are worth a way of their own."""
 
 
@@ -32,10 +32,10 @@ PIN = f"set local search_path = {SEARCH_PATH}"
 until the end of the message, which the server takes for one transaction."""
 
 
-def presumed(name: str, params: Params) -> Result | None:
+def predicted_result(name: str, params: Params) -> Result | None:
     """What a statement will answer, if that is known before; then it can wait."""
     if not isinstance(params, Mapping):
-        return Result((), len(params)) if len(params) < FEW else None
+        return Result((), len(params)) if len(params) < MIN_PIPELINED else None
     if "expected" in params:
         return Result((), params["expected"])
     if name == "add_to_counts":
@@ -43,32 +43,32 @@ def presumed(name: str, params: Params) -> Result | None:
     return Result((), 1) if name in ("set_hunger", "lock_jobs") else None
 
 
-class Message(Protocol):
+class StatementPipeline(Protocol):
     """Statements on their way, for one connection."""
 
     def __bool__(self) -> bool: ...
 
-    def say(self, text: str) -> None:
+    def add_sql(self, text: str) -> None:
         """Add SQL as it is."""
 
-    def add(self, statement: Prepared, params: Params) -> None:
+    def add_statement(self, statement: Prepared, params: Params) -> None:
         """Add a statement, with its values or with its rows of values."""
 
-    def send(self) -> list[Result]:
+    def execute(self) -> list[Result]:
         """Send everything; the answers, in order. Raises psycopg's errors."""
 
 
-def message(connection: Connection, pooled: bool) -> Message:
-    return PooledMessage(connection) if pooled else PipelinedMessage(connection)
+def message(connection: Connection, pooled: bool) -> StatementPipeline:
+    return SeparateStatements(connection) if pooled else LibpqPipeline(connection)
 
 
 def ask(connection: Connection, pooled: bool, statement: Prepared, params: Params) -> Result:
     """The answer to one statement in a transaction of its own."""
     alone = message(connection, pooled)
     if pooled:
-        alone.say(PIN)
-    alone.add(statement, params)
-    return alone.send()[-1]
+        alone.add_sql(PIN)
+    alone.add_statement(statement, params)
+    return alone.execute()[-1]
 
 
 def look(
@@ -80,7 +80,7 @@ def look(
     return connection.execute(statement.text, params).fetchall()
 
 
-class PipelinedMessage:
+class LibpqPipeline:
     """A pipeline of statements, each prepared by the server with the first message that holds it.
 
     It speaks to libpq by itself: psycopg's own pipelines stop to look around at every statement,
@@ -96,13 +96,13 @@ class PipelinedMessage:
     def __bool__(self) -> bool:
         return bool(self._sends)
 
-    def say(self, text: str) -> None:
+    def add_sql(self, text: str) -> None:
         name = sql = text.encode()
         pgconn = self._connection.pgconn
         self._prepare(name, lambda: pgconn.send_prepare(name, sql))
         self._add(name, ())
 
-    def add(self, statement: Prepared, params: Params) -> None:
+    def add_statement(self, statement: Prepared, params: Params) -> None:
         pgconn = self._connection.pgconn
         self._prepare(statement.name, lambda: pgconn.send_query_params(statement.prepare, None))
         if isinstance(params, Mapping):
@@ -124,7 +124,7 @@ class PipelinedMessage:
             self._sends.append(send)
             self._heard.append(False)
 
-    def send(self) -> list[Result]:
+    def execute(self) -> list[Result]:
         connection = self._connection
         sends, heard, preparing = self._sends, self._heard, self._preparing
         self._sends, self._heard, self._preparing = [], [], set()
@@ -193,7 +193,7 @@ def _encoded(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else b"%d" % value
 
 
-class PooledMessage:
+class SeparateStatements:
     """One query with all values written in: behind a pooler the next may go to another session."""
 
     def __init__(self, connection: Connection) -> None:
@@ -203,20 +203,20 @@ class PooledMessage:
     def __bool__(self) -> bool:
         return bool(self._texts)
 
-    def say(self, text: str) -> None:
+    def add_sql(self, text: str) -> None:
         self._texts.append(text.encode())
 
-    def add(self, statement: Prepared, params: Params) -> None:
+    def add_statement(self, statement: Prepared, params: Params) -> None:
         if isinstance(params, Mapping):
             values = {
                 name: self._literal(storable_parameter(name, params[name]))
                 for name in statement.parameters
             }
-            return self.say(statement.text.decode() % values)
+            return self.add_sql(statement.text.decode() % values)
         rows = ", ".join(f"({', '.join(map(self._literal, row))})" for row in params)
-        return self.say(f"{statement.head} values {rows}{statement.tail}")
+        return self.add_sql(f"{statement.head} values {rows}{statement.tail}")
 
-    def send(self) -> list[Result]:
+    def execute(self) -> list[Result]:
         texts, self._texts = self._texts, []
         cursor = self._connection.execute(b";\n".join(texts))
         answers: list[Result] = []

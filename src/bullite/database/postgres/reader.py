@@ -12,7 +12,7 @@ from ..driver import Params, Result
 from .connections import SESSION, Connection
 from .location import ServerLocation
 from .pipeline import PIN, look
-from .reconnecting import Line
+from .reconnecting import ReconnectingConnection
 from .statements import Prepared, statements, storable_parameter
 
 _AT_LEISURE = "; ".join(
@@ -31,7 +31,7 @@ class PostgresReader:
     def __init__(self, location: ServerLocation, clock: Clock) -> None:
         self.clock = clock
         self._statements = statements(location.schema)
-        self._line = Line(location, location.access, self._welcome)
+        self._line = ReconnectingConnection(location, location.access, self._welcome)
         self._pooled = location.pooled
         self._settled = 0
         self._newest = 0

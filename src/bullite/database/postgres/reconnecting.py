@@ -12,27 +12,27 @@ import psycopg
 
 from ...errors import StoreError, StoreUnavailable
 from .connections import Connection, cannot_connect, first_line, is_passing, store_error
-from .location import Access, ServerLocation
+from .location import Credentials, ServerLocation
 
 log = logging.getLogger("bullite.postgres")
 
 UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 """Nothing was wrong with what the server undid so: it is to be run again."""
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds for which work waits until the server is back."""
 
-FIRST_REST, LONGEST_REST = 0.05, 2.0
+MIN_BACKOFF, MAX_BACKOFF = 0.05, 2.0
 """Seconds between two tries to connect."""
 
 
-class Line:
+class ReconnectingConnection:
     """The way to the server of one user of it: at most one connection at a time."""
 
     def __init__(
         self,
         location: ServerLocation,
-        access: Access,
+        access: Credentials,
         welcome: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
         self.location = location
@@ -51,8 +51,8 @@ class Line:
 
     def connect_patiently(self) -> Connection:
         """The connection, waited for while the server is away. Raises a StoreError."""
-        gives_up_at = time.monotonic() + PATIENCE
-        rest = FIRST_REST
+        gives_up_at = time.monotonic() + TIMEOUT
+        rest = MIN_BACKOFF
         while True:
             try:
                 return self.connect()
@@ -60,11 +60,11 @@ class Line:
                 if time.monotonic() + rest > gives_up_at:
                     raise
             time.sleep(rest * random.uniform(0.5, 1))
-            rest = min(2 * rest, LONGEST_REST)
+            rest = min(2 * rest, MAX_BACKOFF)
 
     def connect_if_it_may_help(self) -> Connection:
         """The connection; one try, unless the last one failed a moment ago."""
-        if self._connection is None and time.monotonic() < self._tried_at + LONGEST_REST:
+        if self._connection is None and time.monotonic() < self._tried_at + MAX_BACKOFF:
             raise StoreUnavailable(f"{self.location} cannot be reached; nothing was written")
         return self.connect()
 

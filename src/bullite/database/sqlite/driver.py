@@ -18,21 +18,31 @@ from ...core.clock import Clock
 from ...core.codec import as_json
 from ...core.ownership import named
 from ...errors import StoreClosed, StoreError, StoreUnavailable, StoreUnsynced, StoreUnwritable
-from ..driver import ANY_NAME, Heard, Params, Result, Same, StatementRefused, Step, Table, Worker
+from ..driver import (
+    ANY_NAME,
+    ColumnarRows,
+    ConstantColumn,
+    InvalidData,
+    Notifications,
+    Params,
+    Result,
+    Step,
+    WorkerRow,
+)
 from ..statements import Statement
 from . import forks
 from .checkpoints import CheckpointGauge, checkpoint, checkpoint_what_was_lost
 from .connections import connect, is_failed_sync, refuse_old_sqlite, store_error
-from .files import Identity, Places, cannot_make, refuse_network_file_system
+from .files import FileIdentity, SideFiles, cannot_make, refuse_network_file_system
 from .liveness import Liveness, is_alive
 from .notifications import Wakeups
 from .reader import SQLiteReader
-from .row_fetch import Loading, unfold
+from .row_fetch import RowLoader, parse_json_rows
 from .schema import enter, prepare
 from .statements import FOLDED, STATEMENTS
 from .sync_mark import SyncMark
-from .wal_sync import Journal
-from .write_lock import Gate
+from .wal_sync import WalFile
+from .write_lock import FairWriteLock
 
 log = logging.getLogger("bullite.sqlite")
 
@@ -41,7 +51,7 @@ BINDS_NUMBERS = not (3, 12) <= sys.version_info < (3, 12, 4)
 """Whether a value for `?1` may be given by position. Python 3.12.0 to 3.12.3 take that for a name,
 and warn of every one."""
 
-MOST_INSERTS = 200
+MAX_INSERTS = 200
 """Texts of inserts to remember, by the number of rows and the columns they share."""
 
 
@@ -65,14 +75,14 @@ class SQLiteDriver:
         # Through whatever links: all processes must meet at the same side folder.
         self.path = path.resolve()
         self._link = path if self.path != path.parent.resolve() / path.name else None
-        self._places = Places(self.path)
+        self._places = SideFiles(self.path)
         self._durable = durable
         self._allow_network = allow_network
         self._synchronous_full = True
         self._sync_due = False
         self._written_rows = self._written_bytes = 0
         self._gauge = CheckpointGauge()
-        self._loading = Loading()
+        self._loading = RowLoader()
         self._mark = SyncMark(self._places.gate)
         self._liveness: Liveness | None = None
         self._wakeups = Wakeups(self._places.socket(self.nonce))
@@ -100,9 +110,9 @@ class SQLiteDriver:
                 self._gate.close()
                 self._mark.close()
                 raise
-            self._journal = Journal.of(self._places.log, self._mark)
+            self._journal = WalFile.of(self._places.log, self._mark)
             forks.guard(self)
-        self._identity = Identity(self._places)
+        self._identity = FileIdentity(self._places)
         self._data_version = self._read_data_version()
         try:
             self._mend_if_marked()  # those who only read may not be told of what is unsynced
@@ -120,7 +130,7 @@ class SQLiteDriver:
     def _open_gate(self) -> None:
         try:
             self._mark.make()
-            self._gate = Gate(self._places.gate)
+            self._gate = FairWriteLock(self._places.gate)
         except StoreError:
             self._mark.close()
             raise
@@ -171,19 +181,19 @@ class SQLiteDriver:
         try:
             text = STATEMENTS["workers_of_process"].text
             workers = writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]"
-            locks = unfold(writer.execute(STATEMENTS["lock_holders"].text).fetchone())
+            locks = parse_json_rows(writer.execute(STATEMENTS["lock_holders"].text).fetchone())
             return workers or [self.nonce] in locks
         except sqlite3.Error:
             return True
 
-    def hold_still(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
         self._in_use.acquire()
 
-    def go_on(self) -> None:
+    def after_fork_parent(self) -> None:
         self._in_use.release()
 
-    def abandon(self) -> None:
+    def after_fork_child(self) -> None:
         if self._writer is not None:
             _drop(self._writer)
             _drop(self._checkpointer)
@@ -231,15 +241,15 @@ class SQLiteDriver:
                 cursor = self._connection().execute(known.text, params)
                 rows: Sequence[Any] = cursor.fetchall()
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
-            raise StatementRefused(str(error)) from error
+            raise InvalidData(str(error)) from error
         except (OverflowError, UnicodeError) as error:
-            raise StatementRefused(str(error)) from error
+            raise InvalidData(str(error)) from error
         except sqlite3.Error as error:
             raise self._error(error) from error
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
-        return Result(unfold(rows[0]) if known.flag in FOLDED else rows, changed)
+        return Result(parse_json_rows(rows[0]) if known.flag in FOLDED else rows, changed)
 
     def _insert(self, statement: Statement, rows: Params) -> Result:
         assert isinstance(rows, Sequence)
@@ -250,14 +260,16 @@ class SQLiteDriver:
             writer.execute(statement.text, row[:places])
             self._wrote(1, row)
             return Result((), 1)
-        columns = (rows if isinstance(rows, Table) else Table.of(rows)).columns[:places]
+        columns = (rows if isinstance(rows, ColumnarRows) else ColumnarRows.of(rows)).columns[
+            :places
+        ]
         if not BINDS_NUMBERS:
-            columns = [[c.value] * number if isinstance(c, Same) else c for c in columns]
-        shared = tuple([type(column) is Same for column in columns])
+            columns = [[c.value] * number if isinstance(c, ConstantColumn) else c for c in columns]
+        shared = tuple([type(column) is ConstantColumn for column in columns])
         # What all rows share is bound once: binding costs more than anything else that SQLite does
         # with a row.
-        common = [column.value for column in columns if isinstance(column, Same)]
-        own = [column for column in columns if not isinstance(column, Same)]
+        common = [column.value for column in columns if isinstance(column, ConstantColumn)]
+        own = [column for column in columns if not isinstance(column, ConstantColumn)]
         for start in range(0, number, ROWS_PER_INSERT):
             chunk = [column[start : start + ROWS_PER_INSERT] for column in own]
             size = min(ROWS_PER_INSERT, number - start)
@@ -274,7 +286,7 @@ class SQLiteDriver:
     def _insert_text(self, statement: Statement, rows: int, shared: tuple[bool, ...]) -> str:
         text = self._inserts.get((statement.name, rows, shared))
         if text is None:
-            if len(self._inserts) >= MOST_INSERTS:
+            if len(self._inserts) >= MAX_INSERTS:
                 self._inserts.clear()
             text = _insert_many(statement.text, rows, shared)
             self._inserts[statement.name, rows, shared] = text
@@ -304,7 +316,7 @@ class SQLiteDriver:
                     self._writer.execute("rollback")
             self._end_transaction()
 
-    def housekeep(self) -> None:
+    def checkpoint_if_due(self) -> None:
         if self._gauge.is_due():
             self.checkpoint()
 
@@ -368,37 +380,37 @@ class SQLiteDriver:
 
     # --- waking ----------------------------------------------------------------------------------
 
-    def announce(self, queue: int, names: Iterable[str], most: int) -> None:
+    def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         wanted = None if ANY_NAME in names else as_json(list(names))
         params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
         rows = self.execute("addresses_of_hungry", params).rows
         self._wakeups.note((row[0] for row in rows), queue)
 
-    def alert(self, queue: int, nonce: int) -> None:
+    def queue_cancel_notification(self, queue: int, nonce: int) -> None:
         for row in self.execute("address_of_process", {"nonce": nonce}).rows:
             self._wakeups.note_alert(row[0])
 
-    def wake(self) -> None:
+    def send_notifications(self) -> None:
         self._wakeups.send()
 
-    def may_have_forgotten(self) -> bool:
+    def may_have_lost_commits(self) -> bool:
         return False
 
-    def hungry(self, worker: int, hungry: bool) -> None:
+    def set_idle(self, worker: int, hungry: bool) -> None:
         self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
 
     def listen(self, queue: int) -> str | None:
-        self.show_life()
+        self.start_heartbeat()
         return self._wakeups.listen()
 
     def registered(self) -> None:
         """Nothing: here the engine alone renews leases."""
 
-    def ears(self) -> Sequence[int]:
-        return self._wakeups.ears()
+    def notification_fds(self) -> Sequence[int]:
+        return self._wakeups.notification_fds()
 
-    def hear(self) -> Heard:
-        return self._wakeups.hear()
+    def read_notifications(self) -> Notifications:
+        return self._wakeups.read_notifications()
 
     def changed(self) -> bool:
         version = self._read_data_version()
@@ -415,7 +427,7 @@ class SQLiteDriver:
 
     # --- living and dying ------------------------------------------------------------------------
 
-    def show_life(self) -> None:
+    def start_heartbeat(self) -> None:
         if self._liveness is not None:
             return
         path = self._places.liveness(self.nonce)
@@ -425,10 +437,10 @@ class SQLiteDriver:
             otherwise = f"cannot make {path}: {error.strerror}; nothing was written"
             raise cannot_make(path, error, otherwise) from error
 
-    def is_gone(self, nonce: int, boot: str) -> bool:
+    def is_dead(self, nonce: int, boot: str) -> bool:
         return boot != self.clock.boot or is_alive(self._places.liveness(nonce)) is False
 
-    def dead(self, workers: Sequence[Worker]) -> list[Worker]:
+    def find_dead(self, workers: Sequence[WorkerRow]) -> list[WorkerRow]:
         alive: dict[int, bool | None] = {}
         dead = []
         for worker in workers:
@@ -441,13 +453,13 @@ class SQLiteDriver:
                 dead.append(worker)
         return dead
 
-    def frozen_lease(self, worker: Worker) -> bool:
+    def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
         if not (worker.registered and worker.renews):
             return False
         # A missing file cannot vouch for anyone: then the lease decides.
         return bool(is_alive(self._places.liveness(worker.nonce)))
 
-    def tidy(self, known: Iterable[int]) -> None:
+    def remove_stale_files(self, known: Iterable[int]) -> None:
         for nonce in set(self._places.nonces()) - {*known, self.nonce}:
             liveness = self._places.liveness(nonce)
             if is_alive(liveness) is False:

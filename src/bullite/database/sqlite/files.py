@@ -26,7 +26,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-class Places(NamedTuple):
+class SideFiles(NamedTuple):
     """The names of everything that belongs to one database."""
 
     database: Path
@@ -168,10 +168,10 @@ def file_system_of(path: Path, mounts: str) -> str | None:
     return kind
 
 
-class Identity:
+class FileIdentity:
     """Remembers which files were opened, to notice when others have taken their names."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: SideFiles) -> None:
         # As text: they are looked at after every commit.
         self._paths = os.fspath(places.database), os.fspath(places.log)
         self._database, self._log = map(_identity, self._paths)

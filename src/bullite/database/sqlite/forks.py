@@ -16,50 +16,50 @@ from typing import Protocol
 from .liveness import forget_after_fork
 
 
-class Guarded(Protocol):
+class ForkAware(Protocol):
     """Somebody who has connections."""
 
-    def hold_still(self) -> None:
+    def before_fork(self) -> None:
         """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
 
-    def go_on(self) -> None:
+    def after_fork_parent(self) -> None:
         """After a fork, in the parent."""
 
-    def abandon(self) -> None:
+    def after_fork_child(self) -> None:
         """After a fork, in the child: let go of everything, it is the parent's."""
 
 
 opening = threading.RLock()
 """Held while connections are made that nobody guards yet: a fork waits for that, too."""
 
-_guarded: weakref.WeakSet[Guarded] = weakref.WeakSet()
-_still: list[Guarded] = []
+_guarded: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_still: list[ForkAware] = []
 
 
-def guard(owner: Guarded) -> None:
+def guard(owner: ForkAware) -> None:
     _guarded.add(owner)
 
 
-def unguard(owner: Guarded) -> None:
+def unguard(owner: ForkAware) -> None:
     _guarded.discard(owner)
 
 
 def _before() -> None:
     opening.acquire()
     for owner in list(_guarded):
-        owner.hold_still()
+        owner.before_fork()
         _still.append(owner)
 
 
 def _in_parent() -> None:
     while _still:
-        _still.pop().go_on()
+        _still.pop().after_fork_parent()
     opening.release()
 
 
 def _in_child() -> None:
     for owner in _still:
-        owner.abandon()
+        owner.after_fork_child()
     _still.clear()
     _guarded.clear()
     forget_after_fork()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.clock import Clock, SystemClock
 from .connections import refuse_old_sqlite
-from .files import Places, refuse_network_file_system
+from .files import SideFiles, refuse_network_file_system
 from .reader import SQLiteReader
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FileLocation(NamedTuple):
         return status.st_dev, status.st_ino
 
     def reader(self) -> SQLiteReader | None:
-        places = Places(self.path.resolve())
+        places = SideFiles(self.path.resolve())
         refuse_old_sqlite()
         if not self.allow_network:
             refuse_network_file_system(places.database)

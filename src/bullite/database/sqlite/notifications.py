@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...core.ownership import side_mode
-from ..driver import Heard
+from ..driver import Notifications
 
 ALERT = b"c"
 """Sent to a process that runs a job which is cancelled."""
@@ -73,10 +73,10 @@ class Wakeups:
             self._folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         return f"/proc/self/fd/{self._folder}/{os.path.basename(address)}"
 
-    def ears(self) -> Sequence[int]:
+    def notification_fds(self) -> Sequence[int]:
         return () if self._ear is None else (self._ear.fileno(),)
 
-    def hear(self) -> Heard:
+    def read_notifications(self) -> Notifications:
         """What this process was woken for since it last asked."""
         queues: set[int] = set()
         is_alerted = False
@@ -88,7 +88,7 @@ class Wakeups:
             if message.isdigit():
                 queues.add(int(message))
             is_alerted = is_alerted or message == ALERT
-        return Heard(queues, is_alerted)
+        return Notifications(queues, is_alerted)
 
     def note(self, addresses: Iterable[str], queue: int) -> None:
         """Remember whom to wake once the transaction is committed."""

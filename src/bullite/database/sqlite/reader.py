@@ -14,11 +14,11 @@ from ..driver import Params, Result
 from ..migrations import newest
 from . import connections, forks
 from .connections import connect, schema_version, store_error
-from .files import Places
-from .row_fetch import unfold
+from .files import SideFiles
+from .row_fetch import parse_json_rows
 from .statements import FOLDED, SETTLED, STATEMENTS
 from .sync_mark import SyncMark
-from .wal_sync import Journal
+from .wal_sync import WalFile
 
 
 class SQLiteReader:
@@ -26,7 +26,7 @@ class SQLiteReader:
 
     def __init__(
         self,
-        places: Places,
+        places: SideFiles,
         clock: Clock,
         durable: bool,
         connected: Callable[[Path], sqlite3.Connection] = connect,
@@ -35,7 +35,7 @@ class SQLiteReader:
         self._path = places.database
         self._log = places.log
         self._durable = durable
-        self._journal: Journal | None = None
+        self._journal: WalFile | None = None
         self._mark = SyncMark(places.gate)
         self._in_use = threading.RLock()
         with forks.opening:
@@ -43,7 +43,9 @@ class SQLiteReader:
             forks.guard(self)
 
     @classmethod
-    def of_file_as_it_is(cls, places: Places, clock: Clock, durable: bool) -> SQLiteReader | None:
+    def of_file_as_it_is(
+        cls, places: SideFiles, clock: Clock, durable: bool
+    ) -> SQLiteReader | None:
         """A reader of a file that no driver has opened; None if one has to, to make it ready or to
         say what is wrong with it."""
         try:
@@ -62,14 +64,14 @@ class SQLiteReader:
         except (OverflowError, UnicodeError):
             return Result((), 0)  # no row has such a value
         if known.flag in FOLDED:
-            rows = unfold(rows[0])
+            rows = parse_json_rows(rows[0])
         if rows and known.flag in SETTLED and self._durable:
             self._sync()
         return Result(rows, 0)
 
     def _sync(self) -> None:
         # Opened here and not before: a connection opens the log when it reads.
-        self._journal = self._journal or Journal.of(self._log, self._mark)
+        self._journal = self._journal or WalFile.of(self._log, self._mark)
         if self._journal is not None:
             self._journal.sync()
 
@@ -83,13 +85,13 @@ class SQLiteReader:
             self._journal.close()
         self._mark.close()
 
-    def hold_still(self) -> None:
+    def before_fork(self) -> None:
         self._in_use.acquire()
 
-    def go_on(self) -> None:
+    def after_fork_parent(self) -> None:
         self._in_use.release()
 
-    def abandon(self) -> None:
+    def after_fork_child(self) -> None:
         self._connection.close()  # it is never in a transaction
         self._let_go_of_log()
 
@@ -105,7 +107,7 @@ def _connect_and_change_nothing(path: Path) -> sqlite3.Connection:
     Where there is no log, SQLite makes an empty one to read by, and only one that may write clears
     that away.
     """
-    mode = "ro" if os.path.exists(Places(path).log) else "rw"
+    mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"
     # Somebody who holds it locked is waited for by the driver, which says so.
     connection = connect(path, 0, mode)
     try:

@@ -32,7 +32,7 @@ FOLDS_AFTER = 500
 """How often rows are folded after that, whatever their length."""
 
 
-def unfold(row: Sequence[Any]) -> list[list[Any]]:
+def parse_json_rows(row: Sequence[Any]) -> list[list[Any]]:
     """The rows behind one folded row; columns of joined texts are appended to each."""
     rows: list[list[Any]] = decode(row[0])
     for joined in row[1:]:
@@ -42,7 +42,7 @@ def unfold(row: Sequence[Any]) -> list[list[Any]]:
     return rows
 
 
-class Loading:
+class RowLoader:
     """Reads rows that end in a payload, in the way that is quicker as things are."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class Loading:
             rows = self._one_by_one(connection, text, params)
         if rows is None:
             self._folds = max(0, self._folds - 1)
-            rows = unfold(
-                connection.execute(self._fold(connection, text, params), params).fetchone()
+            rows = parse_json_rows(
+                connection.execute(self._aggregate_sql(connection, text, params), params).fetchone()
             )
         if rows:
             self._is_long = sum([len(row[-1]) for row in rows]) > LONG * len(rows)
@@ -81,7 +81,7 @@ class Loading:
                 self._folds = FOLDS_AFTER
                 return None
 
-    def _fold(self, connection: sqlite3.Connection, text: str, params: Params) -> str:
+    def _aggregate_sql(self, connection: sqlite3.Connection, text: str, params: Params) -> str:
         folded = self._folded.get(text)
         if folded is None:
             # Both texts are from our own SQL file; values are parameters.

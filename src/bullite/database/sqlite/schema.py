@@ -11,8 +11,8 @@ from ...errors import NotABulliteDatabase, SchemaTooNew, StoreBusy, StoreUnwrita
 from ..migrations import scripts
 from . import connections
 from .connections import connect, is_busy, is_failed_sync, is_no_room, schema_version, store_error
-from .files import Places, is_full, no_room
-from .write_lock import Gate
+from .files import SideFiles, is_full, no_room
+from .write_lock import FairWriteLock
 
 log = logging.getLogger("bullite.sqlite")
 waiting = logging.getLogger("bullite.sqlite.waiting")
@@ -22,7 +22,7 @@ TOLD_AFTER = 1.5
 """Seconds after which those who open a database hear that they wait for a foreign writer."""
 
 
-def prepare(places: Places, gate: Gate) -> sqlite3.Connection:
+def prepare(places: SideFiles, gate: FairWriteLock) -> sqlite3.Connection:
     """Open the file, making it if need be, and migrate it. Any number of processes may race."""
     enter(gate, places.database)
     try:
@@ -33,7 +33,7 @@ def prepare(places: Places, gate: Gate) -> sqlite3.Connection:
         gate.leave()
 
 
-def _open_patiently(places: Places) -> sqlite3.Connection:
+def _open_patiently(places: SideFiles) -> sqlite3.Connection:
     path, is_new = places.database, places.make_database()
     try:
         connection = _open_and_migrate(path, is_new, min(TOLD_AFTER, connections.BUSY_TIMEOUT))
@@ -46,7 +46,7 @@ def _open_patiently(places: Places) -> sqlite3.Connection:
     return connection
 
 
-def enter(gate: Gate, path: Path) -> None:
+def enter(gate: FairWriteLock, path: Path) -> None:
     """Pass the gate, or say that somebody holds it."""
     if not gate.enter(connections.BUSY_TIMEOUT):
         raise StoreBusy(

@@ -21,7 +21,7 @@ from .sync_mark import SyncMark
 _PIECE = 1 << 20
 
 
-class Journal:
+class WalFile:
     """A descriptor of the log, which hears by itself of every write-back that failed."""
 
     def __init__(self, descriptor: int, path: Path, mark: SyncMark) -> None:
@@ -30,7 +30,7 @@ class Journal:
         self._mark = mark
 
     @classmethod
-    def of(cls, path: Path, mark: SyncMark) -> Journal | None:
+    def of(cls, path: Path, mark: SyncMark) -> WalFile | None:
         """The log at `path`; None if it cannot be opened.
 
         A connection of this process must have it open, and keep it open as long as this is used: so

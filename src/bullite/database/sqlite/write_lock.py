@@ -14,12 +14,12 @@ from pathlib import Path
 from .side_files import open_or_make
 
 
-class Gate:
+class FairWriteLock:
     """Held while this process writes; entered by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._fd = open_or_make(path)
-        self._porter: _Porter | None = None
+        self._porter: _LockWaiter | None = None
 
     def enter(self, timeout: float) -> bool:
         """Wait until no other process is inside; False if that takes longer than `timeout` s."""
@@ -27,7 +27,7 @@ class Gate:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._porter = self._porter or _Porter(self._fd)
+                self._porter = self._porter or _LockWaiter(self._fd)
             else:
                 return True
         return self._porter.wait(timeout)
@@ -50,7 +50,7 @@ class Gate:
         os.close(self._fd)
 
 
-class _Porter:
+class _LockWaiter:
     """A thread that queues in the kernel on behalf of another, which may give up waiting.
 
     The kernel's queue is fair but knows no time limit, and a process frozen while inside would hold
