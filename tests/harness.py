@@ -38,19 +38,19 @@ from bullite.engine.replies import DIRECT, Mailbox, Reply
 from bullite.engine.result_waiters import Watched
 from bullite.engine.subscription import Appetite, Habits, Stop
 from bullite.errors import BulliteError
-from bullite.operations.add import Added, AddJobs, Extras, NewJob
-from bullite.operations.add_flow import Grow, Grown
+from bullite.operations.add import Added, AddJobs, NewJob, RareFields
+from bullite.operations.add_flow import AddFlow, FlowAdded
 from bullite.operations.claim import Claimed, Promote
-from bullite.operations.finish import Settle
+from bullite.operations.finish import FinishRuns
 from bullite.operations.flow_graph import Node
-from bullite.operations.move import MoveByHand
+from bullite.operations.move import MoveJobs
 from bullite.operations.open_queue import OpenQueue
-from bullite.operations.prune import Sweep
+from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Configure
-from bullite.operations.rate_limits import LONGEST_REST, Limiter
+from bullite.operations.rate_limits import MAX_BLOCK, Rate
 from bullite.operations.transaction import Operation, Transaction
 from bullite.operations.update import Progress
-from bullite.operations.workers import Recover, Register, Renew
+from bullite.operations.workers import RecoverStalled, RegisterWorker, RenewLeases
 from tests.databases import Database
 
 LOCK_DURATION = 30_000
@@ -110,11 +110,11 @@ def new_job(
         attempts=attempts,
         data=data,
         opts=opts,
-        extras=Extras(
+        rare_fields=RareFields(
             timestamp,
             run_at,
             expires,
-            traits=(DEDUPLICATED if deduplication else 0) | (LIMITED if limit_key else 0),
+            flags=(DEDUPLICATED if deduplication else 0) | (LIMITED if limit_key else 0),
             deduplication=deduplication,
         ),
     )
@@ -269,7 +269,7 @@ class OpenTransaction:
 
     def close_books(self) -> None:
         for tx in self._books:
-            self.run(tx.close_books())
+            self.run(tx.write_counts_and_events())
 
 
 class Process:
@@ -327,10 +327,10 @@ class Process:
         """The numbers of the nodes' jobs; raises what the store answers instead."""
         placed = [node if node.queue else node._replace(queue=self.queue) for node in nodes]
         versions = {node.queue: self.version(node.queue) for node in placed}
-        grown = self.ask(Grow(placed, versions))
+        grown = self.ask(AddFlow(placed, versions))
         if isinstance(grown, BulliteError):
             raise grown
-        assert isinstance(grown, Grown)
+        assert isinstance(grown, FlowAdded)
         return list(grown.ids)
 
     def version(self, queue: int) -> int:
@@ -344,11 +344,11 @@ class Process:
 
     def settle(self, *verdicts: RunOutcome) -> list[int]:
         """The jobs that were lost."""
-        return list(self.ask(Settle(self.queue, verdicts)).lost)
+        return list(self.ask(FinishRuns(self.queue, verdicts)).lost)
 
     def move(self, move: Move, *jobs: int, **options: Any) -> list[int]:
         """The jobs that moved."""
-        moved: list[int] = self.ask(MoveByHand(move, jobs, **options))
+        moved: list[int] = self.ask(MoveJobs(move, jobs, **options))
         return moved
 
     def worker(
@@ -362,11 +362,11 @@ class Process:
         stalled_backoff: bool = False,
         habits: Habits = Habits(),  # noqa: B008 - it is frozen
         by_hand: bool = False,
-        limiter: Limiter | None = None,
-        longest_rest: int = LONGEST_REST,
+        limiter: Rate | None = None,
+        longest_rest: int = MAX_BLOCK,
     ) -> Worker:
         """A new worker, registered."""
-        registration = Register(
+        registration = RegisterWorker(
             queue=queue or self.queue,
             name="a worker",
             names=None if names is None else tuple(names),
@@ -397,7 +397,7 @@ class Process:
 
     def recover(self) -> int:
         """Take back the jobs of dead workers and lapsed leases, once; how many."""
-        return sum(self.ask(chore).jobs for chore in self.chores(Recover))
+        return sum(self.ask(chore).jobs for chore in self.chores(RecoverStalled))
 
     def promote_due(self) -> int:
         return self.do_chores(Promote)
@@ -409,11 +409,11 @@ class Process:
         """One small piece of a sweep under these settings; how much it deleted."""
         if settings:
             self.configure(**settings)
-        swept: int = self.ask(Sweep(self.queue))
+        swept: int = self.ask(PruneQueue(self.queue))
         return swept
 
     def renew(self) -> set[int]:
-        registered: set[int] = self.ask(Renew())
+        registered: set[int] = self.ask(RenewLeases())
         return registered
 
     # --- transactions by hand ---
@@ -436,7 +436,7 @@ class Worker:
     """A worker of a process, fed by its engine."""
 
     def __init__(
-        self, process: Process, registration: Register, habits: Habits, by_hand: bool
+        self, process: Process, registration: RegisterWorker, habits: Habits, by_hand: bool
     ) -> None:
         self.process = process
         self.received: list[Held] = []
@@ -500,7 +500,7 @@ class Worker:
             )
             for h in held
         ]
-        return list(self.process.ask(Settle(queue, verdicts)).lost)
+        return list(self.process.ask(FinishRuns(queue, verdicts)).lost)
 
     def complete(self, *held: Held, **details: Any) -> list[int]:
         return self.settle(COMPLETE, *held, **details)

@@ -357,7 +357,7 @@ MUTANTS = (
     Mutant(
         "a producer hears of its job before it begins",
         "engine/engine.py",
-        " and not any(r.awaited for r in requests)",
+        " and not any(r.reply_before_claims for r in requests)",
         "",
         ["sqlite/test_journal.py"],
     ),
@@ -428,8 +428,8 @@ MUTANTS = (
     Mutant(
         "only the holder of a job records its steps",
         "operations/steps.py",
-        "answers.append(_refusal(tx, r.job, place, r.token))",
-        "answers.append(_refusal(tx, r.job, place, None))",
+        "answers.append(_lost_or_missing(tx, r.job, place, r.token))",
+        "answers.append(_lost_or_missing(tx, r.job, place, None))",
         ["test_stepping.py"],
     ),
     Mutant(
@@ -479,7 +479,7 @@ MUTANTS = (
     Mutant(
         "the beginning of a job fetched ahead is told with its end",
         "operations/finish.py",
-        "if any(map(_AHEAD, verdicts)):",
+        "if any(map(_PREFETCHED, verdicts)):",
         "if False:",
         ["test_fetching_ahead.py"],
     ),
@@ -565,8 +565,8 @@ MUTANTS = (
     Mutant(
         "the second try looks before it moves",
         "operations/finish.py",
-        "if tx.careful or any(",
-        "if any(",
+        "            tx.verify_first\n            or any(",
+        "            any(",
         ["test_settling.py::test_only_the_lost_jobs_of_a_request_are_refused"],
     ),
     Mutant(
@@ -586,7 +586,7 @@ MUTANTS = (
     Mutant(
         "a repeated verdict is recognised only in its target state",
         "operations/finish.py",
-        "elif not (verdict.again and _was_carried_out(verdict, place)):",
+        "elif not (verdict.again and _already_applied(verdict, place)):",
         "elif not verdict.again:",
         [
             "test_settling.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
@@ -596,8 +596,8 @@ MUTANTS = (
     Mutant(
         "a verdict that was not sent before is not taken for a repetition",
         "operations/finish.py",
-        "elif not (verdict.again and _was_carried_out(verdict, place)):",
-        "elif not _was_carried_out(verdict, place):",
+        "elif not (verdict.again and _already_applied(verdict, place)):",
+        "elif not _already_applied(verdict, place):",
         ["test_settling.py::test_a_second_completion_is_a_lost_lock"],
     ),
     Mutant(
@@ -815,15 +815,15 @@ MUTANTS = (
     Mutant(
         "new jobs do not overtake old ones that have no lane yet",
         "operations/claim.py",
-        "return request.names if sorted_now.changed < MOST_SORTED else ()",
+        "return request.names if sorted_now.changed < MAX_SORTED else ()",
         "return request.names",
         ["test_claiming.py::test_a_new_job_does_not_overtake_an_old_one_that_has_no_lane_yet"],
     ),
     Mutant(
         "a line that is not sorted to its end is not empty",
         "operations/claim.py",
-        "drained = found.everywhere and ",
-        "drained = ",
+        "exhausted = found.everywhere and ",
+        "exhausted = ",
         [
             "test_claiming.py::test_a_worker_with_names_finds_its_job_behind_many_old_ones_of"
             "_other_names"
@@ -833,7 +833,7 @@ MUTANTS = (
         "all lanes form one line",
         "operations/claim.py",
         "islice(merge(*heads), want)",
-        "islice((row for lane in heads for row in lane), want)",
+        "islice((row for lane in heads for row in lane), demand)",
         ["test_claiming.py::test_a_worker_with_names_takes_them_in_the_order_of_the_whole_line"],
     ),
     # --- ids ---
@@ -876,7 +876,7 @@ MUTANTS = (
     Mutant(
         "what is settled is no longer active",
         "operations/finish.py",
-        "tx.runs_ended(queue, len(verdicts))",
+        "tx.count_runs_ended(queue, len(verdicts))",
         "pass",
         ["test_books.py::test_every_job_is_counted_in_one_state"],
     ),
@@ -982,8 +982,8 @@ MUTANTS = (
     Mutant(
         "what a job fetched ahead says begins it",
         "operations/update.py",
-        "    if place.ahead",
-        "    if False and place.ahead",
+        "    if place.prefetched",
+        "    if False and place.prefetched",
         ["test_fetching_ahead.py::test_a_job_that_says_something_has_begun_and_that_is_told_first"],
     ),
     # --- the gates of a queue ---
@@ -1032,15 +1032,15 @@ MUTANTS = (
     Mutant(
         "behind as many as one go can fail nothing is handed out",
         "operations/claim.py",
-        "gates.paused or expired >= MOST_EXPIRED",
+        "gates.paused or expired >= MAX_EXPIRED",
         "gates.paused",
         ["test_expiring.py"],
     ),
     Mutant(
         "only the run itself begins a job fetched ahead",
         "operations/update.py",
-        "place.ahead and token is not None",
-        "place.ahead",
+        "place.prefetched and token is not None",
+        "place.prefetched",
         ["test_fetching_ahead.py"],
     ),
     Mutant(
@@ -1161,7 +1161,7 @@ MUTANTS = (
         "a dead letter is spared by its own retention",
         "operations/finish.py",
         "v.retention) for v in verdicts if v.job not in buried]",
-        "v.retention) for v in verdicts]",
+        "v.retention) for v in outcomes]",
         ["test_burying.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
     ),
     Mutant(
@@ -1736,9 +1736,9 @@ MUTANTS = (
     Mutant(
         "a running parent is held while its children are looked at",
         "operations/dependencies.py",
-        "    places = yield from where_they_are(jobs)  # from here on nobody can give "
+        "    places = yield from load_for_update(jobs)  # from here on nobody can give "
         "them another child\n",
-        "    places: dict[int, Place] = {}\n",
+        "    places: dict[int, LockedJob] = {}\n",
         [
             "postgres/test_collisions_of_families.py"
             "::test_a_child_that_comes_in_time_keeps_its_parent_from_completing"
@@ -1822,8 +1822,8 @@ MUTANTS = (
     Mutant(
         "who takes a missed tick looks for the next at once",
         "operations/claim.py",
-        "drained = drained and not more",
-        "drained = drained",
+        "exhausted = exhausted and not more",
+        "exhausted = exhausted",
         ["test_schedulers.py::test_who_takes_a_missed_tick_looks_for_the_next_at_once"],
     ),
     Mutant(
@@ -1858,7 +1858,7 @@ MUTANTS = (
     Mutant(
         "under a limit, what may begin is looked at again when its turn has come",
         "operations/claim.py",
-        "    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))",
+        "    return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))",
         "    return gates, allowed",
         ["postgres/test_turns.py"],
     ),
@@ -1879,14 +1879,14 @@ MUTANTS = (
     Mutant(
         "nothing is fetched ahead under a limit",
         "operations/claim.py",
-        "slots = allowed = min(request.want, request.begin)",
-        "slots = allowed = request.want",
+        "slots = allowed = min(request.demand, request.start_now)",
+        "slots = allowed = request.demand",
         ["test_limiting.py::test_nothing_is_fetched_ahead_under_a_limit"],
     ),
     Mutant(
         "jobs that stand aside for a limit come before later ones of their key",
         "operations/rate_limits_by_key.py",
-        "            yield from _bring_back(tx, queue, windows[key])\n        if not behind and",
+        "            yield from _unpark(tx, queue, windows[key])\n        if not behind and",
         "            pass\n        if not behind and",
         ["test_keying.py"],
     ),
@@ -1925,8 +1925,8 @@ MUTANTS = (
     Mutant(
         "a limit counts nothing of a flow that another limit refuses",
         "operations/add_flow.py",
-        "            raise Refused(refusal)\n    for queue, door in doors.items():\n",
-        "            raise Refused(refusal)\n",
+        "            raise FlowRejected(refusal)\n    for queue, door in doors.items():\n",
+        "            raise FlowRejected(refusal)\n",
         ["api/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"],
     ),
     Mutant(
@@ -1996,20 +1996,20 @@ where bullite_jobs.traits = :traits
         "a cancelled job is no dead letter, and nobody is told of it",
         "operations/finish.py",
         "            deserving = [v for v in verdicts if v.outcome != CANCELLED]",
-        "            deserving = list(verdicts)",
+        "            deserving = list(outcomes)",
         ["test_cancelling.py"],
     ),
     Mutant(
         "a cancelled job whose worker dies is not run again",
         "operations/workers.py",
-        "        yield from end_the_cancelled(tx, cancelled)\n",
+        "        yield from end_cancelled(tx, cancelled)\n",
         "        pass\n",
         ["test_cancelling.py::test_a_cancelled_job_whose_worker_dies_is_cancelled"],
     ),
     Mutant(
         "a cancelled job does not wait for its children",
         "operations/children.py",
-        "    if place.traits & CANCELLED:\n",
+        "    if place.flags & CANCELLED:\n",
         "    if False:\n",
         ["test_cancelling.py"],
     ),
@@ -2175,7 +2175,7 @@ where bullite_jobs.traits = :traits
         "what was cancelled is neither told nor a dead letter",
         "operations/finish.py",
         "[v for v in verdicts if v.outcome != CANCELLED]",
-        "verdicts",
+        "outcomes",
         ["test_telling.py::test_what_was_cancelled_is_not_told"],
     ),
     Mutant(
@@ -2464,7 +2464,7 @@ where bullite_jobs.traits = :traits
         "a worker that wanted nothing when nothing was left looks again when it does",
         "engine/dispatcher.py",
         "appetite.stirred = not appetite.told_hungry",
-        "appetite.stirred = not claimed.drained",
+        "appetite.stirred = not claimed.exhausted",
         ["store/test_fetching_ahead.py"],
     ),
     Mutant(

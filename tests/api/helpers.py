@@ -16,8 +16,8 @@ from bullite import Job, Queue
 from bullite.client.runtime import bridge
 from bullite.core.states import Move
 from bullite.database.driver import WorkerRow as Registered
-from bullite.operations.move import MoveByHand
-from bullite.operations.workers import Recover
+from bullite.operations.move import MoveJobs
+from bullite.operations.workers import RecoverStalled
 
 
 async def until(condition: Callable[[], Any | Awaitable[Any]], limit: float = 15.0) -> None:
@@ -46,13 +46,13 @@ async def state_of(queue: Queue, job: Job) -> str:
 
 async def move_by_hand(queue: Queue, job: Job, move: Move) -> None:
     """What somebody with a tool for it does to a job."""
-    assert await bridge.ask(queue.store, MoveByHand(move, [job.pk])) == [job.pk]
+    assert await bridge.ask(queue.store, MoveJobs(move, [job.pk])) == [job.pk]
 
 
 async def take_away(queue: Queue) -> None:
     """Give the running jobs of all workers back, as others do with the jobs of dead ones."""
     for row in await bridge.read(queue.store, "workers", {}):
-        await bridge.ask(queue.store, Recover(Registered(*row), dead=True))
+        await bridge.ask(queue.store, RecoverStalled(Registered(*row), dead=True))
 
 
 def python(program: str, *arguments: object, timeout: float = 20) -> str:

@@ -11,7 +11,7 @@ import pytest
 from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker
 from bullite.client.runtime import bridge
 from bullite.core.event_log import UNCOUNTED
-from bullite.operations.prune import Sweep
+from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Settings
 
 from .helpers import case, fresh, until
@@ -41,7 +41,7 @@ async def kept(queue: Queue, state: str = "completed") -> list[Any]:
 
 async def sweep(queue: Queue) -> None:
     """What housekeeping does every few seconds."""
-    await bridge.ask(queue.store, Sweep(queue.key))
+    await bridge.ask(queue.store, PruneQueue(queue.key))
 
 
 # --- when a job ends -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from bullite import Job, JobFailed, Queue, QueueEvents, Worker
 from bullite.client.runtime import bridge
 from bullite.database.driver import WorkerRow as Registered
-from bullite.operations.workers import Recover
+from bullite.operations.workers import RecoverStalled
 
 from ..api.helpers import again, until
 
@@ -59,7 +59,7 @@ async def lose(queue: Queue, number: int, max_stalled_count: int) -> None:
 async def recover_jobs_of_first_worker(queue: Queue) -> None:
     """What others do once it is known to be gone."""
     registered = sorted(await bridge.read(queue.store, "workers", {}))
-    await bridge.ask(queue.store, Recover(Registered(*registered[0]), dead=True))
+    await bridge.ask(queue.store, RecoverStalled(Registered(*registered[0]), dead=True))
 
 
 def successor(queue: Queue, processor: Any = nothing, **options: Any) -> Worker:

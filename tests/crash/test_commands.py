@@ -23,7 +23,7 @@ from bullite.cli.worker_process import SPEC, Spec
 from bullite.commands.processors import Crew
 from bullite.engine import maintenance
 from bullite.engine.maintenance import MOST_LOOKS, Chores
-from bullite.operations.workers import Recover
+from bullite.operations.workers import RecoverStalled
 from bullite.processes import orphaned_commands, process_info
 from bullite.processes.orphaned_commands import (
     COMMAND,
@@ -432,7 +432,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Left:
 def recoveries(due: Chores, store: Store) -> list[int]:
     """The workers whose jobs would be taken back now."""
     found = due.due(store.clock.lease_now())
-    return [one.worker.id for one in found if isinstance(one, Recover)]
+    return [one.worker.id for one in found if isinstance(one, RecoverStalled)]
 
 
 def test_commands_are_looked_for_once_for_all_that_died(store: Store, left: Left) -> None:

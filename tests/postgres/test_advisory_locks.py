@@ -14,9 +14,9 @@ from bullite import Queue, Store, Worker
 from bullite.database.postgres.connections import SESSION
 from bullite.database.postgres.listener import ALERT, Listener
 from bullite.database.postgres.maintenance_locks import FORGOTTEN, HINDERED
-from bullite.operations.key_values import Change
-from bullite.operations.metrics import Record, Tally
-from bullite.operations.prune import Sweep
+from bullite.operations.key_values import UpdateKeyValue
+from bullite.operations.metrics import MinuteTotals, WriteMetrics
+from bullite.operations.prune import PruneQueue
 from tests.api.helpers import until
 from tests.harness import open_store
 from tests.postgres.places import database_of_its_own, guarded_server, role, url_for
@@ -76,7 +76,7 @@ def test_an_advisory_lock_does_not_stop_a_process_from_connecting(database):
 def test_an_advisory_lock_does_not_stop_minutes_from_being_recorded(database):
     with open_store(database) as store:
         with held(database, f"{store.queue}, 7"):
-            store.ask(Record({(store.queue, 7): Tally(completed=1)}, {}))
+            store.ask(WriteMetrics({(store.queue, 7): MinuteTotals(completed=1)}, {}))
 
         assert [row["completed"] for row in database.rows("minutes")] == [1]
 
@@ -84,7 +84,10 @@ def test_an_advisory_lock_does_not_stop_minutes_from_being_recorded(database):
 @pytest.mark.usefixtures("impatient")
 def test_an_advisory_lock_does_not_stop_a_value_from_being_changed(database):
     with open_store(database) as store, held(database, named("config\x1ftheme")):
-        assert store.ask(Change("config", "theme", lambda old: '"dark"')) == (None, '"dark"')
+        assert store.ask(UpdateKeyValue("config", "theme", lambda old: '"dark"')) == (
+            None,
+            '"dark"',
+        )
 
 
 # --- the locks of housekeeping -------------------------------------------------------------------
@@ -102,7 +105,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_session_that_keeps_bullite_from_housekeeping_is_named(database, caplog):
     with open_store(database) as store, held(database, key_of_sweep(database, store.queue)) as pid:
         for _ in range(3):
-            store.ask(Sweep(store.queue))
+            store.ask(PruneQueue(store.queue))
             store.clock.advance(HINDERED)
 
         [told] = warnings(caplog)
@@ -113,7 +116,7 @@ def test_a_session_that_keeps_bullite_from_housekeeping_is_named(database, caplo
 def test_a_session_that_keeps_bullite_from_housekeeping_is_named_once_a_minute(database, caplog):
     with open_store(database) as store, held(database, key_of_sweep(database, store.queue)):
         for _ in range(121):
-            store.ask(Sweep(store.queue))
+            store.ask(PruneQueue(store.queue))
             store.clock.advance(1_000)
 
     assert len(warnings(caplog)) == 2
@@ -123,9 +126,9 @@ def test_processes_that_take_turns_at_housekeeping_are_not_warned_of(database, c
     with open_store(database) as store:
         for _ in range(3):
             with held(database, key_of_sweep(database, store.queue)):
-                store.ask(Sweep(store.queue))
+                store.ask(PruneQueue(store.queue))
             store.clock.advance(HINDERED)
-            store.ask(Sweep(store.queue))
+            store.ask(PruneQueue(store.queue))
 
     assert warnings(caplog) == []
 
@@ -133,7 +136,7 @@ def test_processes_that_take_turns_at_housekeeping_are_not_warned_of(database, c
 def test_refusals_that_lie_far_apart_are_not_warned_of(database, caplog):
     with open_store(database) as store, held(database, key_of_sweep(database, store.queue)):
         for _ in range(5):
-            store.ask(Sweep(store.queue))
+            store.ask(PruneQueue(store.queue))
             store.clock.advance(FORGOTTEN + 1)
 
     assert warnings(caplog) == []

@@ -15,7 +15,7 @@ from bullite.client.runtime import bridge
 from bullite.core.states import PROMOTE
 from bullite.database.locations import parse_location
 from bullite.errors import StoreBusy
-from bullite.operations.move import MoveByHand
+from bullite.operations.move import MoveJobs
 from tests.api.helpers import state_of, until
 from tests.postgres_database import PostgresDatabase
 
@@ -65,7 +65,7 @@ async def test_a_deadlock_with_somebody_else_is_got_over(
             # Who looks for deadlocks first is undone: that shall be us.
             somebody.execute("set deadlock_timeout = '1min'")
             somebody.execute(LOCK, [second.pk])
-            promote = MoveByHand(PROMOTE, [first.pk, second.pk])
+            promote = MoveJobs(PROMOTE, [first.pk, second.pk])
             promoting = asyncio.ensure_future(bridge.ask(queue.store, promote))
             await until(lambda: waiting_for_locks(database))
             # Now each has what the other wants.

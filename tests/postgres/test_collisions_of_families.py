@@ -19,11 +19,16 @@ from bullite.errors import (
     ParentTaken,
     PendingChildren,
 )
-from bullite.operations.add_flow import Grow, grow
-from bullite.operations.children import AwaitChildren, LeaveParent, await_children, leave_parent
-from bullite.operations.finish import Settle, settle
-from bullite.operations.flow_graph import Node, Ref
-from bullite.operations.move import MoveByHand, MoveOne, move_by_hand, move_one
+from bullite.operations.add_flow import AddFlow, add_flow
+from bullite.operations.children import (
+    AwaitChildren,
+    DetachFromParent,
+    await_children,
+    detach_from_parent,
+)
+from bullite.operations.finish import FinishRuns, finish_runs
+from bullite.operations.flow_graph import FlowRef, Node
+from bullite.operations.move import MoveJob, MoveJobs, move_job, move_jobs
 from bullite.operations.transaction import Operation, Transaction
 from tests.crash.processes import wait_until
 from tests.harness import QUEUE, Held, Process, Store, Worker, new_job, node
@@ -76,25 +81,25 @@ def verdict(held: Held, move: Move = COMPLETE, **details: Any) -> RunOutcome:
     return RunOutcome(held.id, held.token, move, **details)
 
 
-def settled(store: Store, held: Held, move: Move = COMPLETE, **details: Any) -> Settle:
-    return Settle(store.queue, [verdict(held, move, **details)])
+def settled(store: Store, held: Held, move: Move = COMPLETE, **details: Any) -> FinishRuns:
+    return FinishRuns(store.queue, [verdict(held, move, **details)])
 
 
 def settling(store: Store, held: Held, move: Move = COMPLETE, **details: Any) -> Make:
-    return lambda tx: settle(tx, [settled(store, held, move, **details)])
+    return lambda tx: finish_runs(tx, [settled(store, held, move, **details)])
 
 
-def grown(store: Store, *nodes: Node) -> Grow:
+def grown(store: Store, *nodes: Node) -> AddFlow:
     version = store.home.version(store.queue)
-    return Grow([one._replace(queue=store.queue) for one in nodes], {store.queue: version})
+    return AddFlow([one._replace(queue=store.queue) for one in nodes], {store.queue: version})
 
 
 def growing(store: Store, *nodes: Node) -> Make:
-    return lambda tx: grow(tx, [grown(store, *nodes)])
+    return lambda tx: add_flow(tx, [grown(store, *nodes)])
 
 
-def ref(job: int) -> Ref:
-    return Ref(QUEUE, str(job))
+def ref(job: int) -> FlowRef:
+    return FlowRef(QUEUE, str(job))
 
 
 def child_of(job: int, **ties: Any) -> Node:
@@ -139,8 +144,8 @@ def test_one_child_completes_while_the_other_is_removed(
 ) -> None:
     parent, _, removed = family(store, node(), node())
     _, held = held_by(other, parent + 1)
-    moving = [MoveByHand(REMOVE, [removed])]
-    collision.between(lambda tx: move_by_hand(tx, moving), settled(store, held))
+    moving = [MoveJobs(REMOVE, [removed])]
+    collision.between(lambda tx: move_jobs(tx, moving), settled(store, held))
     assert store.history(parent) == ["add_blocked", "free"]
 
 
@@ -149,8 +154,8 @@ def test_one_child_completes_while_the_other_is_to_run_again(
 ) -> None:
     parent, first, second = children_held(store, other)
     store.home.settle(verdict(first, value="1"))
-    moving = [MoveByHand(RETRY_FINISHED, [first.id])]
-    collision.between(lambda tx: move_by_hand(tx, moving), settled(store, second))
+    moving = [MoveJobs(RETRY_FINISHED, [first.id])]
+    collision.between(lambda tx: move_jobs(tx, moving), settled(store, second))
     assert store.state(parent) == BLOCKED
 
 
@@ -169,7 +174,9 @@ def test_one_child_completes_while_the_other_leaves(
 ) -> None:
     parent, _, leaving = family(store, node(), node())
     _, held = held_by(other, parent + 1)
-    collision.between(lambda tx: leave_parent(tx, [LeaveParent(leaving)]), settled(store, held))
+    collision.between(
+        lambda tx: detach_from_parent(tx, [DetachFromParent(leaving)]), settled(store, held)
+    )
     assert store.history(parent) == ["add_blocked", "free"]
 
 
@@ -194,7 +201,7 @@ def test_a_child_that_comes_in_time_keeps_its_parent_from_completing(
         store.move(REMOVE, below)
     _, held = held_by(other, job)
     answer = collision.between(growing(store, child_of(job)), settled(store, held))
-    assert isinstance(answer.spoilt[job], PendingChildren)
+    assert isinstance(answer.overridden[job], PendingChildren)
     assert store.state(job) == "failed"
 
 
@@ -241,8 +248,8 @@ def test_a_child_ends_while_its_parent_is_removed(
 ) -> None:
     parent, below = family(store, node())
     _, held = held_by(other, below)
-    removing = [MoveOne(REMOVE, parent, str(parent))]
-    collision.between(lambda tx: move_one(tx, removing), settled(store, held, value="7"))
+    removing = [MoveJob(REMOVE, parent, str(parent))]
+    collision.between(lambda tx: move_job(tx, removing), settled(store, held, value="7"))
     assert store.states(parent, below) == ["removed", "completed"]
     store.move(RESTORE[State.WAITING_CHILDREN], parent)
     assert store.state(parent) == "waiting"
@@ -253,15 +260,15 @@ def test_a_parent_is_removed_while_its_child_ends(
 ) -> None:
     parent, below = family(store, node())
     _, held = held_by(store.home, below)
-    removing = MoveOne(REMOVE, parent, str(parent), with_descendants=True)
+    removing = MoveJob(REMOVE, parent, str(parent), with_descendants=True)
     assert collision.between(settling(store, held), removing) is None
     assert store.states(parent, below) == ["removed", "removed"]
 
 
 def test_a_child_is_added_while_its_parent_is_removed(store: Store, collision: Collision) -> None:
     parent = store.add()
-    removing = [MoveOne(REMOVE, parent, str(parent))]
-    answer = collision.between(lambda tx: move_one(tx, removing), grown(store, child_of(parent)))
+    removing = [MoveJob(REMOVE, parent, str(parent))]
+    answer = collision.between(lambda tx: move_job(tx, removing), grown(store, child_of(parent)))
     assert isinstance(answer, BulliteError)
     assert store.counts() == {}
 

@@ -15,8 +15,8 @@ from bullite.core.job_flags import DEDUPLICATED
 from bullite.core.states import COMPLETE, REMOVE
 from bullite.database.driver import TransactionAborted
 from bullite.operations.add import AddJobs, add
-from bullite.operations.finish import Settle, settle
-from bullite.operations.move import MoveByHand, move_by_hand
+from bullite.operations.finish import FinishRuns, finish_runs
+from bullite.operations.move import MoveJobs, move_jobs
 from tests.harness import Held, Process, Store, new_job, open_store
 from tests.postgres.test_collisions import waiting_for_locks
 from tests.postgres_database import PostgresDatabase
@@ -54,9 +54,9 @@ def adding(store: Store, *rules: DeduplicationRule, **options: Any) -> AddJobs:
     return AddJobs(store.queue, [new_job(deduplication=rule, **options) for rule in rules])
 
 
-def settling(store: Store, held: Held) -> Settle:
+def settling(store: Store, held: Held) -> FinishRuns:
     verdict = RunOutcome(held.id, held.token, COMPLETE, flags=DEDUPLICATED)
-    return Settle(store.queue, [verdict])
+    return FinishRuns(store.queue, [verdict])
 
 
 def begun(store: Store, process: Process) -> Held:
@@ -116,7 +116,7 @@ def test_a_job_that_comes_when_the_holder_has_as_good_as_ended_is_added(
     other = store.process()
     held = begun(store, store.home)
     with store.home.transaction() as open:
-        open.run(settle(open.tx, [settling(store, held)]))
+        open.run(finish_runs(open.tx, [settling(store, held)]))
         second = Meanwhile(database, lambda: other.ask(adding(store, KEEP)))
     assert store.state(second.answer().ids[0]) == "waiting"
 
@@ -129,7 +129,7 @@ def test_who_replaces_a_job_that_is_being_removed_lets_that_go_first(
     [old] = store.add_all(new_job(deduplication=REPLACE, delay=500))
     with pytest.raises(TransactionAborted), store.home.transaction() as open:
         steps = open.start(add(open.tx, [adding(store, REPLACE)])).until("key_holders")
-        removal = Meanwhile(database, lambda: other.ask(MoveByHand(REMOVE, [old])))
+        removal = Meanwhile(database, lambda: other.ask(MoveJobs(REMOVE, [old])))
         steps.finish()
     assert removal.answer() == [old]
     assert store.ask(adding(store, REPLACE)).ids[0] != old
@@ -141,6 +141,6 @@ def test_a_removal_that_is_under_way_lets_the_next_add_wait(
     other = store.process()
     [old] = store.add_all(new_job(deduplication=X))
     with store.home.transaction() as open:
-        open.run(move_by_hand(open.tx, [MoveByHand(REMOVE, [old])]))
+        open.run(move_jobs(open.tx, [MoveJobs(REMOVE, [old])]))
         second = Meanwhile(database, lambda: other.ask(adding(store, X)))
     assert store.state(second.answer().ids[0]) == "waiting"

@@ -16,14 +16,14 @@ from bullite.core.decide_outcome import RunOutcome
 from bullite.core.deduplication import DeduplicationRule
 from bullite.core.states import COMPLETE, FAIL, PROMOTE, REMOVE, RETRY_FINISHED, Move
 from bullite.operations.add import AddJobs, NewJob
-from bullite.operations.add_flow import Grow
+from bullite.operations.add_flow import AddFlow
 from bullite.operations.claim import Promote
-from bullite.operations.finish import Settle
+from bullite.operations.finish import FinishRuns
 from bullite.operations.flow_graph import Node
-from bullite.operations.key_values import Change, change
-from bullite.operations.metrics import Record, Tally, record
-from bullite.operations.move import MoveByHand
-from bullite.operations.prune import Sweep
+from bullite.operations.key_values import UpdateKeyValue, update_key_value
+from bullite.operations.metrics import MinuteTotals, WriteMetrics, write_metrics
+from bullite.operations.move import MoveJobs
+from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Configure
 from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, new_job, node, open_store
@@ -93,8 +93,8 @@ def noting(process: Process, told: list[str]) -> None:
     driver._meaning = noted
 
 
-def completed(store: Store, *held: Held) -> Settle:
-    return Settle(
+def completed(store: Store, *held: Held) -> FinishRuns:
+    return FinishRuns(
         store.queue, [RunOutcome(h.id, h.token, COMPLETE, flags=h.row.traits) for h in held]
     )
 
@@ -142,7 +142,7 @@ def test_requests_for_several_jobs_lock_them_in_order(store, database, deadlocks
     with somebody(database) as connection:
         lock(connection, "jobs", delayed)
         answers = beside(
-            lambda: store.ask_together(completed(store, held), MoveByHand(PROMOTE, [delayed]))
+            lambda: store.ask_together(completed(store, held), MoveJobs(PROMOTE, [delayed]))
         )
         wait_until(lambda: waits(database))
         lock(connection, "jobs", held.id)
@@ -232,16 +232,16 @@ def mixed_work(store: Store, process: Process, seed: int) -> None:
         some = sorted({dice.randint(max(1, recent - 40), recent) for _ in range(3)}, reverse=True)
         held = worker.claim(dice.randint(1, 4))
         ended: list[Any] = [
-            Settle(store.queue, [verdict_of(h, move)])
+            FinishRuns(store.queue, [verdict_of(h, move)])
             for h in held
             for move in dice.sample([COMPLETE, FAIL], 1)
         ]
         others: list[Any] = [
             AddJobs(store.queue, [keyed_job(dice) for _ in range(3)], process.version(store.queue)),
-            MoveByHand(dice.choice([PROMOTE, REMOVE, RETRY_FINISHED]), some),
-            Grow([here(store, node()), here(store, node(parent=0)), here(store, node(parent=0))],
+            MoveJobs(dice.choice([PROMOTE, REMOVE, RETRY_FINISHED]), some),
+            AddFlow([here(store, node()), here(store, node(parent=0)), here(store, node(parent=0))],
                  {store.queue: process.version(store.queue)}),
-            dice.choice([Promote(store.queue), Sweep(store.queue), Configure(
+            dice.choice([Promote(store.queue), PruneQueue(store.queue), Configure(
                 store.queue, {"priority_order": dice.choice(["low", "high"])})]),
         ]  # fmt: skip
         requests = ended + dice.sample(others, 3)
@@ -271,10 +271,10 @@ def family(store: Store) -> tuple[int, int]:
 
 def test_two_processes_add_to_one_minute_and_nothing_is_lost(store, database):
     other = store.process()
-    request = Record({(store.queue, 7): Tally(completed=1)}, {})
+    request = WriteMetrics({(store.queue, 7): MinuteTotals(completed=1)}, {})
 
     with store.home.transaction() as transaction:
-        transaction.run(record(transaction.tx, [request]))
+        transaction.run(write_metrics(transaction.tx, [request]))
         added = beside(lambda: other.ask(request))
         wait_until(lambda: waits(database))
     added.result(30)
@@ -284,10 +284,10 @@ def test_two_processes_add_to_one_minute_and_nothing_is_lost(store, database):
 
 def test_two_processes_change_one_new_value_one_after_the_other(store, database):
     other = store.process()
-    request = Change("config", "count", lambda old: str(int(old or 0) + 1))
+    request = UpdateKeyValue("config", "count", lambda old: str(int(old or 0) + 1))
 
     with store.home.transaction() as transaction:
-        transaction.run(change(transaction.tx, [request]))
+        transaction.run(update_key_value(transaction.tx, [request]))
         changed = beside(lambda: other.ask(request))
         wait_until(lambda: waits(database))
 

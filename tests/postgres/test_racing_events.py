@@ -10,7 +10,15 @@ import pytest
 
 from bullite.operations.claim import promote_due
 from bullite.operations.locks import TakeLock, take_locks
-from bullite.operations.steps import EVENT, Over, Pause, PutOff, SendEvent, pause, send_events
+from bullite.operations.steps import (
+    EVENT,
+    SendEvent,
+    StepDone,
+    Suspend,
+    Suspended,
+    send_events,
+    suspend,
+)
 from tests.crash.processes import wait_until
 from tests.harness import Held, Process, Store, open_store
 from tests.postgres.test_collisions import waiting_for_locks
@@ -24,8 +32,8 @@ def store(database: PostgresDatabase) -> Iterator[Store]:
         assert store.problems() == []
 
 
-def waiting(store: Store, held: Held, ms: int | None = 500) -> Pause:
-    return Pause(store.queue, held.id, held.token, EVENT, "paid", 1, 1, ms)
+def waiting(store: Store, held: Held, ms: int | None = 500) -> Suspend:
+    return Suspend(store.queue, held.id, held.token, EVENT, "paid", 1, 1, ms)
 
 
 class Meanwhile:
@@ -55,7 +63,7 @@ def test_an_event_and_the_timeout_of_its_wait_at_the_same_time_wake_the_job_once
         wait_until(lambda: waiting_for_locks(database))
     assert sending.answer() is False
     assert store.history(held.id) == ["add", "claim", "delay", "promote"]
-    assert store.ask(waiting(store, worker.claim_one())) == Over("7")
+    assert store.ask(waiting(store, worker.claim_one())) == StepDone("7")
 
 
 def test_a_timer_passes_over_a_job_that_an_event_is_just_waking(store: Store) -> None:
@@ -68,7 +76,7 @@ def test_a_timer_passes_over_a_job_that_an_event_is_just_waking(store: Store) ->
         assert open.run(send_events(open.tx, [SendEvent(held.id, "paid", "7")])) == [True]
         assert store.home.promote_due() == 0
     assert store.history(held.id) == ["add", "claim", "delay", "promote"]
-    assert store.ask(waiting(store, worker.claim_one())) == Over("7")
+    assert store.ask(waiting(store, worker.claim_one())) == StepDone("7")
 
 
 def test_an_event_that_is_sent_while_the_job_goes_to_wait_wakes_it(
@@ -78,8 +86,8 @@ def test_an_event_that_is_sent_while_the_job_goes_to_wait_wakes_it(
     worker, other = store.worker(), store.process()
     held = worker.claim_one()
     with store.home.transaction() as open:
-        [answer] = open.run(pause(open.tx, [waiting(store, held, None)]))
-        assert isinstance(answer, PutOff)
+        [answer] = open.run(suspend(open.tx, [waiting(store, held, None)]))
+        assert isinstance(answer, Suspended)
         sending = Meanwhile(lambda: other.ask(SendEvent(held.id, "paid", "7")))
         wait_until(lambda: waiting_for_locks(database))
     assert sending.answer() is True
@@ -95,7 +103,7 @@ def test_a_job_that_goes_to_wait_while_its_event_is_sent_takes_it_at_once(
         assert open.run(send_events(open.tx, [SendEvent(held.id, "paid", "7")])) == [False]
         going = Meanwhile(lambda: store.ask(waiting(store, held, None)))
         wait_until(lambda: waiting_for_locks(database))
-    assert going.answer() == Over("7")
+    assert going.answer() == StepDone("7")
     assert store.state(held.id) == "active"
 
 

@@ -9,13 +9,13 @@ import pytest
 from bullite.database.driver import Result
 from bullite.database.postgres import driver as driver_module
 from bullite.operations import queue_settings
-from bullite.operations.auto_retry import ReviveDue, revive_due
+from bullite.operations.auto_retry import RetryFailedDue, retry_failed_due
 from bullite.operations.claim import Promote, promote
 from bullite.operations.expire import Expire, expire
-from bullite.operations.prune import Sweep, sweep
-from bullite.operations.queue_settings import Publish, TrimEvents
+from bullite.operations.prune import PruneQueue, prune_queues
+from bullite.operations.queue_settings import PublishEvent, TrimEvents
 from bullite.operations.request import Request
-from bullite.operations.scheduler_ticks import CatchUp, catch_up
+from bullite.operations.scheduler_ticks import CatchUpScheduler, catch_up
 from tests.harness import Store, new_job, open_store
 from tests.postgres_database import PostgresDatabase
 
@@ -42,20 +42,20 @@ def test_one_process_sweeps_a_queue_at_a_time_and_others_do_not_wait(store):
     other.configure(max_events=2)
 
     with store.home.transaction() as transaction:
-        assert transaction.run(sweep(transaction.tx, [Sweep(store.queue)])) == [4]
+        assert transaction.run(prune_queues(transaction.tx, [PruneQueue(store.queue)])) == [4]
         other.driver.fail_at["trim_events"] = AssertionError()
-        assert other.ask(Sweep(store.queue)) == 0
+        assert other.ask(PruneQueue(store.queue)) == 0
         assert other.driver.fail_at.pop("trim_events"), "it did not even look"
 
-    assert other.ask(Sweep(store.queue)) == 0, "nothing is left to do"
+    assert other.ask(PruneQueue(store.queue)) == 0, "nothing is left to do"
     assert len(store.events()) == 1, "it tells of two"
 
 
 CHORES = [
     (promote, Promote(1)),
     (expire, Expire(1)),
-    (revive_due, ReviveDue(1)),
-    (catch_up, CatchUp(1, "every hour")),
+    (retry_failed_due, RetryFailedDue(1)),
+    (catch_up, CatchUpScheduler(1, "every hour")),
 ]
 
 
@@ -78,7 +78,12 @@ def test_one_process_keeps_house_for_a_queue_at_a_time_and_others_do_not_wait(
 
 
 def name_of(chore: Request) -> str:
-    names = {Promote: "promote", Expire: "expire", ReviveDue: "revive", CatchUp: "catch up"}
+    names = {
+        Promote: "promote",
+        Expire: "expire",
+        RetryFailedDue: "revive",
+        CatchUpScheduler: "catch up",
+    }
     return names[type(chore)]
 
 
@@ -88,11 +93,11 @@ def test_an_event_that_is_published_while_another_process_sweeps_does_not_wait(s
         store.add()
 
     with store.home.transaction() as transaction:
-        transaction.run(sweep(transaction.tx, [Sweep(store.queue)]))
-        other.ask(Publish(store.queue, "mine", {}, keep=1))
+        transaction.run(prune_queues(transaction.tx, [PruneQueue(store.queue)]))
+        other.ask(PublishEvent(store.queue, "mine", {}, keep=1))
 
     assert len(store.events()) == 6
-    other.ask(Publish(store.queue, "mine", {}, keep=1))
+    other.ask(PublishEvent(store.queue, "mine", {}, keep=1))
     assert [event.kind for event in store.events()] == ["custom", "custom"]
 
 
@@ -155,7 +160,7 @@ def test_verifying_finds_a_wrong_size_of_the_log_and_trimming_by_hand_rights_it(
 
 
 def test_a_log_is_trimmed_by_hand_in_pieces(store, monkeypatch):
-    monkeypatch.setattr(queue_settings, "MOST_TRIMMED", 3)
+    monkeypatch.setattr(queue_settings, "MAX_TRIMMED", 3)
     for _ in range(8):
         store.add()
 

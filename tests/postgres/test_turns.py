@@ -12,7 +12,7 @@ import pytest
 from bullite.errors import QueueFull
 from bullite.operations.add import AddJobs, add
 from bullite.operations.claim import Claim, claim
-from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate
+from bullite.operations.rate_limits import Rate, SetConcurrency, SetRate
 from bullite.operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit
 from tests.crash.processes import wait_until
 from tests.harness import LOCK_DURATION, OpenTransaction, Process, Store, new_job
@@ -22,8 +22,8 @@ Limit = Callable[[Store], Any]
 
 LIMITS: dict[str, Limit] = {
     "concurrency": lambda store: store.ask(SetConcurrency(store.queue, 3)),
-    "rate": lambda store: store.ask(SetRate(store.queue, Limiter(3, 60_000))),
-    "key": lambda store: store.ask(SetKeyLimit(store.queue, EVERY_KEY, Limiter(3, 60_000))),
+    "rate": lambda store: store.ask(SetRate(store.queue, Rate(3, 60_000))),
+    "key": lambda store: store.ask(SetKeyLimit(store.queue, EVERY_KEY, Rate(3, 60_000))),
 }
 
 

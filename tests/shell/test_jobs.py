@@ -32,7 +32,7 @@ from bullite.commands.history import Run, runs_of, said_after
 from bullite.commands.job_types import RETRIES
 from bullite.commands.processors import Crew
 from bullite.commands.webhook import verify_signature
-from bullite.operations.command_output import Piece, WriteOutput
+from bullite.operations.command_output import OutputChunk, WriteOutput
 from bullite.worker.processors import AndTheRest
 from tests.api.helpers import again, state_of, take_away, until
 from tests.databases import Database
@@ -352,7 +352,7 @@ async def test_what_a_command_says_after_its_job_was_lost_is_not_taken(
     queue: Queue, database: Database
 ) -> None:
     job = await add(queue, "true")
-    request = WriteOutput(job.pk, 12_345, 1, [Piece(1, "stdout", "aGVsbG8=")])
+    request = WriteOutput(job.pk, 12_345, 1, [OutputChunk(1, "stdout", "aGVsbG8=")])
     assert await bridge.ask(queue.store, request) is False
     assert database.rows("output") == []
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bullite.commands import output
 from bullite.commands.capture import Capture, Captured
 from bullite.commands.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes, without
-from bullite.operations.command_output import Piece
+from bullite.operations.command_output import OutputChunk
 
 NOTHING = Redactor()
 SECRETS = Redactor([r"password=\S+", "hunter2"])
@@ -25,7 +25,7 @@ class Shelf:
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        self.kept: dict[int, Piece] = {}
+        self.kept: dict[int, OutputChunk] = {}
 
     def hear(self, data: bytes, stream: str = "stdout") -> None:
         self.pieces.heard(stream, data)

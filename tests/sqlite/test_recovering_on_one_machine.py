@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bullite.operations.workers import Recover
+from bullite.operations.workers import RecoverStalled
 from tests.databases import SQLiteDatabase
 from tests.harness import LOCK_DURATION, Store, open_store
 
@@ -42,4 +42,4 @@ def test_an_expired_lease_is_no_stall_while_its_worker_is_registered_and_alive(
 def test_a_living_worker_without_jobs_is_looked_after_once_only(store: Store) -> None:
     store.worker()
     store.clock.advance(10 * LOCK_DURATION)
-    assert store.process().chores(Recover) == []
+    assert store.process().chores(RecoverStalled) == []

@@ -6,7 +6,7 @@ import pytest
 
 from bullite.core.states import DELETE, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.operations.add import AddJobs
-from bullite.operations.move import MoveByHand
+from bullite.operations.move import MoveJobs
 from bullite.operations.open_queue import OpenQueue
 from tests.harness import Store, new_job
 
@@ -158,7 +158,7 @@ def test_a_custom_id_freed_earlier_in_the_same_batch_can_be_taken(store: Store) 
     old = store.add(custom_id="x")
     _, removed, second = store.ask_together(
         AddJobs(store.queue, [new_job()]),
-        MoveByHand(REMOVE, [old]),
+        MoveJobs(REMOVE, [old]),
         AddJobs(store.queue, [new_job(custom_id="x")]),
     )
     assert removed == [old]

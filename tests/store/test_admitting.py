@@ -8,8 +8,8 @@ import pytest
 
 from bullite.core.states import DELETE, PROMOTE, RETRY_FINISHED
 from bullite.errors import QueueFull
-from bullite.operations.add import Added, AddJobs, add_now
-from bullite.operations.queue_settings import Reset
+from bullite.operations.add import Added, AddJobs, add_within
+from bullite.operations.queue_settings import ResetQueue
 from tests.harness import Process, Store, new_job
 
 
@@ -120,7 +120,7 @@ def test_jobs_that_operations_add_are_never_refused(store: Store) -> None:
     store.home.configure(max_waiting=1, max_payload_bytes=4, max_rate_count=1, max_rate_duration=9)
     add(store)
     with store.home.transaction() as open:
-        open.run(add_now(open.tx, store.queue, [new_job(data='"long enough"')]))
+        open.run(add_within(open.tx, store.queue, [new_job(data='"long enough"')]))
     assert store.counts() == {"waiting": 2}
 
 
@@ -176,7 +176,7 @@ def test_a_queue_that_is_as_new_has_no_quotas(store: Store) -> None:
     store.home.configure(max_waiting=1, max_rate_count=1, max_rate_duration=60_000)
     [job] = add(store).ids
     store.move(DELETE, job)
-    store.ask(Reset(store.queue))
+    store.ask(ResetQueue(store.queue))
     add(store, 3)
 
 

@@ -23,9 +23,9 @@ from bullite.engine.batching import group
 from bullite.engine.replies import DIRECT
 from bullite.errors import StoreFull, StoreUnavailable
 from bullite.operations.add import AddJobs
-from bullite.operations.finish import Settle
-from bullite.operations.move import MoveByHand
-from bullite.operations.queue_settings import Publish
+from bullite.operations.finish import FinishRuns
+from bullite.operations.move import MoveJobs
+from bullite.operations.queue_settings import PublishEvent
 from bullite.operations.request import Request
 from bullite.operations.update import Progress
 from tests.harness import Held, Store, new_job
@@ -39,7 +39,7 @@ class Touching(Request):
     one: int | None = None
     other: int | None = None
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return [job for job in (self.one, self.other) if job is not None]
 
 
@@ -104,16 +104,16 @@ def test_but_they_do_not_pass_others_for_the_same_job() -> None:
 
 def test_a_request_names_every_job_it_touches() -> None:
     verdicts = [RunOutcome(3, 1, COMPLETE), RunOutcome(5, 1, COMPLETE)]
-    assert list(Settle(1, verdicts).keys()) == [3, 5]
-    assert list(MoveByHand(REMOVE, [4, 6]).keys()) == [4, 6]
-    assert list(Progress(1, 9, 1, "1").keys()) == [9]
+    assert list(FinishRuns(1, verdicts).job_ids()) == [3, 5]
+    assert list(MoveJobs(REMOVE, [4, 6]).job_ids()) == [4, 6]
+    assert list(Progress(1, 9, 1, "1").job_ids()) == [9]
 
 
 # --- order ---------------------------------------------------------------------------------------
 
 
-def complete(store: Store, held: Held) -> Settle:
-    return Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
+def complete(store: Store, held: Held) -> FinishRuns:
+    return FinishRuns(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
 
 
 def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Store) -> None:
@@ -123,10 +123,10 @@ def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Stor
         Progress(store.queue, held.id, held.token, "1"),
         complete(store, held),
         Progress(store.queue, held.id, held.token, "2"),
-        MoveByHand(REMOVE, [job]),
-        MoveByHand(RESTORE_COMPLETED, [job]),
-        MoveByHand(RETRY_FINISHED, [job]),
-        MoveByHand(REMOVE, [job]),
+        MoveJobs(REMOVE, [job]),
+        MoveJobs(RESTORE_COMPLETED, [job]),
+        MoveJobs(RETRY_FINISHED, [job]),
+        MoveJobs(REMOVE, [job]),
     )
     assert answers[1].lost == ()
     assert answers[:1] + answers[2:] == [True, False, [job], [job], [job], [job]]
@@ -139,7 +139,7 @@ def test_requests_for_one_job_are_carried_out_in_the_order_they_came(store: Stor
 def test_of_two_settles_for_one_job_in_one_batch_the_first_is_carried_out(store: Store) -> None:
     job = store.add()
     held = store.worker().claim_one()
-    back = Settle(store.queue, [RunOutcome(held.id, held.token, RETURN_UNSTARTED)])
+    back = FinishRuns(store.queue, [RunOutcome(held.id, held.token, RETURN_UNSTARTED)])
     first, second = store.ask_together(back, complete(store, held))
     assert (list(first.lost), list(second.lost)) == ([], [job])
     assert store.state(job) == "waiting"
@@ -164,8 +164,8 @@ def test_a_whole_batch_is_one_transaction(store: Store) -> None:
     store.ask_together(
         AddJobs(store.queue, [new_job()]),
         complete(store, held),
-        Publish(store.queue, "mine", {}),
-        MoveByHand(RETRY_FINISHED, [job]),
+        PublishEvent(store.queue, "mine", {}),
+        MoveJobs(RETRY_FINISHED, [job]),
         AddJobs(store.queue, [new_job()]),
     )
     assert begun == [True]
@@ -174,7 +174,7 @@ def test_a_whole_batch_is_one_transaction(store: Store) -> None:
 
 def test_nobody_is_answered_before_the_commit(store: Store) -> None:
     store.home.driver.fail_at["commit"] = StoreFull("no room")
-    publish = Publish(store.queue, "mine", {})
+    publish = PublishEvent(store.queue, "mine", {})
     answers = store.ask_together(AddJobs(store.queue, [new_job()]), publish)
     assert [type(answer) for answer in answers] == [StoreFull, StoreFull]
     assert store.counts() == {}
@@ -214,7 +214,7 @@ def test_a_bad_verdict_fails_its_own_request_only(store: Store, bad: dict[str, A
     one, two = store.worker().claim(2)
     settled, refused, added = store.ask_together(
         complete(store, one),
-        Settle(store.queue, [RunOutcome(two.id, two.token, BACK_OFF, **bad)]),
+        FinishRuns(store.queue, [RunOutcome(two.id, two.token, BACK_OFF, **bad)]),
         AddJobs(store.queue, [new_job()]),
     )
     assert list(settled.lost) == []
@@ -235,7 +235,7 @@ def test_a_restore_that_meets_a_taken_custom_id_moves_nothing(store: Store) -> N
     store.move(REMOVE, old)
     new = store.add(custom_id="x")
     refused, removed = store.ask_together(
-        MoveByHand(RESTORE[State.WAITING], [old]), MoveByHand(REMOVE, [new])
+        MoveJobs(RESTORE[State.WAITING], [old]), MoveJobs(REMOVE, [new])
     )
     assert (refused, removed) == ([], [new])
 
@@ -270,7 +270,7 @@ def test_when_the_disk_is_full_the_whole_batch_fails_once(store: Store) -> None:
     begun = store.home.driver.begun
     begun.clear()
     store.home.driver.fail_at["insert_jobs"] = StoreFull("no room")
-    publish = Publish(store.queue, "mine", {})
+    publish = PublishEvent(store.queue, "mine", {})
     answers = store.ask_together(AddJobs(store.queue, [new_job()]), publish)
     assert [type(answer) for answer in answers] == [StoreFull, StoreFull]
     assert begun == [True], "it is not tried again"

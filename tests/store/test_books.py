@@ -5,7 +5,7 @@ from __future__ import annotations
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE, FAIL, REMOVE, RESTORE, State
 from bullite.operations.add import AddJobs
-from bullite.operations.finish import Settle
+from bullite.operations.finish import FinishRuns
 from tests.harness import Event, Store, new_job
 
 
@@ -87,7 +87,7 @@ def test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it(store:
     one, two, three = worker.claim(3)
     store.clock.advance(4)
     store.ask(
-        Settle(
+        FinishRuns(
             store.queue,
             [
                 RunOutcome(one.id, one.token, COMPLETE),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bullite.engine.replies import DIRECT
 from bullite.operations.queue_settings import SetPaused
-from bullite.operations.workers import Deregister
+from bullite.operations.workers import DeregisterWorker
 from tests.harness import LOCK_DURATION, Store, Worker, new_job
 
 
@@ -112,7 +112,7 @@ def test_a_worker_that_is_not_registered_takes_nothing(store: Store) -> None:
     """What nobody on the register holds could never be taken back."""
     job = store.add()
     worker = store.worker(by_hand=True)
-    store.ask(Deregister(worker.id))
+    store.ask(DeregisterWorker(worker.id))
     worker.appetite.worker = 0
     claimed = claim_now(worker)
     assert claimed is None or not claimed.rows

@@ -33,15 +33,15 @@ from bullite.database.driver import Conflict
 from bullite.engine.replies import DIRECT
 from bullite.engine.subscription import Stop
 from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
-from bullite.operations.auto_retry import ReviveDue
+from bullite.operations.auto_retry import RetryFailedDue
 from bullite.operations.cancel import Cancel
 from bullite.operations.cancel import cancel as cancel_in
 from bullite.operations.children import AwaitChildren
 from bullite.operations.expire import Expire, expire_due
-from bullite.operations.finish import Settle, Settled
-from bullite.operations.flow_graph import Ref
+from bullite.operations.finish import FinishResult, FinishRuns
+from bullite.operations.flow_graph import FlowRef
 from bullite.operations.queue_settings import Configure
-from bullite.operations.steps import Pause
+from bullite.operations.steps import Suspend
 from tests.databases import PATIENCE
 from tests.harness import QUEUE, Event, Held, Process, Store, Worker, new_job
 from tests.store.test_interleaving import Make, claiming, interleave, recovering, settling
@@ -303,12 +303,12 @@ def test_a_cancelled_job_is_not_tried_again_by_itself(store: Store) -> None:
     worker, held = cancelled_run(store)
     worker.fail(held)
     store.clock.advance(20)
-    assert store.ask(ReviveDue(store.queue)) == 0
+    assert store.ask(RetryFailedDue(store.queue)) == 0
     assert store.states(waiting, held.id) == ["failed", "failed"]
     store.add()
     worker.fail(worker.claim_one())
     store.clock.advance(20)
-    assert store.ask(ReviveDue(store.queue)) == 1  # any other failure is
+    assert store.ask(RetryFailedDue(store.queue)) == 1  # any other failure is
 
 
 # --- what cannot be cancelled --------------------------------------------------------------------
@@ -445,11 +445,11 @@ def test_a_cancelled_run_that_fails_tells_so(store: Store, move: Move) -> None:
 @pytest.mark.parametrize("move", FAILING, ids=str)
 def test_its_worker_learns_that_it_was_cancelled(store: Store, move: Move) -> None:
     _, held = cancelled_run(store)
-    settled: Settled = store.ask(
-        Settle(store.queue, [RunOutcome(held.id, held.token, move, delay=5, reason="it broke")])
+    settled: FinishResult = store.ask(
+        FinishRuns(store.queue, [RunOutcome(held.id, held.token, move, delay=5, reason="it broke")])
     )
-    assert [type(error) for error in settled.spoilt.values()] == [JobCancelled]
-    assert str(settled.spoilt[held.id]) == REASON
+    assert [type(error) for error in settled.overridden.values()] == [JobCancelled]
+    assert str(settled.overridden[held.id]) == REASON
 
 
 @pytest.mark.parametrize("move", GIVING_UP, ids=str)
@@ -467,7 +467,7 @@ def with_child_at_run_time(store: Store) -> tuple[Worker, Held, int]:
     job = store.add("parent")
     worker = store.worker()
     held = worker.claim_one()
-    [first] = store.grow(child("fail")._replace(parent=Ref(QUEUE, str(job))))
+    [first] = store.grow(child("fail")._replace(parent=FlowRef(QUEUE, str(job))))
     return worker, held, first
 
 
@@ -489,7 +489,7 @@ def test_a_cancelled_job_whose_children_do_not_let_it_complete_is_cancelled(stor
 
 def test_a_cancelled_job_that_would_sleep_ends_at_once(store: Store) -> None:
     _, held = cancelled_run(store)
-    store.ask(Pause(store.queue, held.id, held.token, "sleep", "nap", 0, 0, 1_000))
+    store.ask(Suspend(store.queue, held.id, held.token, "sleep", "nap", 0, 0, 1_000))
     assert end(store, held.id) == ENDED
     assert store.counts() == {"failed": 1}
 

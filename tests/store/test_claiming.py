@@ -8,7 +8,7 @@ from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE, PROMOTE, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.errors import StoreUnavailable
 from bullite.operations.add import AddJobs
-from bullite.operations.claim import MOST_PROMOTED, MOST_SORTED
+from bullite.operations.claim import MAX_PROMOTED, MAX_SORTED
 from bullite.operations.update import Progress
 from tests.harness import LOCK_DURATION, Held, Store, Worker, new_job
 
@@ -91,10 +91,10 @@ def test_a_job_promoted_by_hand_goes_to_the_end_of_the_line(store: Store) -> Non
 
 
 def test_more_due_jobs_than_one_transaction_promotes_keep_their_order(store: Store) -> None:
-    jobs = store.add_all(*(new_job(delay=10) for _ in range(MOST_PROMOTED + 3)))
+    jobs = store.add_all(*(new_job(delay=10) for _ in range(MAX_PROMOTED + 3)))
     store.clock.advance(10)
     worker = store.worker()
-    worker.wants(MOST_PROMOTED + 3)
+    worker.wants(MAX_PROMOTED + 3)
     for _ in range(3):
         store.home.engine.turn()
     assert ids(worker.received) == jobs
@@ -315,11 +315,11 @@ def test_old_and_new_jobs_of_a_queue_that_turned_by_name_form_one_line(store: St
     assert ids(nameless.claim(1) + worker.claim(1) + nameless.claim(9)) == old + new
 
 
-@pytest.mark.parametrize("more", [1, MOST_SORTED])
+@pytest.mark.parametrize("more", [1, MAX_SORTED])
 def test_a_worker_with_names_finds_its_job_behind_many_old_ones_of_other_names(
     store: Store, more: int
 ) -> None:
-    store.add_all(*(new_job("other") for _ in range(MOST_SORTED + more)))
+    store.add_all(*(new_job("other") for _ in range(MAX_SORTED + more)))
     mine = store.add("mine")
     worker = store.worker(names=["mine"])
     worker.wants(1)
@@ -329,7 +329,7 @@ def test_a_worker_with_names_finds_its_job_behind_many_old_ones_of_other_names(
 
 
 def test_a_new_job_does_not_overtake_an_old_one_that_has_no_lane_yet(store: Store) -> None:
-    store.add_all(*(new_job("other") for _ in range(MOST_SORTED)))
+    store.add_all(*(new_job("other") for _ in range(MAX_SORTED)))
     old = store.add("mine")
     worker = store.worker(names=["mine"])
     new = store.add("mine")

@@ -21,13 +21,13 @@ from bullite.core.states import (
     State,
 )
 from bullite.database.driver import TransactionAborted
-from bullite.operations.add import Added, AddJobs, Extras, NewJob, add
+from bullite.operations.add import Added, AddJobs, NewJob, RareFields, add
 from bullite.operations.claim import promote_due
-from bullite.operations.deduplicate import by_name, from_names
+from bullite.operations.deduplicate import dump_named, load_named
 from bullite.operations.deduplicate_release import FreeKey, FreeKeyOf
 from bullite.operations.expire import Expire
-from bullite.operations.prune import Sweep
-from bullite.operations.queue_settings import Reset, SetPaused
+from bullite.operations.prune import PruneQueue
+from bullite.operations.queue_settings import ResetQueue, SetPaused
 from tests.harness import Event, Held, Store, new_job
 
 X = DeduplicationRule("x")
@@ -275,7 +275,7 @@ def test_a_job_that_is_deleted_with_its_queue_frees_its_key(store: Store, move: 
 def test_a_queue_that_is_as_new_has_no_keys(store: Store) -> None:
     held = begin(store, WINDOW)
     store.worker().complete(held, retention=Retention(0))
-    store.ask(Reset(store.queue))
+    store.ask(ResetQueue(store.queue))
     assert holder(store) is None
 
 
@@ -423,9 +423,9 @@ def test_who_extends_gives_no_window_to_a_key_without_one(store: Store) -> None:
 def test_windows_that_have_ended_are_swept(store: Store) -> None:
     put(store, WINDOW)
     put(store, DeduplicationRule("y"))
-    assert store.home.chores(Sweep) == []
+    assert store.home.chores(PruneQueue) == []
     store.clock.advance(1_000)
-    assert store.home.do_chores(Sweep) == 1
+    assert store.home.do_chores(PruneQueue) == 1
     assert (holder(store, "x"), holder(store, "y") is None) == (None, False)
 
 
@@ -705,18 +705,18 @@ def test_broken_promises_about_keys_are_found(store: Store) -> None:
 def test_a_job_that_is_kept_comes_back_as_it_was() -> None:
     rule = DeduplicationRule("x", 5, True, False, True)
     job = new_job(custom_id="a", deduplication=rule, run_at=7)
-    assert from_names(NewJob, decoded(by_name(job))) == job
-    plain = job._replace(extras=None)
-    assert from_names(NewJob, decoded(by_name(plain))) == plain
+    assert load_named(NewJob, decoded(dump_named(job))) == job
+    plain = job._replace(rare_fields=None)
+    assert load_named(NewJob, decoded(dump_named(plain))) == plain
 
 
 def test_a_job_that_is_kept_may_lack_what_came_later_and_have_what_is_gone() -> None:
-    told = decoded(by_name(new_job(deduplication=X)))
+    told = decoded(dump_named(new_job(deduplication=X)))
     del told["extras"]["traits"]
     told["extras"]["long gone"] = 1
     told["unheard of"] = 2
-    job = from_names(NewJob, told)
-    assert job.extras == Extras(deduplication=X)
+    job = load_named(NewJob, told)
+    assert job.rare_fields == RareFields(deduplication=X)
 
 
 def decoded(text: str) -> Any:

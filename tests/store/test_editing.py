@@ -10,7 +10,7 @@ from bullite.core.decide_outcome import RunOutcome
 from bullite.core.event_log import MAX_COPIED_LENGTH
 from bullite.core.states import COMPLETE, DELETE, REMOVE
 from bullite.errors import IllegalMove, JobNotFound, LostLock
-from bullite.operations.finish import Settle
+from bullite.operations.finish import FinishRuns
 from bullite.operations.update import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from tests.harness import LOCK_DURATION, Held, Process, Store, new_job
 
@@ -272,9 +272,9 @@ def test_a_line_that_came_before_the_end_of_its_run_is_not_refused(store: Store)
     store.add_all(new_job(), new_job())
     one, two = store.worker().claim(2)
     settled, logged, _ = store.ask_together(
-        Settle(store.queue, [RunOutcome(one.id, one.token, COMPLETE)]),
+        FinishRuns(store.queue, [RunOutcome(one.id, one.token, COMPLETE)]),
         log(two, "almost done"),
-        Settle(store.queue, [RunOutcome(two.id, two.token, COMPLETE)]),
+        FinishRuns(store.queue, [RunOutcome(two.id, two.token, COMPLETE)]),
     )
     assert (list(settled.lost), logged) == ([], 1)
     assert store.logs(two.id) == ["almost done"]

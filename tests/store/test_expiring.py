@@ -73,7 +73,7 @@ def test_no_expired_job_is_handed_out_even_when_there_are_more_than_one_go_can_f
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (expiry, claim):
-        monkeypatch.setattr(module, "MOST_EXPIRED", 2, raising=False)
+        monkeypatch.setattr(module, "MAX_EXPIRED", 2)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     good = store.add()
     store.clock.advance(5)
@@ -154,7 +154,7 @@ def test_a_removed_job_expires_only_when_it_is_back(store: Store) -> None:
 
 
 def test_expired_jobs_fail_in_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "MOST_EXPIRED", 2)
+    monkeypatch.setattr(expiry, "MAX_EXPIRED", 2)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     store.clock.advance(5)
     assert [expire(store) for _ in range(4)] == [2, 2, 1, 0]

@@ -8,8 +8,8 @@ from bullite.engine.maintenance import Chores
 from bullite.engine.replies import DIRECT
 from bullite.engine.subscription import Habits
 from bullite.operations.add import AddJobs
-from bullite.operations.queue_settings import Publish
-from bullite.operations.workers import Recover
+from bullite.operations.queue_settings import PublishEvent
+from bullite.operations.workers import RecoverStalled
 from tests.harness import Process, Store, new_job
 
 
@@ -67,7 +67,7 @@ def test_who_follows_no_more_hears_no_more(store: Store) -> None:
     reply = heard.append
     store.home.engine.follow(store.queue, reply, DIRECT)
     store.home.engine.unfollow(reply)
-    store.ask(Publish(store.queue, "tick", {}))
+    store.ask(PublishEvent(store.queue, "tick", {}))
     assert (heard, kinds_of(other)) == ([], ["custom"])
 
 
@@ -122,7 +122,7 @@ def recoveries(store: Store) -> bool:
     """Whether the engine takes back the jobs of dead workers when it next does its chores."""
     chores = store.home.engine._chores
     due = Chores(store.home.driver, recovers=chores.recovers).due(store.clock.lease_now())
-    return any(isinstance(chore, Recover) for chore in due)
+    return any(isinstance(chore, RecoverStalled) for chore in due)
 
 
 def test_workers_that_do_not_check_for_stalled_jobs_leave_them_to_others(store: Store) -> None:

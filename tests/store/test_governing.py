@@ -8,15 +8,15 @@ import pytest
 
 from bullite.core.states import REMOVE, RESTORE_WAITING
 from bullite.operations import queue_settings
-from bullite.operations.add import AddJobs, OutOfDate
+from bullite.operations.add import AddJobs, StaleSettings
 from bullite.operations.open_queue import OpenQueue
 from bullite.operations.queue_settings import (
     Configure,
-    Publish,
-    Reset,
+    LogCleaned,
+    PublishEvent,
+    ResetQueue,
     SetPaused,
     Settings,
-    TellCleaned,
     TrimEvents,
 )
 from tests.harness import QUEUE, Event, Store, new_job
@@ -69,7 +69,7 @@ def test_jobs_resolved_under_older_settings_are_not_added(store: Store) -> None:
         AddJobs(store.queue, [new_job("late"), new_job("too")], version=1),
         AddJobs(store.queue, [new_job("right")], version=2),
     )
-    assert isinstance(late, OutOfDate)
+    assert isinstance(late, StaleSettings)
     assert store.row(right.ids[0]).name == "right"
     assert store.counts() == {"waiting": 1}
 
@@ -80,7 +80,7 @@ def test_a_custom_id_of_jobs_that_were_not_added_is_free(store: Store) -> None:
         AddJobs(store.queue, [new_job(custom_id="x")], version=1),
         AddJobs(store.queue, [new_job(custom_id="x")], version=2),
     )
-    assert isinstance(late, OutOfDate)
+    assert isinstance(late, StaleSettings)
     assert right.existing == set()
 
 
@@ -91,7 +91,7 @@ def test_a_change_in_a_batch_holds_for_what_comes_after_it(store: Store) -> None
         AddJobs(store.queue, [new_job()], version=1),
     )
     assert len(before.ids) == 1
-    assert isinstance(after, OutOfDate)
+    assert isinstance(after, StaleSettings)
 
 
 def test_a_new_order_of_priorities_turns_the_line_around(store: Store) -> None:
@@ -184,19 +184,19 @@ def test_jobs_fetched_ahead_can_be_counted(store: Store) -> None:
 
 
 def test_an_event_of_the_users_own_is_told(store: Store) -> None:
-    store.ask(Publish(store.queue, "lunch", {"at": 12}))
+    store.ask(PublishEvent(store.queue, "lunch", {"at": 12}))
     assert store.events() == [Event("custom", None, ["lunch", {"at": 12}])]
 
 
 def test_publishing_may_keep_the_log_short(store: Store) -> None:
     for n in range(6):
-        store.ask(Publish(store.queue, "tick", {"n": n}, keep=2))
+        store.ask(PublishEvent(store.queue, "tick", {"n": n}, keep=2))
     assert [event.detail[1]["n"] for event in store.events()][-2:] == [4, 5]
     assert len(store.events()) <= 3
 
 
 def test_a_cleaning_is_told(store: Store) -> None:
-    store.ask(TellCleaned(store.queue, 17))
+    store.ask(LogCleaned(store.queue, 17))
     assert store.events() == [Event("cleaned", None, 17)]
 
 
@@ -229,20 +229,20 @@ def test_trimming_leaves_other_logs_alone(store: Store) -> None:
 
 
 def test_a_queue_can_be_made_as_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_settings, "MOST_TRIMMED", 2)
+    monkeypatch.setattr(queue_settings, "MAX_TRIMMED", 2)
     new = settings(store)
     settings(store, dead_letter="dead", keep_failed_age=5, max_events=9)
     pause(store)
     for n in range(7):
-        store.ask(Publish(store.queue, "tick", {"n": n}))
-    store.ask(Reset(store.queue))
+        store.ask(PublishEvent(store.queue, "tick", {"n": n}))
+    store.ask(ResetQueue(store.queue))
     assert settings(store)._replace(version=new.version) == new
     assert store.events() == []
 
 
 def test_a_queue_made_as_new_has_new_settings_for_its_producers(store: Store) -> None:
     version = settings(store).version
-    store.ask(Reset(store.queue))
+    store.ask(ResetQueue(store.queue))
     assert settings(store).version > version
 
 

@@ -18,7 +18,7 @@ from bullite.errors import StoreBusy
 from bullite.operations import prune
 from bullite.operations.add import AddJobs
 from bullite.operations.claim import Promote
-from bullite.operations.finish import Settle
+from bullite.operations.finish import FinishRuns
 from bullite.operations.queue_settings import Configure
 from tests.harness import Held, Process, Store, new_job
 
@@ -53,8 +53,8 @@ def transactions_of(process: Process) -> Iterator[list[list[str]]]:
     driver.begin, driver.execute = begin, execute
 
 
-def completion(store: Store, held: Held) -> Settle:
-    return Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
+def completion(store: Store, held: Held) -> FinishRuns:
+    return FinishRuns(store.queue, [RunOutcome(held.id, held.token, COMPLETE)])
 
 
 def answer_to(process: Process, request: Any, turns: int) -> list[Any]:
@@ -147,7 +147,7 @@ def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(s
 
 
 def test_results_and_claims_come_between_the_pieces_of_a_sweep(store, monkeypatch):
-    monkeypatch.setattr(prune, "MOST_SWEPT", 1)
+    monkeypatch.setattr(prune, "MAX_PRUNED", 1)
     worker = store.worker()
     store.add_all(*[new_job() for _ in range(8)])
     held = worker.claim(8)

@@ -28,12 +28,12 @@ from bullite.core.states import (
 )
 from bullite.database.driver import Conflict
 from bullite.operations.claim import Claim, claim, promote_due
-from bullite.operations.finish import Settle, settle
-from bullite.operations.move import MoveByHand, move_by_hand
-from bullite.operations.prune import Sweep, sweep
+from bullite.operations.finish import FinishRuns, finish_runs
+from bullite.operations.move import MoveJobs, move_jobs
+from bullite.operations.prune import PruneQueue, prune_queues
 from bullite.operations.transaction import Operation, Transaction
 from bullite.operations.update import ExtendLease, Progress, extend_leases, record_progress
-from bullite.operations.workers import Recover, recover
+from bullite.operations.workers import RecoverStalled, recover_stalled
 from tests.harness import LOCK_DURATION, Held, Process, Store, Worker
 
 RESTORE_WAITING = RESTORE[State.WAITING]
@@ -56,16 +56,16 @@ def interleave(process: Process, first: Make, until: str, second: Make, by: Proc
 
 def settling(store: Store, held: Held, move: Move = COMPLETE) -> Make:
     verdict = RunOutcome(held.id, held.token, move)
-    return lambda tx: settle(tx, [Settle(store.queue, [verdict])])
+    return lambda tx: finish_runs(tx, [FinishRuns(store.queue, [verdict])])
 
 
 def moving(move: Move, job: int) -> Make:
-    return lambda tx: move_by_hand(tx, [MoveByHand(move, [job])])
+    return lambda tx: move_jobs(tx, [MoveJobs(move, [job])])
 
 
 def recovering(worker: Worker, dead: bool = True) -> Make:
-    request = Recover(worker.as_seen(), dead)
-    return lambda tx: recover(tx, [request])
+    request = RecoverStalled(worker.as_seen(), dead)
+    return lambda tx: recover_stalled(tx, [request])
 
 
 def claiming(worker: Worker, token: int = 77) -> Make:
@@ -80,7 +80,7 @@ def promoting(store: Store) -> Make:
 
 def sweeping(store: Store) -> Make:
     store.home.configure(keep_completed_age=10, trash_age=10)
-    return lambda tx: sweep(tx, [Sweep(store.queue)])
+    return lambda tx: prune_queues(tx, [PruneQueue(store.queue)])
 
 
 def then(*makes: Make) -> Make:
@@ -242,7 +242,7 @@ def test_a_recovery_decided_before_its_worker_renewed_leaves_its_jobs_alone(stor
     worker = store.process().worker()
     worker.claim_one()
     store.clock.advance(LOCK_DURATION + 1)
-    stale = Recover(worker.as_seen(), dead=False)
+    stale = RecoverStalled(worker.as_seen(), dead=False)
     worker.process.renew()
     assert store.ask(stale).jobs == 0
     assert store.state(job) == "active"
@@ -333,7 +333,7 @@ def test_restore_and_a_removal_from_somewhere_else(store: Store) -> None:
     def run_and_remove(tx: Transaction) -> Operation[None]:
         yield from moving(RESTORE_WAITING, job)(tx)
         yield from claiming(worker, token=5)(tx)
-        yield from settle(tx, [Settle(store.queue, [RunOutcome(job, 5, FAIL)])])
+        yield from finish_runs(tx, [FinishRuns(store.queue, [RunOutcome(job, 5, FAIL)])])
         yield from moving(REMOVE, job)(tx)
 
     with pytest.raises(Conflict):

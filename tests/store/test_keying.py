@@ -7,8 +7,8 @@ import pytest
 from bullite.core.states import DELETE, REMOVE, RESTORE_WAITING, RETRY_FINISHED
 from bullite.operations import rate_limits_by_key
 from bullite.operations.expire import Expire
-from bullite.operations.queue_settings import Configure, Reset
-from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate
+from bullite.operations.queue_settings import Configure, ResetQueue
+from bullite.operations.rate_limits import Rate, SetConcurrency, SetRate
 from bullite.operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit
 from bullite.operations.update import SetPriority
 from tests.harness import Held, Store, Worker, new_job
@@ -18,9 +18,9 @@ def ids(held: list[Held]) -> list[int]:
     return [h.id for h in held]
 
 
-def limit(store: Store, key: str, most: int | None, duration: int = 1_000) -> Limiter | None:
-    limiter = None if most is None else Limiter(most, duration)
-    before: Limiter | None = store.ask(SetKeyLimit(store.queue, key, limiter))
+def limit(store: Store, key: str, most: int | None, duration: int = 1_000) -> Rate | None:
+    limiter = None if most is None else Rate(most, duration)
+    before: Rate | None = store.ask(SetKeyLimit(store.queue, key, limiter))
     return before
 
 
@@ -31,7 +31,7 @@ def add(store: Store, *keys: str | None, **options: object) -> list[int]:
 def aside(store: Store) -> list[int]:
     """The jobs that stand aside."""
     rows = store.database.rows("jobs")
-    return [row["id"] for row in rows if row["lane"].startswith(rate_limits_by_key.ASIDE)]
+    return [row["id"] for row in rows if row["lane"].startswith(rate_limits_by_key.PARKED_LANE)]
 
 
 def everything(worker: Worker, want: int = 99) -> list[int]:
@@ -158,7 +158,7 @@ def test_all_workers_of_all_processes_share_the_windows(store: Store) -> None:
 
 def test_limits_of_queue_worker_and_key_hold_together(store: Store) -> None:
     limit(store, "a", 2)
-    store.ask(SetRate(store.queue, Limiter(3, 1_000)))
+    store.ask(SetRate(store.queue, Rate(3, 1_000)))
     store.ask(SetConcurrency(store.queue, 4))
     jobs = add(store, "a", "a", "a", "b", "b", "b")
     worker = store.worker()
@@ -207,7 +207,7 @@ def test_a_worker_for_all_names_does_not_walk_over_those_aside(store: Store) -> 
 def test_more_jobs_in_front_than_one_look_sees_hold_up_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limits_by_key, "MOST_ASIDE", 3)
+    monkeypatch.setattr(rate_limits_by_key, "MAX_PARKED", 3)
     limit(store, "a", 1)
     jobs = add(store, *"a" * 50, "b")
     assert everything(store.worker(), 5) == [jobs[0], jobs[-1]]
@@ -216,7 +216,7 @@ def test_more_jobs_in_front_than_one_look_sees_hold_up_nobody(
 def test_more_keys_whose_time_has_come_than_one_claim_brings_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limits_by_key, "MOST_KEYS", 2)
+    monkeypatch.setattr(rate_limits_by_key, "MAX_KEYS", 2)
     limit(store, EVERY_KEY, 1)
     jobs = add(store, *"abcdeabcde")
     worker = store.worker()
@@ -246,8 +246,8 @@ def test_a_claim_reads_few_jobs_however_many_stand_aside(store: Store) -> None:
 
 def test_what_was_set_before_is_told(store: Store) -> None:
     assert limit(store, "a", 1, 500) is None
-    assert limit(store, "a", 2, 700) == Limiter(1, 500)
-    assert limit(store, "a", None) == Limiter(2, 700)
+    assert limit(store, "a", 2, 700) == Rate(1, 500)
+    assert limit(store, "a", None) == Rate(2, 700)
     assert limit(store, "a", None) is None
 
 
@@ -258,7 +258,7 @@ def test_all_come_back_when_the_limit_is_removed(
     jobs = add(store, *"aaaaa")
     worker = store.worker()
     everything(worker)
-    monkeypatch.setattr(rate_limits_by_key, "MOST_ASIDE", 2)
+    monkeypatch.setattr(rate_limits_by_key, "MAX_PARKED", 2)
     limit(store, "a", None)
     assert everything(worker) == jobs[1:]
 
@@ -409,7 +409,7 @@ def test_turning_the_order_round_turns_theirs(store: Store) -> None:
 def test_a_queue_that_is_as_new_has_no_limits_by_key(store: Store) -> None:
     limit(store, "a", 1)
     limit(store, EVERY_KEY, 1)
-    store.ask(Reset(store.queue))
+    store.ask(ResetQueue(store.queue))
     jobs = add(store, *"aab")
     assert everything(store.worker()) == jobs
     assert store.database.rows("limits") == []

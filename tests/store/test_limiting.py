@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bullite.core.states import DELETE_ACTIVE, REMOVE
-from bullite.operations.move import MoveByHand
-from bullite.operations.queue_settings import Reset, SetPaused
-from bullite.operations.rate_limits import Limiter, SetConcurrency, SetRate, UseUpWindow
+from bullite.operations.move import MoveJobs
+from bullite.operations.queue_settings import ResetQueue, SetPaused
+from bullite.operations.rate_limits import BlockQueue, Rate, SetConcurrency, SetRate
 from tests.harness import Held, Store, Worker, new_job
 
 
@@ -24,8 +24,8 @@ def at_most(store: Store, concurrency: int | None) -> int | None:
     return before
 
 
-def rate(store: Store, limiter: Limiter | None) -> Limiter | None:
-    before: Limiter | None = store.ask(SetRate(store.queue, limiter))
+def rate(store: Store, limiter: Rate | None) -> Rate | None:
+    before: Rate | None = store.ask(SetRate(store.queue, limiter))
     return before
 
 
@@ -207,7 +207,7 @@ def test_a_job_that_is_torn_away_frees_its_slot(store: Store) -> None:
     at_most(store, 1)
     worker = store.worker()
     worker.claim_one()
-    store.ask(MoveByHand(DELETE_ACTIVE, [first]))
+    store.ask(MoveJobs(DELETE_ACTIVE, [first]))
     assert ids(worker.claim(1)) == [second]
 
 
@@ -243,7 +243,7 @@ def test_queues_have_limits_of_their_own(store: Store) -> None:
 
 def test_no_more_begin_in_a_window_than_the_limiter_allows(store: Store) -> None:
     jobs = add(store, 5)
-    worker = store.worker(limiter=Limiter(2, 1_000))
+    worker = store.worker(limiter=Rate(2, 1_000))
     assert ids(worker.claim(9)) == jobs[:2]
     store.clock.advance(999)
     assert worker.claim(9) == []
@@ -253,7 +253,7 @@ def test_no_more_begin_in_a_window_than_the_limiter_allows(store: Store) -> None
 
 
 def test_a_window_begins_with_the_first_job_that_is_taken(store: Store) -> None:
-    worker = store.worker(limiter=Limiter(2, 1_000))
+    worker = store.worker(limiter=Rate(2, 1_000))
     worker.claim(9)
     store.clock.advance(600)
     jobs = add(store, 1)
@@ -267,7 +267,7 @@ def test_a_window_begins_with_the_first_job_that_is_taken(store: Store) -> None:
 
 def test_what_is_taken_counts_whether_it_ends_or_not(store: Store) -> None:
     add(store, 5)
-    worker = store.worker(limiter=Limiter(1, 1_000))
+    worker = store.worker(limiter=Rate(1, 1_000))
     worker.claim_one()
     store.clock.advance(1_000)
     assert len(worker.claim(9)) == 1
@@ -275,7 +275,7 @@ def test_what_is_taken_counts_whether_it_ends_or_not(store: Store) -> None:
 
 def test_the_time_that_a_job_takes_is_not_added(store: Store) -> None:
     add(store, 5)
-    worker = store.worker(limiter=Limiter(1, 1_000))
+    worker = store.worker(limiter=Rate(1, 1_000))
     held = worker.claim_one()
     store.clock.advance(900)
     worker.complete(held)
@@ -285,7 +285,7 @@ def test_the_time_that_a_job_takes_is_not_added(store: Store) -> None:
 
 def test_workers_of_all_processes_share_the_window(store: Store) -> None:
     add(store, 9)
-    limiter = Limiter(3, 1_000)
+    limiter = Rate(3, 1_000)
     first, second = store.worker(limiter=limiter), store.process().worker(limiter=limiter)
     assert len(first.claim(2)) == 2
     assert len(second.claim(2)) == 1
@@ -294,14 +294,14 @@ def test_workers_of_all_processes_share_the_window(store: Store) -> None:
 
 def test_a_worker_without_a_limiter_is_not_held_up_by_that_of_another(store: Store) -> None:
     add(store, 5)
-    store.worker(limiter=Limiter(1, 1_000)).claim(9)
+    store.worker(limiter=Rate(1, 1_000)).claim(9)
     assert len(store.worker().claim(3)) == 3
 
 
 def test_the_window_outlives_the_worker_that_used_it(store: Store) -> None:
     doomed = store.process()
     add(store, 3)
-    limiter = Limiter(1, 1_000)
+    limiter = Rate(1, 1_000)
     doomed.worker(limiter=limiter).claim_one()
     store.kill(doomed)
     store.home.recover()
@@ -313,13 +313,13 @@ def test_the_window_outlives_the_worker_that_used_it(store: Store) -> None:
 
 def test_limited_jobs_wait(store: Store) -> None:
     add(store, 3)
-    store.worker(limiter=Limiter(1, 1_000)).claim(9)
+    store.worker(limiter=Rate(1, 1_000)).claim(9)
     assert store.counts() == {"waiting": 2, "active": 1}
 
 
 def test_a_worker_that_is_limited_looks_again_when_the_window_ends(store: Store) -> None:
     add(store, 2)
-    worker = store.worker(limiter=Limiter(1, 1_000))
+    worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
     assert store.home.engine._feeding.next_at() == 1_000
@@ -330,7 +330,7 @@ def test_a_worker_that_is_limited_looks_again_when_the_window_ends(store: Store)
 
 def test_it_looks_again_sooner_if_it_wants_to(store: Store) -> None:
     add(store, 2)
-    worker = store.worker(limiter=Limiter(1, 1_000), longest_rest=300)
+    worker = store.worker(limiter=Rate(1, 1_000), longest_rest=300)
     worker.wants(2)
     turn(store)
     assert store.home.engine._feeding.next_at() == 300
@@ -338,7 +338,7 @@ def test_it_looks_again_sooner_if_it_wants_to(store: Store) -> None:
 
 def test_delayed_jobs_are_promoted_though_nothing_may_begin(store: Store) -> None:
     store.add_all(new_job(), new_job(), new_job(delay=400))
-    worker = store.worker(limiter=Limiter(1, 1_000))
+    worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
     assert store.home.engine._feeding.next_at() == 400
@@ -351,7 +351,7 @@ def test_priorities_hold_under_a_limit(store: Store) -> None:
     names = {"c": 3, "a": 1, "b": 2}
     for name, priority in names.items():
         store.add(name, priority=priority)
-    worker = store.worker(limiter=Limiter(1, 10))
+    worker = store.worker(limiter=Rate(1, 10))
     order = []
     for _ in names:
         order += [held.row.name for held in worker.claim(9)]
@@ -362,7 +362,7 @@ def test_priorities_hold_under_a_limit(store: Store) -> None:
 def test_workers_by_name_share_the_window(store: Store) -> None:
     for name in ("a", "b", "a", "b"):
         store.add(name)
-    limiter = Limiter(1, 1_000)
+    limiter = Rate(1, 1_000)
     some, others = (store.worker(names=[n], limiter=limiter) for n in ("a", "b"))
     assert len(some.claim(9)) == 1
     assert others.claim(9) == []
@@ -372,7 +372,7 @@ def test_workers_by_name_share_the_window(store: Store) -> None:
 
 def test_a_job_asked_for_by_hand_counts(store: Store) -> None:
     add(store, 3)
-    worker = store.worker(limiter=Limiter(1, 1_000), by_hand=True)
+    worker = store.worker(limiter=Rate(1, 1_000), by_hand=True)
     answers: list[int] = []
     for _ in range(2):
         store.home.engine.claim_now(
@@ -394,7 +394,7 @@ class _Box:
 def test_nothing_is_fetched_ahead_under_a_limit(store: Store) -> None:
     add(store, 9)
     worker = store.worker()
-    rate(store, Limiter(5, 1_000))
+    rate(store, Rate(5, 1_000))
     assert len(worker.claim(2, ahead=5)) == 2
     assert [list(row) for row in store.read("held_ahead", queue=store.queue)] == [[0]]
     assert worker.claim(0, ahead=5) == []
@@ -404,8 +404,8 @@ def test_nothing_is_fetched_ahead_under_a_limit(store: Store) -> None:
     "limit",
     [
         lambda store: at_most(store, 1),
-        lambda store: rate(store, Limiter(1, 1_000)),
-        lambda store: store.ask(UseUpWindow(store.queue, 1_000)),
+        lambda store: rate(store, Rate(1, 1_000)),
+        lambda store: store.ask(BlockQueue(store.queue, 1_000)),
     ],
     ids=["concurrency", "rate", "by hand"],
 )
@@ -433,21 +433,21 @@ def test_a_worker_elsewhere_learns_of_a_limit_when_it_next_looks(store: Store) -
 
 def test_the_limit_of_a_queue_holds_for_all_workers(store: Store) -> None:
     add(store, 9)
-    assert rate(store, Limiter(2, 1_000)) is None
+    assert rate(store, Rate(2, 1_000)) is None
     assert len(store.worker().claim(9)) == 2
     assert store.process().worker().claim(9) == []
 
 
 def test_its_maximum_beats_that_of_a_worker(store: Store) -> None:
     add(store, 9)
-    rate(store, Limiter(2, 1_000))
-    assert len(store.worker(limiter=Limiter(5, 1_000)).claim(9)) == 2
+    rate(store, Rate(2, 1_000))
+    assert len(store.worker(limiter=Rate(5, 1_000)).claim(9)) == 2
 
 
 def test_the_duration_of_a_worker_beats_its_own(store: Store) -> None:
     add(store, 9)
-    rate(store, Limiter(2, 1_000))
-    worker = store.worker(limiter=Limiter(5, 300))
+    rate(store, Rate(2, 1_000))
+    worker = store.worker(limiter=Rate(5, 300))
     worker.claim(9)
     store.clock.advance(300)
     assert len(worker.claim(9)) == 2
@@ -455,18 +455,18 @@ def test_the_duration_of_a_worker_beats_its_own(store: Store) -> None:
 
 def test_workers_that_wait_are_fed_when_it_is_removed(store: Store) -> None:
     add(store, 9)
-    rate(store, Limiter(1, 60_000))
+    rate(store, Rate(1, 60_000))
     worker = store.worker()
     worker.wants(9)
     turn(store)
-    assert rate(store, None) == Limiter(1, 60_000)
+    assert rate(store, None) == Rate(1, 60_000)
     assert len(worker.received) == 9
 
 
 def test_both_limits_hold_together(store: Store) -> None:
     add(store, 9)
     at_most(store, 3)
-    rate(store, Limiter(2, 1_000))
+    rate(store, Rate(2, 1_000))
     worker = store.worker()
     assert len(worker.claim(9)) == 2
     store.clock.advance(1_000)
@@ -475,7 +475,7 @@ def test_both_limits_hold_together(store: Store) -> None:
 
 def test_a_paused_queue_uses_no_window(store: Store) -> None:
     add(store, 2)
-    rate(store, Limiter(1, 1_000))
+    rate(store, Rate(1, 1_000))
     store.ask(SetPaused(store.queue, True))
     worker = store.worker()
     assert worker.claim(9) == []
@@ -488,8 +488,8 @@ def test_a_paused_queue_uses_no_window(store: Store) -> None:
 
 def test_a_window_used_up_by_hand_stops_every_worker(store: Store) -> None:
     add(store, 3)
-    assert store.ask(UseUpWindow(store.queue, 1_000)) is False
-    limited = store.worker(limiter=Limiter(9, 10))
+    assert store.ask(BlockQueue(store.queue, 1_000)) is False
+    limited = store.worker(limiter=Rate(9, 10))
     other = store.process().worker()
     assert limited.claim(9) == other.claim(9) == []
     store.clock.advance(1_000)
@@ -499,22 +499,22 @@ def test_a_window_used_up_by_hand_stops_every_worker(store: Store) -> None:
 
 def test_a_window_ended_by_hand_lets_jobs_flow_at_once(store: Store) -> None:
     add(store, 3)
-    store.ask(UseUpWindow(store.queue, 60_000))
+    store.ask(BlockQueue(store.queue, 60_000))
     worker = store.worker()
     worker.wants(3)
     turn(store)
-    assert store.ask(UseUpWindow(store.queue, None)) is True
+    assert store.ask(BlockQueue(store.queue, None)) is True
     assert len(worker.received) == 3
-    assert store.ask(UseUpWindow(store.queue, None)) is False
+    assert store.ask(BlockQueue(store.queue, None)) is False
 
 
 def test_a_shorter_window_by_hand_takes_the_place_of_a_longer_one(store: Store) -> None:
     add(store, 1)
     worker = store.worker()
-    store.ask(UseUpWindow(store.queue, 60_000))
+    store.ask(BlockQueue(store.queue, 60_000))
     worker.wants(1)
     turn(store)
-    store.ask(UseUpWindow(store.queue, 100))
+    store.ask(BlockQueue(store.queue, 100))
     store.clock.advance(100)
     turn(store)
     assert len(worker.received) == 1
@@ -524,7 +524,7 @@ def test_a_released_job_goes_back_to_its_place_and_tells_for_how_long(store: Sto
     jobs = add(store, 3)
     worker = store.worker()
     held = worker.claim_one()
-    store.ask(UseUpWindow(store.queue, 250))
+    store.ask(BlockQueue(store.queue, 250))
     worker.release(held)
     assert worker.claim(9) == []
     assert (store.row(held.id).attempts_made, store.row(held.id).attempts_started) == (0, 1)
@@ -537,9 +537,9 @@ def test_a_released_job_goes_back_to_its_place_and_tells_for_how_long(store: Sto
 
 def test_a_queue_that_is_as_new_has_no_limits(store: Store) -> None:
     at_most(store, 1)
-    rate(store, Limiter(1, 1_000))
-    store.ask(UseUpWindow(store.queue, 60_000))
-    store.ask(Reset(store.queue))
+    rate(store, Rate(1, 1_000))
+    store.ask(BlockQueue(store.queue, 60_000))
+    store.ask(ResetQueue(store.queue))
     add(store, 3)
     assert len(store.worker().claim(9)) == 3
 

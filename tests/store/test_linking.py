@@ -22,12 +22,12 @@ from bullite.errors import (
     PendingChildren,
     StoreFull,
 )
-from bullite.operations.add_flow import Grow
-from bullite.operations.children import AwaitChildren, LeaveParent, RemoveUnprocessed
+from bullite.operations.add_flow import AddFlow
+from bullite.operations.children import AwaitChildren, DetachFromParent, RemoveUnprocessedChildren
 from bullite.operations.expire import Expire
-from bullite.operations.finish import Settle
-from bullite.operations.flow_graph import Node, Ref
-from bullite.operations.move import MoveByHand, MoveOne
+from bullite.operations.finish import FinishRuns
+from bullite.operations.flow_graph import FlowRef, Node
+from bullite.operations.move import MoveJob, MoveJobs
 from tests.harness import QUEUE, Held, Process, Store, Worker, new_job, node
 
 BLOCKED = "waiting-children"
@@ -43,7 +43,7 @@ def child(policy: str = "wait", **job: Any) -> Node:
 
 
 def dependent(*others: int, on_failure: str = "wait", **job: Any) -> Node:
-    refs = tuple(Ref(QUEUE, str(other)) for other in others)
+    refs = tuple(FlowRef(QUEUE, str(other)) for other in others)
     return node(new_job("dependent", **job), depends_on=refs, on_failure=on_failure)
 
 
@@ -95,9 +95,9 @@ def test_a_tree_over_several_queues(store: Store) -> None:
 
 def test_a_missing_parent_is_refused_and_nothing_is_added(store: Store) -> None:
     with pytest.raises(ParentNotFound, match="work:99"):
-        store.grow(node(parent=Ref(QUEUE, "99")), node())
+        store.grow(node(parent=FlowRef(QUEUE, "99")), node())
     with pytest.raises(ParentNotFound, match="nowhere:1"):
-        store.grow(node(parent=Ref("nowhere", "1")))
+        store.grow(node(parent=FlowRef("nowhere", "1")))
     assert store.counts() == {}
 
 
@@ -111,7 +111,7 @@ def test_a_removed_job_is_as_good_as_missing(store: Store) -> None:
     job = store.add()
     store.move(REMOVE, job)
     with pytest.raises(ParentNotFound):
-        store.grow(node(parent=Ref(QUEUE, str(job))))
+        store.grow(node(parent=FlowRef(QUEUE, str(job))))
     with pytest.raises(DependencyNotFound):
         store.grow(dependent(job))
 
@@ -128,12 +128,12 @@ def test_a_parent_that_has_ended_takes_no_children(store: Store, end: str) -> No
     job = store.add()
     getattr(worker, end)(worker.claim_one())
     with pytest.raises(ParentTaken, match="waits for nobody"):
-        store.grow(node(parent=Ref(QUEUE, str(job))))
+        store.grow(node(parent=FlowRef(QUEUE, str(job))))
 
 
 def test_settings_that_changed_meanwhile_add_nothing(store: Store) -> None:
-    answer = store.ask(Grow([node(queue=store.queue)], {store.queue: 99}))
-    assert type(answer).__name__ == "OutOfDate"
+    answer = store.ask(AddFlow([node(queue=store.queue)], {store.queue: 99}))
+    assert type(answer).__name__ == "StaleSettings"
     assert store.counts() == {}
 
 
@@ -148,22 +148,22 @@ def test_nodes_without_ties_are_added_like_any_job(store: Store) -> None:
 
 def test_a_job_cannot_wait_for_itself(store: Store) -> None:
     with pytest.raises(DependencyCycle):
-        store.grow(node(new_job(custom_id="a"), depends_on=(Ref(QUEUE, "a"),)))
+        store.grow(node(new_job(custom_id="a"), depends_on=(FlowRef(QUEUE, "a"),)))
     assert store.counts() == {}
 
 
 def test_jobs_added_together_cannot_wait_for_each_other(store: Store) -> None:
     with pytest.raises(DependencyCycle):
         store.grow(
-            node(new_job(custom_id="a"), depends_on=(Ref(QUEUE, "b"),)),
-            node(new_job(custom_id="b"), depends_on=(Ref(QUEUE, "a"),)),
+            node(new_job(custom_id="a"), depends_on=(FlowRef(QUEUE, "b"),)),
+            node(new_job(custom_id="b"), depends_on=(FlowRef(QUEUE, "a"),)),
         )
     assert store.counts() == {}
 
 
 def test_a_child_cannot_depend_on_its_parent(store: Store) -> None:
     parent = store.add()
-    ref = Ref(QUEUE, str(parent))
+    ref = FlowRef(QUEUE, str(parent))
     with pytest.raises(DependencyCycle):
         store.grow(node(parent=ref, depends_on=(ref,)))
 
@@ -173,13 +173,13 @@ def test_a_circle_through_jobs_that_exist_is_found(store: Store) -> None:
     [middle] = store.grow(dependent(bottom))
     [top] = store.grow(dependent(middle))
     with pytest.raises(DependencyCycle):
-        store.grow(node(parent=Ref(QUEUE, str(bottom)), depends_on=(Ref(QUEUE, str(top)),)))
+        store.grow(node(parent=FlowRef(QUEUE, str(bottom)), depends_on=(FlowRef(QUEUE, str(top)),)))
 
 
 def test_two_ties_that_make_no_circle_are_fine(store: Store) -> None:
     bottom = store.add()
     [top] = store.grow(dependent(bottom))
-    store.grow(node(parent=Ref(QUEUE, str(bottom))), dependent(top))
+    store.grow(node(parent=FlowRef(QUEUE, str(bottom))), dependent(top))
     assert store.counts() == {"waiting": 2, BLOCKED: 2}
 
 
@@ -444,7 +444,7 @@ def test_failures_go_up_level_by_level(store: Store) -> None:
 
 def test_a_parent_that_waits_for_its_time_fails_soon(store: Store) -> None:
     parent = store.add(delay=60_000)
-    [below] = store.grow(child("fail")._replace(parent=Ref(QUEUE, str(parent))))
+    [below] = store.grow(child("fail")._replace(parent=FlowRef(QUEUE, str(parent))))
     worker = store.worker()
     worker.fail(take(worker, below))
     assert store.state(parent) == "waiting"
@@ -539,7 +539,9 @@ def test_a_child_that_is_removed_when_it_expires_lets_its_parent_run(store: Stor
 def test_links_of_one_policy_do_not_share_the_fate_of_another(store: Store) -> None:
     job = store.add()
     runs, waits = store.grow(dependent(job, on_failure="run"), dependent(job))
-    parent, _ = store.grow(node(), child()._replace(parent=0, depends_on=(Ref(QUEUE, str(job)),)))
+    parent, _ = store.grow(
+        node(), child()._replace(parent=0, depends_on=(FlowRef(QUEUE, str(job)),))
+    )
     worker = store.worker()
     worker.fail(take(worker, job))
     assert store.states(runs, waits, parent) == ["waiting", BLOCKED, BLOCKED]
@@ -562,7 +564,7 @@ def test_a_whole_family_expires_at_once(store: Store, policy: str, delay: int) -
 
 def test_a_delayed_parent_expires_together_with_the_child_that_fails_it(store: Store) -> None:
     parent = store.add(delay=60, expires=5)
-    [below] = store.grow(child("fail", expires=5)._replace(parent=Ref(QUEUE, str(parent))))
+    [below] = store.grow(child("fail", expires=5)._replace(parent=FlowRef(QUEUE, str(parent))))
     store.clock.advance(5)
     store.ask(Expire(store.queue))
     assert store.states(parent, below) == ["failed"] * 2
@@ -613,7 +615,7 @@ def test_a_parent_that_runs_again_forgives_the_child_that_failed_it(store: Store
 
 
 def remove_tree(store: Store, job: int, with_children: bool = True) -> Any:
-    return store.ask(MoveOne(REMOVE, job, str(job), with_descendants=with_children))
+    return store.ask(MoveJob(REMOVE, job, str(job), with_descendants=with_children))
 
 
 def test_removing_the_last_child_lets_its_parent_run(store: Store) -> None:
@@ -648,7 +650,7 @@ def test_nothing_is_removed_while_one_of_them_runs(store: Store) -> None:
 def test_a_removed_tree_comes_back_whole(store: Store) -> None:
     jobs = store.grow(node(), child()._replace(parent=0), child()._replace(parent=1))
     remove_tree(store, jobs[0])
-    back = MoveOne(RESTORE[State.WAITING_CHILDREN], jobs[0], str(jobs[0]), with_descendants=True)
+    back = MoveJob(RESTORE[State.WAITING_CHILDREN], jobs[0], str(jobs[0]), with_descendants=True)
     assert store.ask(back) is None
     assert store.states(*jobs) == [BLOCKED, BLOCKED, "waiting"]
     worker = store.worker()
@@ -674,14 +676,14 @@ def test_a_parent_that_comes_back_without_children_runs(store: Store) -> None:
 
 def test_a_parent_goes_with_its_last_child_when_a_queue_is_emptied(store: Store) -> None:
     parent, *children = family(store, child(), child())
-    store.ask(MoveByHand(REMOVE, children, with_parents=True))
+    store.ask(MoveJobs(REMOVE, children, with_parents=True))
     assert store.states(parent, *children) == ["removed"] * 3
 
 
 def test_a_parent_in_another_queue_runs_instead(store: Store) -> None:
     other = store.home.open_queue("other")
     parent, below = store.grow(node(queue=other, queue_name="other"), child()._replace(parent=0))
-    store.ask(MoveByHand(REMOVE, [below], with_parents=True))
+    store.ask(MoveJobs(REMOVE, [below], with_parents=True))
     assert store.states(parent, below) == ["waiting", "removed"]
 
 
@@ -712,7 +714,7 @@ def with_child(store: Store, policy: str = "wait") -> tuple[Worker, Held, int]:
     job = store.add()
     worker = store.worker()
     held = take(worker, job)
-    [below] = store.grow(child(policy)._replace(parent=Ref(QUEUE, str(job))))
+    [below] = store.grow(child(policy)._replace(parent=FlowRef(QUEUE, str(job))))
     return worker, held, below
 
 
@@ -755,7 +757,7 @@ def test_a_child_that_fails_its_parent_tells_it_when_it_wants_to_wait(store: Sto
 
 def test_it_can_wait_for_one_child_only(store: Store) -> None:
     worker, held, first = with_child(store)
-    store.grow(child()._replace(parent=Ref(QUEUE, str(held.id))))
+    store.grow(child()._replace(parent=FlowRef(QUEUE, str(held.id))))
     worker.complete(take(worker, first))
     assert await_children(store.home, held, f"{QUEUE}:{first}") is False
     assert await_children(store.home, held) is True
@@ -763,8 +765,8 @@ def test_it_can_wait_for_one_child_only(store: Store) -> None:
 
 def test_a_run_that_did_not_wait_for_its_children_fails(store: Store) -> None:
     _, held, _ = with_child(store)
-    [settled] = [store.ask(Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))]
-    assert isinstance(settled.spoilt[held.id], PendingChildren)
+    [settled] = [store.ask(FinishRuns(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))]
+    assert isinstance(settled.overridden[held.id], PendingChildren)
     assert store.state(held.id) == "failed"
     assert "pending children" in store.result(held.id).failed_reason
 
@@ -772,22 +774,22 @@ def test_a_run_that_did_not_wait_for_its_children_fails(store: Store) -> None:
 def test_whoever_completes_by_hand_is_told_and_holds_it_still(store: Store) -> None:
     _, held, _ = with_child(store)
     verdict = RunOutcome(held.id, held.token, COMPLETE, manual=True)
-    settled = store.ask(Settle(store.queue, [verdict]))
-    assert isinstance(settled.spoilt[held.id], PendingChildren)
+    settled = store.ask(FinishRuns(store.queue, [verdict]))
+    assert isinstance(settled.overridden[held.id], PendingChildren)
     assert store.state(held.id) == "active"
 
 
 def test_a_run_whose_child_failed_it_cannot_complete(store: Store) -> None:
     worker, held, below = with_child(store, "fail")
     worker.fail(take(worker, below))
-    settled = store.ask(Settle(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))
-    assert isinstance(settled.spoilt[held.id], ChildFailed)
+    settled = store.ask(FinishRuns(store.queue, [RunOutcome(held.id, held.token, COMPLETE)]))
+    assert isinstance(settled.overridden[held.id], ChildFailed)
     assert store.state(held.id) == "failed"
 
 
 def test_a_run_that_may_go_on_without_its_children_completes(store: Store) -> None:
     worker, held, below = with_child(store, "continue")
-    store.grow(child()._replace(parent=Ref(QUEUE, str(held.id))))
+    store.grow(child()._replace(parent=FlowRef(QUEUE, str(held.id))))
     worker.fail(take(worker, below))
     assert store.home.settle(RunOutcome(held.id, held.token, COMPLETE)) == []
     assert store.state(held.id) == "completed"
@@ -836,7 +838,7 @@ def test_a_parent_of_a_completed_child_runs_at_once(store: Store) -> None:
 def test_a_child_that_came_back_too_late_can_be_given_to_its_parent_again(store: Store) -> None:
     job = store.add(custom_id="c")
     parent = store.add(custom_id="p")
-    tie = node(new_job(custom_id="c"), parent=Ref(QUEUE, "p"))
+    tie = node(new_job(custom_id="c"), parent=FlowRef(QUEUE, "p"))
     store.grow(tie)
     store.move(REMOVE, job)
     store.move(RESTORE[State.WAITING], job)
@@ -848,7 +850,7 @@ def test_a_child_that_came_back_too_late_can_be_given_to_its_parent_again(store:
 def test_what_a_job_depends_on_can_become_its_child(store: Store) -> None:
     job = store.add(custom_id="c")
     [waits] = store.grow(dependent(job))
-    store.grow(node(new_job(custom_id="c"), parent=Ref(QUEUE, str(waits))))
+    store.grow(node(new_job(custom_id="c"), parent=FlowRef(QUEUE, str(waits))))
     [row] = store.database.rows("links")
     assert (row["kind"], row["state"]) == ("child", "pending")
 
@@ -865,11 +867,11 @@ def test_a_job_that_exists_keeps_its_dependencies(store: Store) -> None:
 
 def test_a_child_can_leave_its_parent(store: Store) -> None:
     parent, below = family(store, child())
-    assert store.ask(LeaveParent(below)) is True
+    assert store.ask(DetachFromParent(below)) is True
     assert store.states(parent, below) == ["waiting", "waiting"]
     assert store.row(below, "payloads", key="job").opts is None
     with pytest.raises(NotAChild):
-        store.ask(LeaveParent(below))
+        store.ask(DetachFromParent(below))
 
 
 def test_only_what_nobody_has_begun_is_removed(store: Store) -> None:
@@ -885,7 +887,7 @@ def test_only_what_nobody_has_begun_is_removed(store: Store) -> None:
     worker = store.worker()
     worker.complete(take(worker, done))
     take(worker, running)
-    assert store.ask(RemoveUnprocessed(parent)) == 4
+    assert store.ask(RemoveUnprocessedChildren(parent)) == 4
     assert store.states(done, running) == ["completed", "active"]
     assert store.states(waits, later, nested, leaf) == ["removed"] * 4
     assert store.state(parent) == BLOCKED

@@ -11,9 +11,9 @@ from bullite.engine.maintenance import Chores
 from bullite.operations.locks import (
     ExtendLock,
     Lease,
+    PruneLocks,
     ReleaseLock,
     RenewLocks,
-    SweepLocks,
     TakeLock,
 )
 from tests.harness import Process, Store
@@ -167,9 +167,9 @@ def test_lapsed_locks_are_cleared_away_and_no_others(store: Store) -> None:
     taken(store.home, "old")
     store.clock.advance(TTL + 1)
     fresh = taken(store.home, "fresh")
-    store.home.do_chores(SweepLocks)
+    store.home.do_chores(PruneLocks)
     assert locks(store) == {"fresh": fresh.token}
-    assert store.home.chores(SweepLocks) == []
+    assert store.home.chores(PruneLocks) == []
 
 
 # --- what the engine does with those of its process ----------------------------------------------

@@ -243,7 +243,7 @@ class StoreMachine(RuleBasedStateMachine):
                 continue
             assert id not in self.jobs
             place = self._place(bool(new.lifo))
-            expires = new.extras.expires if new.extras is not None else None
+            expires = new.rare_fields.expires if new.rare_fields is not None else None
             expires_at = None if expires is None else self.clock.now() + expires
             job = Job(
                 *(id, new.name, new.priority, bool(new.lifo), new.custom_id),

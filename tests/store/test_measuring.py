@@ -16,7 +16,7 @@ from bullite.engine.metrics import Gauges, Readings
 from bullite.engine.replies import Ask
 from bullite.errors import StoreBusy
 from bullite.operations.add import Added, AddJobs
-from bullite.operations.metrics import KEPT_MINUTES, MINUTE, Record, Tally
+from bullite.operations.metrics import KEPT_MINUTES, MINUTE, MinuteTotals, WriteMetrics
 from tests.harness import Process, Store, Worker, new_job
 
 LONG_WAIT = 1_000.0
@@ -343,7 +343,7 @@ def test_it_need_not_be_on_the_disk(store: Store) -> None:
     assert store.home.driver.begun == [False]
 
 
-BAD = Record({(1, 1): Tally(completed=2**70)}, {})
+BAD = WriteMetrics({(1, 1): MinuteTotals(completed=2**70)}, {})
 
 
 def test_a_record_that_is_refused_disturbs_nobody(store: Store) -> None:
@@ -379,7 +379,7 @@ def test_the_engine_writes_it_down_by_itself_from_time_to_time(store: Store) -> 
     engine = store.home.engine
     answers: list[Any] = []
     asks = engine._record_if_due()
-    assert [type(ask.request) for ask in asks] == [Record]
+    assert [type(ask.request) for ask in asks] == [WriteMetrics]
     engine.submit_all([Ask(ask.request, answers.append) for ask in asks])
     engine.turn()
     assert answers == [None]

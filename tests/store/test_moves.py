@@ -40,9 +40,9 @@ from bullite.core.states import (
 )
 from bullite.database.driver import Conflict
 from bullite.operations.expire import Expire
-from bullite.operations.flow_graph import Ref
-from bullite.operations.transitions import delete_jobs, swap_all
-from bullite.operations.workers import Recover
+from bullite.operations.flow_graph import FlowRef
+from bullite.operations.transitions import delete_jobs, transition
+from bullite.operations.workers import RecoverStalled
 from tests.harness import Process, Store, Worker, new_job, node
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -149,7 +149,7 @@ def backed_off(store: Store, worker: Worker, priority: int) -> int:
 def blocked(store: Store, worker: Worker, priority: int) -> int:
     elsewhere = store.home.open_queue("elsewhere")
     other = store.home.add(queue=elsewhere)
-    waits = node(new_job(priority=priority), depends_on=(Ref("elsewhere", str(other)),))
+    waits = node(new_job(priority=priority), depends_on=(FlowRef("elsewhere", str(other)),))
     return store.grow(waits)[0]
 
 
@@ -224,12 +224,12 @@ def attempt(scene: Scene, move: Move) -> bool:
     if move is CLAIM:
         return [held.id for held in worker.claim(10)] == [job]
     if move is STALL:
-        return bool(store.ask(Recover(worker.as_seen(), dead=True)).jobs == 1)
+        return bool(store.ask(RecoverStalled(worker.as_seen(), dead=True)).jobs == 1)
     if move is STALL_DELAYED:
         opts = '{"backoff":{"type":"fixed","delay":500}}'
         store.database.write(f"update bullite_payloads set opts = '{opts}' where job = {job}")
         lost = worker.as_seen()._replace(stalled_backoff=1)
-        return bool(store.ask(Recover(lost, dead=True)).jobs == 1)
+        return bool(store.ask(RecoverStalled(lost, dead=True)).jobs == 1)
     if move is EXPIRE:
         late = "expires_at = 1, attempts_started = 0"
         store.database.write(f"update bullite_jobs set {late} where id = {job}")
@@ -324,7 +324,7 @@ def swap_together(process: Process, move: Move, source: State, tokens: dict[int,
                 asked: Any = tokens if move.held else list(tokens)
                 if move in TAKES_A_VALUE:
                     asked = {job: [token, 1] for job, token in tokens.items()}
-                open.run(swap_all(open.tx, move, source, asked, **extras))
+                open.run(transition(open.tx, move, source, asked, **extras))
             # A move may be on its way until something is asked.
             process.driver.execute("queue_names", {})
             raise Undone

@@ -19,12 +19,12 @@ from bullite.core.states import (
     State,
 )
 from bullite.errors import IllegalMove, JobIdTaken, JobLocked, JobNotFound
-from bullite.operations.move import MoveOne
+from bullite.operations.move import MoveJob
 from tests.harness import Event, Store
 
 
 def move_one(store: Store, move: Move, job: int, **options: Any) -> Any:
-    [answer] = store.ask_together(MoveOne(move, job, f"number {job}", **options))
+    [answer] = store.ask_together(MoveJob(move, job, f"number {job}", **options))
     return answer
 
 

@@ -12,7 +12,7 @@ from bullite.engine.maintenance import Chores
 from bullite.engine.subscription import Habits
 from bullite.operations import workers
 from bullite.operations.cancel import Cancel
-from bullite.operations.workers import Recover
+from bullite.operations.workers import RecoverStalled
 from tests.harness import LOCK_DURATION, Event, Store, new_job
 
 # --- dead workers --------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def test_a_dead_process_is_cleared_off_the_register(store: Store) -> None:
     assert worker.id in store.workers()
     store.home.recover()
     assert store.workers() == []
-    assert store.home.chores(Recover) == []
+    assert store.home.chores(RecoverStalled) == []
 
 
 def test_a_lost_worker_is_logged_by_the_process_that_recovers_its_jobs(
@@ -48,7 +48,7 @@ def test_a_lost_worker_is_logged_by_the_process_that_recovers_its_jobs(
     worker = doomed.worker()
     worker.claim_one()
     store.kill(doomed)
-    seen = [(process, process.chores(Recover)) for process in others]
+    seen = [(process, process.chores(RecoverStalled)) for process in others]
     for process, [chore] in seen:
         process.engine._done(chore, process.ask(chore))
     lost = f"worker {worker.id} was lost; 1 of its jobs were taken back"
@@ -90,13 +90,13 @@ def test_a_process_does_not_take_its_own_workers_for_dead(store: Store) -> None:
     store.add()
     store.worker().claim_one()
     store.clock.advance(10 * LOCK_DURATION)
-    assert store.home.chores(Recover) == []
+    assert store.home.chores(RecoverStalled) == []
 
 
 def test_many_jobs_of_a_dead_worker_go_back_in_pieces_and_in_order(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "MOST_RECOVERED", 3)
+    monkeypatch.setattr(workers, "MAX_RECOVERED", 3)
     doomed = store.process()
     jobs = store.add_all(*(new_job() for _ in range(7)))
     worker = doomed.worker()
@@ -109,7 +109,7 @@ def test_many_jobs_of_a_dead_worker_go_back_in_pieces_and_in_order(
 def test_a_worker_stays_on_the_register_until_all_its_jobs_are_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "MOST_RECOVERED", 1)
+    monkeypatch.setattr(workers, "MAX_RECOVERED", 1)
     doomed = store.process()
     store.add_all(new_job(), new_job())
     worker = doomed.worker()
@@ -126,7 +126,7 @@ def test_two_processes_that_recover_the_same_worker_take_its_jobs_back_once(stor
     job = store.add()
     doomed.worker().claim_one()
     store.kill(doomed)
-    [mine], [theirs] = store.home.chores(Recover), other.chores(Recover)
+    [mine], [theirs] = store.home.chores(RecoverStalled), other.chores(RecoverStalled)
     assert (store.ask(mine).jobs, other.ask(theirs).jobs) == (1, 0)
     assert store.row(job).stalled_count == 1
 
@@ -371,7 +371,7 @@ def test_a_recovery_decided_before_its_worker_was_told_to_stop_gives_its_jobs_ba
     worker.leave_running()
     worker.run_nothing()
     store.kill(doomed)
-    assert store.ask(Recover(as_it_was, dead=True)).jobs == 1
+    assert store.ask(RecoverStalled(as_it_was, dead=True)).jobs == 1
     assert (store.state(job), store.row(job).stalled_count) == ("waiting", 0)
 
 
@@ -485,7 +485,7 @@ def test_the_jobs_of_a_process_that_closed_under_its_workers_go_back_at_once(sto
 def test_a_worker_that_was_given_up_registers_anew(store: Store) -> None:
     worker = store.worker()
     first = worker.id
-    store.ask(workers.Deregister(first))
+    store.ask(workers.DeregisterWorker(first))
     store.home.engine._chores = Chores(store.home.driver)
     store.home.engine.turn()
     store.home.engine.turn()
@@ -523,7 +523,7 @@ def test_a_worker_is_told_which_of_its_jobs_were_taken_away(store: Store) -> Non
     process.engine._chores = Chores(process.driver)
     process.turn()
     assert lost == []
-    store.ask(Recover(worker.as_seen(), dead=True))
+    store.ask(RecoverStalled(worker.as_seen(), dead=True))
     store.clock.advance(LOCK_DURATION // 2)
     process.turn()
     assert lost == [as_held]
@@ -535,7 +535,7 @@ def test_a_job_taken_again_under_another_token_is_taken_away_from_its_old_run(
     store.add()
     worker = store.worker()
     first = worker.claim_one()
-    store.ask(Recover(worker.as_seen(), dead=True))
+    store.ask(RecoverStalled(worker.as_seen(), dead=True))
     store.worker().claim_one()
     lost: list[set[tuple[int, int]]] = []
     worker.appetite.holds, worker.appetite.lose = lambda: {(first.id, first.token)}, lost.append

@@ -10,7 +10,7 @@ import pytest
 from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
 from bullite.core.states import REMOVE, RESTORE_FAILED, RETRY_FINISHED, RETRY_FINISHED_DELAYED
 from bullite.operations import auto_retry
-from bullite.operations.auto_retry import ReviveDue
+from bullite.operations.auto_retry import RetryFailedDue
 from bullite.operations.cancel import Cancel
 from bullite.operations.expire import Expire
 from tests.harness import QUEUE, Store, Worker, new_job
@@ -32,7 +32,7 @@ def fail_one(store: Store, worker: Worker | None = None, **details: Any) -> int:
 
 def revive(store: Store) -> int:
     """How many jobs the scheduler service tries again now."""
-    return store.home.do_chores(ReviveDue)
+    return store.home.do_chores(RetryFailedDue)
 
 
 def is_tried_again(store: Store, job: int) -> bool:
@@ -188,7 +188,7 @@ def test_a_removed_job_is_left_alone_until_it_is_restored(store: Store) -> None:
 
 
 def test_many_are_tried_again_piece_by_piece(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto_retry, "MOST_REVIVED", 2)
+    monkeypatch.setattr(auto_retry, "MAX_RETRIED", 2)
     retrying(store)
     store.add_all(*[new_job() for _ in range(5)])
     worker = store.worker()
@@ -204,7 +204,7 @@ def test_two_processes_do_not_try_the_same_again(store: Store) -> None:
     fail_one(store)
     store.clock.advance(HOUR)
     other = store.process()
-    assert (revive(store), other.ask(ReviveDue(store.queue))) == (1, 0)
+    assert (revive(store), other.ask(RetryFailedDue(store.queue))) == (1, 0)
     assert store.counts() == {"waiting": 1}
     assert store.result(job).revived == 1
 

@@ -20,18 +20,23 @@ from bullite.errors import (
     StoreError,
 )
 from bullite.operations import scheduler_ticks
-from bullite.operations.add import NewJob, OutOfDate
+from bullite.operations.add import NewJob, StaleSettings
 from bullite.operations.expire import Expire
-from bullite.operations.move import MoveOne
+from bullite.operations.move import MoveJob
 from bullite.operations.queue_settings import SetPaused
-from bullite.operations.scheduler_ticks import MOST_SLOTS, CatchUp, Plan, advance
+from bullite.operations.scheduler_ticks import (
+    MAX_SLOTS,
+    CatchUpScheduler,
+    SchedulerSpec,
+    create_successor,
+)
 from bullite.operations.schedulers import (
-    AddPlanned,
+    DeleteSchedulers,
     EnableScheduler,
-    ForgetSchedulers,
-    Planned,
     RemoveScheduler,
     RunScheduler,
+    SchedulersUpserted,
+    UpsertSchedulers,
 )
 from tests.harness import Held, Process, Store, Worker, new_job
 
@@ -39,20 +44,20 @@ MINUTE, HOUR = 60_000, 3_600_000
 EVERY = 10_000
 
 
-def plan(key: str = "s", *, job: NewJob | None = None, **recurrence: Any) -> Plan:
+def plan(key: str = "s", *, job: NewJob | None = None, **recurrence: Any) -> SchedulerSpec:
     if not {"every", "pattern"} & recurrence.keys():
         recurrence["every"] = EVERY
-    return Plan(key, Recurrence(**recurrence), job or new_job("tick", data="{}"))
+    return SchedulerSpec(key, Recurrence(**recurrence), job or new_job("tick", data="{}"))
 
 
 def ask(process: Process, *wanted: Any) -> Any:
     version = process.version(process.queue)
-    return process.ask(AddPlanned(process.queue, wanted, version))
+    return process.ask(UpsertSchedulers(process.queue, wanted, version))
 
 
 def upsert(store: Store, key: str = "s", *, by: Process | None = None, **wanted: Any) -> int:
     """The number of the pending job."""
-    planned: Planned = ask(by or store.home, plan(key, **wanted))
+    planned: SchedulersUpserted = ask(by or store.home, plan(key, **wanted))
     return planned.added.ids[0]
 
 
@@ -98,7 +103,7 @@ def run_all(store: Store, worker: Worker) -> list[int]:
 
 
 def catch_up(store: Store) -> int:
-    return store.home.do_chores(CatchUp)
+    return store.home.do_chores(CatchUpScheduler)
 
 
 # --- the chain -----------------------------------------------------------------------------------
@@ -418,13 +423,13 @@ def test_the_service_leaves_alone_what_is_in_order(store: Store) -> None:
     upsert(store)
     upsert(store, "t", pattern="* * * * *")
     store.clock.advance(HOUR)
-    assert store.home.chores(CatchUp) == []
+    assert store.home.chores(CatchUpScheduler) == []
 
 
 def test_the_service_looks_again_at_what_others_have_put_in_order(store: Store) -> None:
     upsert(store, missed="skip")
     store.clock.advance(HOUR)
-    [late] = store.home.chores(CatchUp)
+    [late] = store.home.chores(CatchUpScheduler)
     assert [store.process().ask(late), store.ask(late)] == [1, 0]
     assert len(pending(store)) == 1
 
@@ -552,13 +557,13 @@ def occupy(store: Store, slots: int, every: int = EVERY) -> None:
 
 def test_so_many_slots_are_passed_over(store: Store) -> None:
     now = store.clock.now()
-    occupy(store, MOST_SLOTS)
+    occupy(store, MAX_SLOTS)
     upsert(store)
-    assert tick_of(the_pending(store)) == now + MOST_SLOTS * EVERY
+    assert tick_of(the_pending(store)) == now + MAX_SLOTS * EVERY
 
 
 def test_one_more_is_refused(store: Store) -> None:
-    occupy(store, MOST_SLOTS + 1)
+    occupy(store, MAX_SLOTS + 1)
     before = store.everything()
     with pytest.raises(SchedulerSlotsTaken, match="current and next time slots already have jobs"):
         ask(store.home, plan())
@@ -569,7 +574,7 @@ def test_a_chain_whose_slots_are_all_taken_waits_until_they_are_free(store: Stor
     upsert(store)
     store.clock.advance(1)
     start = store.clock.now() - 1
-    ids = [f"repeat:s:{start + n * EVERY}" for n in range(1, MOST_SLOTS + 2)]
+    ids = [f"repeat:s:{start + n * EVERY}" for n in range(1, MAX_SLOTS + 2)]
     jobs = store.add_all(*[new_job(custom_id=id, delay=HOUR) for id in ids])
     worker = store.worker()
     run(worker)
@@ -591,7 +596,7 @@ def test_a_pattern_tells_of_the_ids_that_it_passes_over(store: Store) -> None:
 def test_options_that_were_resolved_under_old_settings_are_sent_back(store: Store) -> None:
     version = store.home.version(store.queue)
     store.home.configure(trash_age=1)
-    assert store.ask(AddPlanned(store.queue, [plan()], version)) == OutOfDate()
+    assert store.ask(UpsertSchedulers(store.queue, [plan()], version)) == StaleSettings()
     assert scheduler(store) is None
 
 
@@ -621,7 +626,10 @@ def test_upserts_of_many_processes_leave_one_scheduler_and_one_job(store: Store)
 
 def test_requests_of_one_batch_keep_their_order(store: Store) -> None:
     version = store.home.version(store.queue)
-    add, remove = AddPlanned(store.queue, [plan()], version), RemoveScheduler(store.queue, "s")
+    add, remove = (
+        UpsertSchedulers(store.queue, [plan()], version),
+        RemoveScheduler(store.queue, "s"),
+    )
     answers = store.ask_together(add, remove, add, remove)
     assert answers[1::2] == [True, True]
     assert (scheduler(store), store.ask(remove)) == (None, False)
@@ -717,7 +725,7 @@ def test_an_unknown_scheduler_is_named(store: Store, request_of: Any) -> None:
 def test_the_pending_job_cannot_be_removed_by_itself(store: Store) -> None:
     job = upsert(store)
     with pytest.raises(SchedulerOwnsJob, match="'s'"):
-        store.ask(MoveOne(REMOVE, job, f"repeat:s:{store.clock.now()}"))
+        store.ask(MoveJob(REMOVE, job, f"repeat:s:{store.clock.now()}"))
     assert store.move(REMOVE, job) == []
     assert store.state(job) == "waiting"
 
@@ -737,7 +745,7 @@ def test_a_job_that_its_scheduler_left_behind_can_be_removed(store: Store) -> No
 def test_all_schedulers_of_a_queue_can_be_forgotten(store: Store) -> None:
     upsert(store)
     upsert(store, "t")
-    store.ask(ForgetSchedulers(store.queue))
+    store.ask(DeleteSchedulers(store.queue))
     assert store.database.rows("schedulers") == []
 
 
@@ -784,7 +792,7 @@ def test_a_job_that_its_scheduler_does_not_wait_for_any_more_makes_nothing(store
     upsert(store)
     held = store.worker().claim_one()
     with store.process().transaction() as open:
-        open.run(advance(open.tx, store.queue, [held.id]))
+        open.run(create_successor(open.tx, store.queue, [held.id]))
     assert (len(pending(store)), scheduler(store).iterations) == (1, 2)
 
 

@@ -22,17 +22,17 @@ from bullite.core.states import (
 )
 from bullite.database.driver import Conflict
 from bullite.errors import IllegalMove, JobNotFound, LostLock
-from bullite.operations.finish import Settle, settle
+from bullite.operations.finish import FinishRuns, finish_runs
 from bullite.operations.steps import (
     EVENT,
     SLEEP,
-    Over,
-    Pause,
-    PutOff,
     RecordStep,
     SendEvent,
-    pause,
+    StepDone,
+    Suspend,
+    Suspended,
     send_events,
+    suspend,
 )
 from tests.harness import Held, Store, Worker, new_job
 
@@ -43,12 +43,12 @@ def record(store: Store, held: Held, name: str = "charge", value: str = "1", pla
 
 def sleep(store: Store, held: Held, ms: int | None = 1_000, **more: Any) -> Any:
     this = {"name": "", "number": 1, "place": 1, **more}
-    return store.ask(Pause(store.queue, held.id, held.token, SLEEP, duration=ms, **this))
+    return store.ask(Suspend(store.queue, held.id, held.token, SLEEP, duration=ms, **this))
 
 
 def wait(store: Store, held: Held, name: str = "paid", ms: int | None = None, **more: Any) -> Any:
     this = {"name": name, "number": 1, "place": 1, **more}
-    return store.ask(Pause(store.queue, held.id, held.token, EVENT, duration=ms, **this))
+    return store.ask(Suspend(store.queue, held.id, held.token, EVENT, duration=ms, **this))
 
 
 def send(store: Store, job: int, name: str = "paid", payload: str = "7") -> Any:
@@ -208,7 +208,7 @@ def test_a_removed_job_that_is_restored_has_its_steps(store: Store) -> None:
 def test_a_sleeping_job_is_delayed_and_has_ended_its_run(store: Store) -> None:
     _, held = run(store)
     now = store.clock.now()
-    assert sleep(store, held, 500) == PutOff(now + 500, now)
+    assert sleep(store, held, 500) == Suspended(now + 500, now)
     row = store.row(held.id)
     assert (row.state, row.due_at, row.lease_until) == ("delayed", now + 500, None)
     assert (row.attempts_made, row.attempts_started) == (0, 1)
@@ -220,7 +220,7 @@ def test_a_job_that_wakes_finds_its_sleep_over(store: Store) -> None:
     worker, held = run(store)
     sleep(store, held, 500)
     store.clock.advance(500)
-    assert sleep(store, worker.claim_one(), 500) == Over(None)
+    assert sleep(store, worker.claim_one(), 500) == StepDone(None)
     assert steps(store, held.id)[0][6] == store.clock.now()
 
 
@@ -229,7 +229,7 @@ def test_a_job_that_is_woken_too_early_sleeps_on_for_the_rest(store: Store) -> N
     until, _ = sleep(store, held, 500)
     store.clock.advance(100)
     store.move(PROMOTE, held.id)
-    assert sleep(store, worker.claim_one(), 500) == PutOff(until, store.clock.now())
+    assert sleep(store, worker.claim_one(), 500) == Suspended(until, store.clock.now())
     assert store.row(held.id).due_at == until
 
 
@@ -240,12 +240,12 @@ def test_a_sleep_that_is_over_stays_over_when_the_clock_goes_back(store: Store) 
     held = worker.claim_one()
     sleep(store, held, 500)
     store.clock.advance(-400)
-    assert sleep(store, held, 500) == Over(None)
+    assert sleep(store, held, 500) == StepDone(None)
 
 
 def test_a_sleep_of_no_time_is_over_at_once(store: Store) -> None:
     _, held = run(store)
-    assert sleep(store, held, 0) == Over(None)
+    assert sleep(store, held, 0) == StepDone(None)
     assert store.state(held.id) == "active"
 
 
@@ -254,10 +254,10 @@ def test_sleeps_of_other_numbers_and_names_are_slept_each(store: Store) -> None:
     sleep(store, held, 500)
     store.clock.advance(500)
     held = worker.claim_one()
-    assert sleep(store, held, 500) == Over(None)
-    assert isinstance(sleep(store, held, 500, number=2), PutOff)
+    assert sleep(store, held, 500) == StepDone(None)
+    assert isinstance(sleep(store, held, 500, number=2), Suspended)
     store.clock.advance(500)
-    assert isinstance(sleep(store, worker.claim_one(), 500, name="again"), PutOff)
+    assert isinstance(sleep(store, worker.claim_one(), 500, name="again"), Suspended)
 
 
 def test_no_sleep_leads_past_the_year_9999(store: Store) -> None:
@@ -280,7 +280,7 @@ def test_a_run_that_lost_its_job_cannot_put_it_to_sleep(store: Store) -> None:
 def test_a_job_that_waits_for_an_event_is_delayed_for_as_long_as_it_will_wait(store: Store) -> None:
     _, held = run(store)
     now = store.clock.now()
-    assert wait(store, held, ms=500) == PutOff(now + 500, now)
+    assert wait(store, held, ms=500) == Suspended(now + 500, now)
     assert (store.state(held.id), store.row(held.id).due_at) == ("delayed", now + 500)
 
 
@@ -298,8 +298,8 @@ def test_the_event_wakes_the_job_and_is_found_by_its_next_run(store: Store) -> N
     assert store.counts() == {"waiting": 1}
     assert store.history(held.id) == ["add", "claim", "delay", "promote"]
     again = worker.claim_one()
-    assert wait(store, again) == Over('{"sum":3}')
-    assert wait(store, again) == Over('{"sum":3}')
+    assert wait(store, again) == StepDone('{"sum":3}')
+    assert wait(store, again) == StepDone('{"sum":3}')
     assert store.database.rows("signals") == []
 
 
@@ -311,14 +311,14 @@ def test_another_event_does_not_wake_it_and_is_kept(store: Store) -> None:
     send(store, held.id, "paid")
     again = worker.claim_one()
     wait(store, again, "paid")
-    assert wait(store, again, "shipped") == Over("7")
+    assert wait(store, again, "shipped") == StepDone("7")
 
 
 def test_an_event_that_was_sent_before_is_taken_at_once(store: Store) -> None:
     job = store.add()
     assert send(store, job) is False
     held = store.worker().claim_one()
-    assert wait(store, held) == Over("7")
+    assert wait(store, held) == StepDone("7")
     assert store.state(job) == "active"
 
 
@@ -326,9 +326,9 @@ def test_each_wait_takes_one_event_in_the_order_they_were_sent(store: Store) -> 
     _, held = run(store)
     send(store, held.id, payload="1")
     send(store, held.id, payload="2")
-    assert wait(store, held, number=1) == Over("1")
-    assert wait(store, held, number=2) == Over("2")
-    assert isinstance(wait(store, held, number=3), PutOff)
+    assert wait(store, held, number=1) == StepDone("1")
+    assert wait(store, held, number=2) == StepDone("2")
+    assert isinstance(wait(store, held, number=3), Suspended)
 
 
 def test_without_the_event_the_wait_is_over_when_its_time_is_and_stays_so(store: Store) -> None:
@@ -336,10 +336,10 @@ def test_without_the_event_the_wait_is_over_when_its_time_is_and_stays_so(store:
     wait(store, held, ms=500)
     store.clock.advance(500)
     again = worker.claim_one()
-    assert wait(store, again, ms=500) == Over(None)
+    assert wait(store, again, ms=500) == StepDone(None)
     assert send(store, held.id) is False
-    assert wait(store, again, ms=500) == Over(None)
-    assert wait(store, again, number=2) == Over("7")
+    assert wait(store, again, ms=500) == StepDone(None)
+    assert wait(store, again, number=2) == StepDone("7")
 
 
 def test_an_event_that_comes_after_the_time_but_before_the_run_is_not_too_late(
@@ -350,12 +350,12 @@ def test_an_event_that_comes_after_the_time_but_before_the_run_is_not_too_late(
     store.clock.advance(500)
     store.home.promote_due()
     assert send(store, held.id) is False
-    assert wait(store, worker.claim_one(), ms=500) == Over("7")
+    assert wait(store, worker.claim_one(), ms=500) == StepDone("7")
 
 
 def test_a_wait_of_no_time_only_looks(store: Store) -> None:
     _, held = run(store)
-    assert wait(store, held, ms=0) == Over(None)
+    assert wait(store, held, ms=0) == StepDone(None)
     assert store.state(held.id) == "active"
 
 
@@ -397,7 +397,7 @@ def test_an_event_for_a_waiting_job_and_its_end_do_not_miss_each_other(store: St
     _, held = run(store)
     verdict = RunOutcome(held.id, held.token, COMPLETE)
     with pytest.raises(Conflict), store.home.transaction(careful=True) as open:
-        settling = open.start(settle(open.tx, [Settle(store.queue, [verdict])]))
+        settling = open.start(finish_runs(open.tx, [FinishRuns(store.queue, [verdict])]))
         settling.until("where_they_are")
         open.run(send_events(open.tx_of(store.home), [SendEvent(held.id, "paid", "7")]))
         settling.finish()
@@ -414,17 +414,17 @@ def test_two_sendings_in_one_batch_wake_the_job_once(store: Store) -> None:
 
 def test_the_wait_and_the_event_in_one_batch(store: Store) -> None:
     _, held = run(store)
-    waiting = Pause(store.queue, held.id, held.token, EVENT, "paid", 1, 1, None)
+    waiting = Suspend(store.queue, held.id, held.token, EVENT, "paid", 1, 1, None)
     [put_off, sent] = store.ask_together(waiting, SendEvent(held.id, "paid", "7"))
-    assert isinstance(put_off, PutOff)
+    assert isinstance(put_off, Suspended)
     assert sent is True
     assert store.state(held.id) == "waiting"
 
 
 def test_a_pause_inside_a_careful_transaction_moves_the_job(store: Store) -> None:
     _, held = run(store)
-    request = Pause(store.queue, held.id, held.token, SLEEP, "", 1, 1, 500)
+    request = Suspend(store.queue, held.id, held.token, SLEEP, "", 1, 1, 500)
     with store.home.transaction(careful=True) as open:
-        [answer] = open.run(pause(open.tx, [request]))
-    assert isinstance(answer, PutOff)
+        [answer] = open.run(suspend(open.tx, [request]))
+    assert isinstance(answer, Suspended)
     assert store.state(held.id) == "delayed"

@@ -31,8 +31,8 @@ def telling(store: Store, of: int | None = None, **more: Any) -> None:
 def telling_job(**more: Any) -> NewJob:
     """A job that wants its own failure to be told."""
     job = new_job(opts=json.dumps({"on_failure": notice(**more)}))
-    assert job.extras is not None
-    return job._replace(extras=job.extras._replace(traits=TELLING))
+    assert job.rare_fields is not None
+    return job._replace(rare_fields=job.rare_fields._replace(flags=TELLING))
 
 
 def news(store: Store, name: str = NEWS) -> list[Any]:

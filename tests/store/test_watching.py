@@ -13,7 +13,7 @@ from bullite.core.states import REMOVE
 from bullite.engine.replies import DIRECT, Ask
 from bullite.errors import JobNotFound, StoreBusy
 from bullite.operations.expire import REASON, Expire
-from bullite.operations.move import MoveOne
+from bullite.operations.move import MoveJob
 from tests.harness import Store, new_job
 
 
@@ -126,7 +126,7 @@ def test_who_waits_for_a_buried_job_is_told_of_its_failure(store: Store) -> None
 def test_a_removal_of_one_job_is_told_at_once(store: Store) -> None:
     job = store.add()
     told = watch(store, job)
-    store.ask(MoveOne(REMOVE, job, str(job)))
+    store.ask(MoveJob(REMOVE, job, str(job)))
     assert [type(answer) for answer in told] == [JobNotFound]
 
 
@@ -216,7 +216,7 @@ def test_committed_requests_are_answered_although_looking_for_results_fails(
     job = store.add()
     told = watch(store, job)
     store.home.driver.fail_at[statement] = StoreBusy("locked")
-    assert store.ask(MoveOne(REMOVE, job, str(job))) is None
+    assert store.ask(MoveJob(REMOVE, job, str(job))) is None
     assert (told, store.home.driver.fail_at) == ([], {})
     look(store)
     assert [type(answer) for answer in told] == [JobNotFound]

@@ -39,7 +39,7 @@ from ..errors import (
     TaskTaken,
     WrongLoop,
 )
-from ..operations.finish import Settled
+from ..operations.finish import FinishResult
 from ..worker.completer import Batch
 from ..worker.processors import is_async, make_handler
 from ..worker.worker import Worker
@@ -683,7 +683,7 @@ class _Leaving:
         self._released: set[int] = set()
         self._auditor, worker.auditor = worker.auditor, self._note
 
-    def _note(self, batch: Batch, settled: Settled) -> None:
+    def _note(self, batch: Batch, settled: FinishResult) -> None:
         if self._auditor is not None:
             self._auditor(batch, settled)
         released = {verdict.job for verdict in batch.verdicts if verdict.move is RELEASE}

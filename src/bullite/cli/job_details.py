@@ -9,7 +9,7 @@ from typing import Any
 from ..client.job.job import Attempt, Job
 from ..client.queue.queue import Queue
 from ..operations.dependencies import DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED, REMOVED
-from ..operations.flow_graph import Ref
+from ..operations.flow_graph import FlowRef
 from .console import one_line
 from .job_format import as_json
 from .masking import masked
@@ -53,7 +53,7 @@ def attempt_facts(attempt: Attempt) -> dict[str, Any]:
 
 def _dependencies(session: Session, job: Job) -> list[dict[str, Any]]:
     own = job.original_queue or job.queue_name
-    wanted = [Ref(name or own, id) for name, id in job.stored_options.get("depends_on", ())]
+    wanted = [FlowRef(name or own, id) for name, id in job.stored_options.get("depends_on", ())]
     if not wanted:
         return []
     states = {

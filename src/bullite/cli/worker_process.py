@@ -22,7 +22,7 @@ from ..commands.processors import Crew
 from ..core.codec import decode, encode
 from ..core.states import COMPLETE
 from ..errors import BulliteError, InvalidOption, InvalidOptionType
-from ..operations.finish import Settled
+from ..operations.finish import FinishResult
 from ..processes.child_protocol import CANNOT_WORK, WANTS_FRESH, tell_ready, watch_lifeline
 from ..processes.private_environment import forbid_inspection, receive
 from ..processes.process_tree import adopt_orphans
@@ -254,7 +254,7 @@ class WorkerProcess:
         worker.on("error", self._trouble)
         self._workers.append(worker)
 
-    def _tell_ends(self, batch: Batch, settled: Settled) -> None:
+    def _tell_ends(self, batch: Batch, settled: FinishResult) -> None:
         """Runs have ended, and that is recorded; on whatever thread hears of it."""
         completed, failed = ends_of(batch, settled)
         if completed:
@@ -306,7 +306,7 @@ class WorkerProcess:
         return sum(len(worker.running_jobs()) for worker in self._workers)
 
 
-def ends_of(batch: Batch, settled: Settled) -> tuple[list[str], dict[str, str]]:
+def ends_of(batch: Batch, settled: FinishResult) -> tuple[list[str], dict[str, str]]:
     """Of jobs whose runs are recorded: those that completed; of those that failed, why."""
     completed: list[str] = []
     failed: dict[str, str] = {}
@@ -314,7 +314,7 @@ def ends_of(batch: Batch, settled: Settled) -> tuple[list[str], dict[str, str]]:
     for verdict in batch.verdicts:
         if verdict.job in lost:
             continue
-        if (problem := settled.spoilt.get(verdict.job)) is not None:
+        if (problem := settled.overridden.get(verdict.job)) is not None:
             failed[str(verdict.public_id)] = str(problem)
         elif verdict.move is COMPLETE:
             completed.append(str(verdict.public_id))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..core.clock import moment_of
 from ..core.codec import decode, encode
 from ..core.names import job_number
-from ..operations.key_values import Change
+from ..operations.key_values import UpdateKeyValue
 from .runtime import bridge
 from .runtime.store import Store
 
@@ -153,5 +153,5 @@ async def change(store: Store, kind: str, name: str, make: Callable[[Any], Any])
         new = make(None if old is None else decode(old))
         return None if new is None else encode(new, f"the {kind} {name}")
 
-    old, new = await bridge.ask(store, Change(kind, name, make_text))
+    old, new = await bridge.ask(store, UpdateKeyValue(kind, name, make_text))
     return (None if old is None else decode(old)), (None if new is None else decode(new))

@@ -29,7 +29,7 @@ from ..errors import (
     StoreUnavailable,
 )
 from ..operations.open_queue import OpenQueue
-from ..operations.queue_settings import Publish
+from ..operations.queue_settings import PublishEvent
 from .queue.base import QueueBase
 from .runtime import bridge
 from .runtime.emitter import OwnEmitter, plain
@@ -326,7 +326,7 @@ class QueueEventsProducer(QueueBase):
         if max_events is not None:
             check_int("max_events", max_events, 1, 2**31 - 1)
         await self._be_ready()
-        await bridge.ask(self.store, Publish(self.key, plain(event), told, max_events))
+        await bridge.ask(self.store, PublishEvent(self.key, plain(event), told, max_events))
 
 
 def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ..operations.command_output import Piece
+from ..operations.command_output import OutputChunk
 from .capture import Captured
 from .redaction_patterns import LONGEST_SEARCH
 
@@ -202,7 +202,7 @@ class Pieces:
             return head + tail
         return _up_to_a_line(head, self.redactor)[0] + _from_a_line(tail, self.redactor)[0]
 
-    def take(self) -> tuple[list[Piece], tuple[int, int] | None]:
+    def take(self) -> tuple[list[OutputChunk], tuple[int, int] | None]:
         """What is to be written now; the first and last number of what is to go."""
         waiting, self._waiting = self._waiting, []
         pieces = []
@@ -210,7 +210,7 @@ class Pieces:
             clean = self.redactor.clean(data)
             self._number += 1
             self._sizes[self._number] = len(clean)
-            pieces.append(Piece(self._number, stream, as_text(clean)))
+            pieces.append(OutputChunk(self._number, stream, as_text(clean)))
         return pieces, self._too_much(len(pieces))
 
     def _too_much(self, new: int) -> tuple[int, int] | None:

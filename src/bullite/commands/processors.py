@@ -16,7 +16,7 @@ from ..client.runtime.blocking import carry_out, running_loop
 from ..client.runtime.store import Store
 from ..core.clock import moment_of
 from ..errors import InvalidOption, JobTimedOut, UnrecoverableError, WaitingError
-from ..operations.command_output import EndRun, WriteOutput
+from ..operations.command_output import CommandExit, WriteOutput
 from ..processes.orphaned_commands import cookie_for
 from .config import configuration, retry_delay, usable_patterns
 from .history import runs_of
@@ -107,7 +107,7 @@ class Crew:
     def _keep(
         self, job: Job, began: int, ended: Ended, redactor: Redactor, live: _Live | None
     ) -> None:
-        end = EndRun(
+        end = CommandExit(
             job.pk,
             job.token_number,
             job.attempts_started,

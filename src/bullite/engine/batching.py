@@ -20,7 +20,7 @@ def group(requests: Sequence[Request]) -> list[list[int]]:
     last_group_of_job: dict[int, int] = {}
     for index, request in enumerate(requests):
         kind = type(request)
-        keys = request.keys()
+        keys = request.job_ids()
         place = open_group.get(kind)
         if place is None or any(
             last_group_of_job.get(key, -1) >= place + request.keeps_order for key in keys

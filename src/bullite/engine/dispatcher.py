@@ -13,7 +13,7 @@ from ..core.codec import as_json
 from ..core.log_throttle import ThrottledLog
 from ..database.driver import ANY_NAME, Driver, Step, WorkerRow
 from ..errors import StoreError
-from ..operations.claim import Claim, Claimed, claim, foreseen
+from ..operations.claim import Claim, Claimed, claim, first_statements
 from ..operations.transaction import Operation, Transaction
 from .replies import Ask
 from .subscription import FIRST_PAUSE, LONGEST_PAUSE, Appetite, Habits, Stop
@@ -232,13 +232,13 @@ class Feeding:
     def claim_by_hand(self, appetite: Appetite) -> Claim:
         """A claim of one job for somebody who asked for it."""
         self._last_token += 1
-        return replace(appetite.claim(self._last_token, 1), want=1, begin=1)
+        return replace(appetite.claim(self._last_token, 1), demand=1, start_now=1)
 
     def foreseen(self) -> list[Step]:
         """What `serve` will ask first, if nothing else happens before."""
         for appetite in self._appetites:
             if appetite.stirred and appetite.is_hungry:
-                return foreseen(appetite.claim(0, MOST_CLAIMED), appetite.limited)
+                return first_statements(appetite.claim(0, MOST_CLAIMED), appetite.limited)
         return []
 
     def serve(self, tx: Transaction, drive: Drive) -> Served:
@@ -263,8 +263,8 @@ class Feeding:
                 if claimed.held_off:
                     continue
                 served.append((appetite, claimed))
-                appetite.limited, appetite.share = claimed.limited, claimed.share
-                hungry = claimed.drained and appetite.want > len(claimed.rows)
+                appetite.limited, appetite.share = claimed.limited, claimed.fair_share
+                hungry = claimed.exhausted and appetite.want > len(claimed.rows)
                 if hungry != appetite.told_hungry:
                     self._driver.set_idle(appetite.worker, hungry)
         return served
@@ -275,7 +275,7 @@ class Feeding:
         for appetite, claimed in served:
             number, names = left.get(appetite.queue, (0, {}))
             number -= len(claimed.rows)
-            if not claimed.drained and appetite.told_hungry:
+            if not claimed.exhausted and appetite.told_hungry:
                 # It was woken and leaves work behind: it wakes the next.
                 number, names = max(1, number), _ANYTHING
             left[appetite.queue] = number, names
@@ -300,7 +300,7 @@ class Feeding:
             appetite.took(len(claimed.rows), tx.lease_now)
             was_told, appetite.told_hungry = (
                 appetite.told_hungry,
-                claimed.drained and appetite.want > 0,
+                claimed.exhausted and appetite.want > 0,
             )
             # Whom nobody wakes, because it wants nothing just now, looks for itself when it does.
             appetite.stirred = not appetite.told_hungry
@@ -310,7 +310,7 @@ class Feeding:
                 self.expect(appetite.queue, claimed.next_due)
             if claimed.paused or (claimed.limited and appetite.held > appetite.concurrency):
                 self._unload(appetite)
-            if claimed.unknown:
+            if claimed.unregistered:
                 self._register_anew(appetite)
         for queue in tx.limited:
             self._unload_all(queue)
@@ -320,7 +320,7 @@ class Feeding:
         return [
             (Ask(None, a.reply, a.mailbox), claimed)
             for a, claimed in served
-            if claimed.rows or claimed.drained
+            if claimed.rows or claimed.exhausted
         ]
 
     def _unload_all(self, queue: int) -> None:

@@ -104,62 +104,62 @@ _CREATED_AT = JobRow._fields.index("created_at")
 
 OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
     add.AddJobs: add.add,
-    add_flow.Grow: add_flow.grow,
+    add_flow.AddFlow: add_flow.add_flow,
     children.AwaitChildren: children.await_children,
-    children.LeaveParent: children.leave_parent,
-    children.RemoveUnprocessed: children.remove_unprocessed,
-    finish.Settle: finish.settle,
+    children.DetachFromParent: children.detach_from_parent,
+    children.RemoveUnprocessedChildren: children.remove_unprocessed_children,
+    finish.FinishRuns: finish.finish_runs,
     update.Progress: update.record_progress,
     update.SetData: update.set_data,
     update.SetPriority: update.set_priority,
     update.ExtendLease: update.extend_leases,
     update.AddLog: update.add_logs,
     update.ClearLogs: update.clear_logs,
-    move.MoveByHand: move.move_by_hand,
+    move.MoveJobs: move.move_jobs,
     move.MoveListed: move.move_listed,
-    move.MoveOne: move.move_one,
+    move.MoveJob: move.move_job,
     cancel.Cancel: cancel.cancel,
     command_output.WriteOutput: command_output.write_output,
-    key_values.Change: key_values.change,
-    metrics.Record: metrics.record,
-    auto_retry.ReviveDue: auto_retry.revive_due,
+    key_values.UpdateKeyValue: key_values.update_key_value,
+    metrics.WriteMetrics: metrics.write_metrics,
+    auto_retry.RetryFailedDue: auto_retry.retry_failed_due,
     releasing.FreeKey: releasing.free_key,
     releasing.FreeKeyOf: releasing.free_key_of,
     open_queue.OpenQueue: open_queue.open_queue,
     queue_settings.Configure: queue_settings.configure,
     queue_settings.SetPaused: queue_settings.set_paused,
-    queue_settings.Publish: queue_settings.publish,
-    queue_settings.TellCleaned: queue_settings.tell_cleaned,
+    queue_settings.PublishEvent: queue_settings.publish_event,
+    queue_settings.LogCleaned: queue_settings.log_cleaned,
     queue_settings.TrimEvents: queue_settings.trim_events,
-    queue_settings.Reset: queue_settings.reset,
-    workers.Register: workers.register,
-    workers.Deregister: workers.deregister,
-    workers.Resize: workers.resize,
-    workers.Renew: workers.renew,
-    workers.Recover: workers.recover,
+    queue_settings.ResetQueue: queue_settings.reset_queue,
+    workers.RegisterWorker: workers.register_worker,
+    workers.DeregisterWorker: workers.deregister_worker,
+    workers.SetWorkerConcurrency: workers.set_worker_concurrency,
+    workers.RenewLeases: workers.renew_leases,
+    workers.RecoverStalled: workers.recover_stalled,
     claiming.Claim: claiming.claim,
     claiming.Promote: claiming.promote,
     expire.Expire: expire.expire,
-    schedulers.AddPlanned: schedulers.add_planned,
+    schedulers.UpsertSchedulers: schedulers.upsert_schedulers,
     schedulers.RemoveScheduler: schedulers.remove_scheduler,
-    schedulers.ForgetSchedulers: schedulers.forget_schedulers,
+    schedulers.DeleteSchedulers: schedulers.delete_schedulers,
     schedulers.EnableScheduler: schedulers.enable_scheduler,
     schedulers.RunScheduler: schedulers.run_scheduler,
-    scheduler_ticks.CatchUp: scheduler_ticks.catch_up,
+    scheduler_ticks.CatchUpScheduler: scheduler_ticks.catch_up,
     rate_limits.SetConcurrency: rate_limits.set_concurrency,
     rate_limits.SetRate: rate_limits.set_rate,
-    rate_limits.UseUpWindow: rate_limits.use_up_window,
+    rate_limits.BlockQueue: rate_limits.block_queue,
     rate_limits_by_key.SetKeyLimit: rate_limits_by_key.set_key_limit,
-    prune.Sweep: prune.sweep,
+    prune.PruneQueue: prune.prune_queues,
     prune.Purge: prune.purge,
     steps.RecordStep: steps.record_steps,
-    steps.Pause: steps.pause,
+    steps.Suspend: steps.suspend,
     steps.SendEvent: steps.send_events,
     locks.TakeLock: locks.take_locks,
     locks.RenewLocks: locks.renew_locks,
     locks.ExtendLock: locks.extend_locks,
     locks.ReleaseLock: locks.release_locks,
-    locks.SweepLocks: locks.sweep_locks,
+    locks.PruneLocks: locks.prune_locks,
 }
 
 
@@ -226,10 +226,10 @@ class Engine:
             self._deliver(self._inbox.make_room())
 
     def settle(
-        self, settle: finish.Settle, reply: Reply, mailbox: Mailbox, worker: Appetite
+        self, settle: finish.FinishRuns, reply: Reply, mailbox: Mailbox, worker: Appetite
     ) -> None:
         """Settle runs of a worker and, in the same transaction, fill the slots they leave."""
-        order = _Order(partial(self._ended, worker, len(settle.verdicts)))
+        order = _Order(partial(self._ended, worker, len(settle.outcomes)))
         self.submit_all([Ask(order, _accept), Ask(settle, reply, mailbox)])
 
     def ended(self, worker: Appetite, jobs: int) -> None:
@@ -278,7 +278,7 @@ class Engine:
     def follow(
         self, queue: int, reply: Reply, mailbox: Mailbox, kinds: frozenset[str] | None = None
     ) -> None:
-        """`reply` gets what this process logs of a queue, of these kinds: a list of `Logged`."""
+        """`reply` gets what this process logs of these kinds, as a list of `LoggedEntries`."""
         self.submit(_Order(partial(self._follow, queue, kinds)), reply, mailbox)
 
     def unfollow(self, reply: Reply) -> None:
@@ -559,7 +559,7 @@ class Engine:
     def _change_concurrency(self, appetite: Appetite, concurrency: int, ask: Ask) -> list[Ask]:
         appetite.concurrency = appetite.registration.concurrency = concurrency
         appetite.stirred = True
-        return [Ask(workers.Resize(appetite.worker, concurrency), _accept)]
+        return [Ask(workers.SetWorkerConcurrency(appetite.worker, concurrency), _accept)]
 
     def _feed(self, appetite: Appetite, ask: Ask) -> None:
         appetite.starved = False
@@ -618,7 +618,7 @@ class Engine:
             return [*last, self._begin_to_leave(appetite, ask)]
         self._feeding.remove(appetite)
         self._take_up_habits()
-        return [*last, Ask(workers.Deregister(appetite.worker), ask.reply, ask.mailbox)]
+        return [*last, Ask(workers.DeregisterWorker(appetite.worker), ask.reply, ask.mailbox)]
 
     # --- workers that leave ---
 
@@ -626,7 +626,7 @@ class Engine:
         """Have it marked as leaving; it is off the register at once if it holds nothing."""
         appetite.starved = appetite.leaving = True
         self._leaving.append(appetite)
-        leave = workers.Deregister(appetite.worker, leaving=True)
+        leave = workers.DeregisterWorker(appetite.worker, leaving=True)
         return Ask(leave, partial(self._marked_as_leaving, appetite, ask))
 
     def _marked_as_leaving(self, appetite: Appetite, ask: Ask, answer: Any) -> None:
@@ -653,7 +653,7 @@ class Engine:
             return []
         self._see_off_at = self.clock.lease_now() + POLL_INTERVAL
         return [
-            Ask(workers.Deregister(appetite.worker, True), partial(self._seen_off, appetite))
+            Ask(workers.DeregisterWorker(appetite.worker, True), partial(self._seen_off, appetite))
             for appetite in self._leaving
         ]
 
@@ -711,17 +711,17 @@ class Engine:
             what = "the scheduler could not look into the database"
             self._warn_or_end(LOOKING, what, self._chores.trouble)
         for chore in chores:
-            if isinstance(chore, workers.Recover):
+            if isinstance(chore, workers.RecoverStalled):
                 chore.worker = self._feeding.judge(chore.worker)
         asks = [Ask(chore, partial(self._done, chore)) for chore in chores]
-        return asks + [Ask(workers.Deregister(a.worker), _ignore) for a in abandoned]
+        return asks + [Ask(workers.DeregisterWorker(a.worker), _ignore) for a in abandoned]
 
     def _done(self, chore: Chore, answer: Any) -> None:
         if isinstance(answer, BaseException):
             self._seldom.warning("%s failed: %s", type(chore).__name__.lower(), answer)
-            if isinstance(chore, workers.Renew) or isinstance(answer, StoreError):
+            if isinstance(chore, workers.RenewLeases) or isinstance(answer, StoreError):
                 self._deliver(self._feeding.troubled(WRITING, answer))
-        elif isinstance(chore, workers.Renew):
+        elif isinstance(chore, workers.RenewLeases):
             self._feeding.check_registered(answer)
             self._deliver(self._feeding.taken_away())
         elif self._chores.again(chore, answer):
@@ -874,7 +874,7 @@ class Engine:
             if self._order is not None:
                 self._order.begin_group(claims=True)
             served = self._feeding.serve(tx, self._drive) if serves and not careful else ()
-            self._drive(tx.close_books())
+            self._drive(tx.write_counts_and_events())
             self._feeding.announce(tx, served)
             for queue, nonce in tx.stopping:
                 if nonce == self.driver.nonce:
@@ -895,7 +895,7 @@ class Engine:
         told = self._told(tx) if self._followers else ()
         jobs = self._feeding.committed(tx, served)
         if sync_due:
-            if jobs and not told and not any(r.awaited for r in requests):
+            if jobs and not told and not any(r.reply_before_claims for r in requests):
                 self._deliver(jobs)  # a claim need not be on the disk
                 jobs = []
             self.driver.sync()
@@ -908,7 +908,7 @@ class Engine:
         for appetite, claimed in served:
             if claimed.rows:
                 row = claimed.rows[len(claimed.rows) // 2]
-                if claiming.waited_from_the_start(row):
+                if claiming.never_delayed_or_retried(row):
                     waited = claimed.claimed_at - row[_CREATED_AT]
                     jobs = len(claimed.rows)
                     self.gauges.waited(appetite.queue, claimed.claimed_at, waited, jobs)
@@ -918,7 +918,7 @@ class Engine:
         if not requests:
             return self._feeding.foreseen()
         first = [requests[index] for index in groups[0]]
-        return add.foreseen(first) if type(first[0]) is add.AddJobs else ()
+        return add.first_statements(first) if type(first[0]) is add.AddJobs else ()
 
     def _drive(self, operation: Operation[T]) -> T:
         execute = self._timed if self._order is None else self._order.execute

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..core.codec import decode, encode_plain
 from ..database.driver import NotTogether, OutOfOrder, Params, Result
-from ..operations.finish import Settle, locked_in_turns
+from ..operations.finish import FinishRuns, locked_in_turns
 from ..operations.request import Request
 
 Execute = Callable[[str, Params], Result]
@@ -63,10 +63,10 @@ def locked_ahead(
 
 def _locked_by_several(groups: Sequence[Sequence[Any]]) -> Set[int]:
     if len(groups) > 1:
-        groups = [group for group in groups if any(request.keys() for request in group)]
+        groups = [group for group in groups if any(request.job_ids() for request in group)]
     if len(groups) > 1:
-        return set().union(*[request.keys() for group in groups for request in group])
-    if groups and type(groups[0][0]) is Settle:
+        return set().union(*[request.job_ids() for group in groups for request in group])
+    if groups and type(groups[0][0]) is FinishRuns:
         return locked_in_turns(groups[0])
     return frozenset()
 

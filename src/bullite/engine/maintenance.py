@@ -16,14 +16,14 @@ from ..core.codec import as_json
 from ..core.states import State
 from ..database.driver import Driver, WorkerRow
 from ..errors import StoreError
-from ..operations.auto_retry import MOST_REVIVED, ReviveDue
+from ..operations.auto_retry import MAX_RETRIED, RetryFailedDue
 from ..operations.claim import Promote
 from ..operations.expire import Expire
-from ..operations.locks import SweepLocks
-from ..operations.prune import Sweep
-from ..operations.scheduler_ticks import CatchUp, late
-from ..operations.transitions import Place
-from ..operations.workers import MOST_RECOVERED, Recover, Recovered, Renew
+from ..operations.locks import PruneLocks
+from ..operations.prune import PruneQueue
+from ..operations.scheduler_ticks import CatchUpScheduler, late_params
+from ..operations.transitions import LockedJob
+from ..operations.workers import MAX_RECOVERED, Recovered, RecoverStalled, RenewLeases
 from ..processes.orphaned_commands import Look, Mark, end, may_run_commands
 
 log = logging.getLogger("bullite.scheduler")
@@ -43,7 +43,16 @@ UNTIL_KILLED = 50
 MOST_LOOKS = 20
 """How often that is seen before jobs run again all the same: some can never be killed."""
 
-Chore = CatchUp | Expire | Promote | Recover | Renew | ReviveDue | Sweep | SweepLocks
+Chore = (
+    CatchUpScheduler
+    | Expire
+    | Promote
+    | RecoverStalled
+    | RenewLeases
+    | RetryFailedDue
+    | PruneQueue
+    | PruneLocks
+)
 
 
 @dataclass(slots=True)
@@ -104,7 +113,7 @@ class Chores:
         chores: list[Chore] = []
         if lease_now + LEEWAY >= self._renew_at:
             self._renew_at = lease_now + self.renew_every
-            chores.append(Renew())
+            chores.append(RenewLeases())
         self.trouble = None
         try:
             chores.extend(self._found(lease_now))
@@ -135,7 +144,7 @@ class Chores:
 
         Log a recovery: in the process that made it, for all see that a worker is lost.
         """
-        if isinstance(chore, Recover):
+        if isinstance(chore, RecoverStalled):
             recovered: Recovered = answer
             if recovered:
                 log.info(
@@ -143,13 +152,13 @@ class Chores:
                     chore.worker.id,
                     recovered.jobs,
                 )
-            return recovered.jobs >= MOST_RECOVERED
+            return recovered.jobs >= MAX_RECOVERED
         done: int = answer
-        if isinstance(chore, ReviveDue):
-            return done >= MOST_REVIVED
-        return isinstance(chore, Sweep | Promote | Expire) and done > 0
+        if isinstance(chore, RetryFailedDue):
+            return done >= MAX_RETRIED
+        return isinstance(chore, PruneQueue | Promote | Expire) and done > 0
 
-    def _recoveries(self, lease_now: int) -> Iterator[Recover]:
+    def _recoveries(self, lease_now: int) -> Iterator[RecoverStalled]:
         rows = self.driver.execute("workers", {}).rows
         # A database has them in any order, but the last to be recovered goes first in the line.
         workers = sorted((WorkerRow(*row) for row in rows), key=lambda worker: worker.id)
@@ -168,7 +177,7 @@ class Chores:
             self._recover_at = lease_now + UNTIL_KILLED
         for worker in lost:
             if worker.nonce not in busy:
-                yield Recover(worker, dead=worker.id in dead)
+                yield RecoverStalled(worker, dead=worker.id in dead)
 
     def _end_commands(self, others: Sequence[WorkerRow], lost: Sequence[WorkerRow]) -> set[int]:
         """Kill what lost processes left running; the nonces of those that may still have something.
@@ -207,7 +216,7 @@ class Chores:
         """Whether a command has not ended as far as the database knows."""
         # One at a time: who waits for the lock of a row must not have another's.
         rows = self.driver.execute("where_they_are", {"jobs": as_json([mark.job])}).rows
-        places = [Place(*row) for row in rows]
+        places = [LockedJob(*row) for row in rows]
         return any(
             (place.state, place.token, place.nonce) == (State.ACTIVE, mark.token, mark.nonce)
             for place in places
@@ -221,24 +230,26 @@ class Chores:
         rows = self.driver.execute("expired_queues", {"now": self.driver.clock.now()}).rows
         return (Expire(row[0]) for row in rows)
 
-    def _late_schedulers(self) -> Iterator[CatchUp]:
-        rows = self.driver.execute("late_schedulers", late(self.driver.clock.now())).rows
+    def _late_schedulers(self) -> Iterator[CatchUpScheduler]:
+        rows = self.driver.execute("late_schedulers", late_params(self.driver.clock.now())).rows
         # In one order in every process: each takes the locks of the queues one after the other.
-        return (CatchUp(queue, key) for queue, key in sorted((row[0], row[1]) for row in rows))
+        return (
+            CatchUpScheduler(queue, key) for queue, key in sorted((row[0], row[1]) for row in rows)
+        )
 
-    def _lapsed_locks(self, lease_now: int) -> Iterator[SweepLocks]:
+    def _lapsed_locks(self, lease_now: int) -> Iterator[PruneLocks]:
         boot = self.driver.clock.boot
         params = {"lease_now": lease_now, "boot": boot}
         if self.driver.execute("lapsed_locks", params).rows[0][0]:
-            yield SweepLocks(boot)
+            yield PruneLocks(boot)
 
-    def _revivals(self) -> Iterator[ReviveDue]:
+    def _revivals(self) -> Iterator[RetryFailedDue]:
         rows = self.driver.execute("failed_due_queues", {"now": self.driver.clock.now()}).rows
-        return (ReviveDue(row[0]) for row in rows)
+        return (RetryFailedDue(row[0]) for row in rows)
 
-    def _sweeps(self) -> Iterator[Sweep]:
+    def _sweeps(self) -> Iterator[PruneQueue]:
         workers = [row[2] for row in self.driver.execute("workers", {}).rows]
         holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
         self.driver.remove_stale_files(workers + holders)
         rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
-        return (Sweep(row[0]) for row in rows)
+        return (PruneQueue(row[0]) for row in rows)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.codec import encode_plain
 from ..core.histogram import DurationHistogram
-from ..operations.metrics import MINUTE, Record, Tally
+from ..operations.metrics import MINUTE, MinuteTotals, WriteMetrics
 from .subscription import Appetite
 
 SHORT = 0.001
@@ -68,7 +68,7 @@ class Gauges:
     """How many did in these."""
     lock_waits: int = 0
     lock_wait: float = 0.0
-    _minutes: dict[tuple[int, int], Tally] = field(default_factory=dict)
+    _minutes: dict[tuple[int, int], MinuteTotals] = field(default_factory=dict)
     _told: dict[int, str] = field(default_factory=dict)
 
     def transacted(self, ended: int, waited: float) -> None:
@@ -88,10 +88,10 @@ class Gauges:
         """So many jobs that were taken together had waited for so long."""
         self._tally(queue, now).waits.add(max(0, ms), jobs)
 
-    def _tally(self, queue: int, now: int) -> Tally:
-        return self._minutes.setdefault((queue, now // MINUTE), Tally())
+    def _tally(self, queue: int, now: int) -> MinuteTotals:
+        return self._minutes.setdefault((queue, now // MINUTE), MinuteTotals())
 
-    def record(self, appetites: Iterable[Appetite], now: int) -> Record | None:
+    def record(self, appetites: Iterable[Appetite], now: int) -> WriteMetrics | None:
         """All that is new, to be written down; None if nothing is."""
         stats: dict[int, str] = {}
         for appetite in appetites:
@@ -104,7 +104,7 @@ class Gauges:
         new = {worker: text for worker, text in stats.items() if self._told.get(worker) != text}
         self._told = stats
         minutes, self._minutes = self._minutes, {}
-        return Record(minutes, new) if minutes or new else None
+        return WriteMetrics(minutes, new) if minutes or new else None
 
     def _stats_of(self, appetite: Appetite) -> str:
         told = [readings.as_json() for readings in appetite.readings]

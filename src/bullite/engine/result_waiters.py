@@ -18,15 +18,15 @@ from ..database.driver import Driver, InvalidData, Params, TransactionAborted
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
 from ..operations.cancel import Cancel
 from ..operations.children import AwaitChildren
-from ..operations.finish import Settle, Settled
-from ..operations.move import MoveByHand, MoveOne
-from ..operations.steps import Pause
+from ..operations.finish import FinishResult, FinishRuns
+from ..operations.move import MoveJob, MoveJobs
+from ..operations.steps import Suspend
 from .replies import Ask, Reply
 
 log = logging.getLogger("bullite.engine")
 
 
-_MOVING = AwaitChildren | Cancel | MoveByHand | MoveOne | Pause
+_MOVING = AwaitChildren | Cancel | MoveJobs | MoveJob | Suspend
 """Requests that may end a job, and do not tell how."""
 
 
@@ -94,23 +94,23 @@ class Watchers:
             return []
         told: list[tuple[Ask, Any]] = []
         for request, answer in zip(requests, answers, strict=True):
-            if isinstance(request, Settle):
+            if isinstance(request, FinishRuns):
                 told += self._ended(request, answer)
             elif isinstance(request, _MOVING):
-                self._noted.update(self._asks.keys() & request.keys())
+                self._noted.update(self._asks.keys() & request.job_ids())
         return told
 
-    def _ended(self, settle: Settle, settled: Settled) -> list[tuple[Ask, Any]]:
+    def _ended(self, settle: FinishRuns, settled: FinishResult) -> list[tuple[Ask, Any]]:
         """From the verdicts themselves: the job may be gone already.
 
         Any but a completion may have ended one that was cancelled: that is looked for.
         """
-        mine = [verdict for verdict in settle.verdicts if verdict.job in self._asks]
+        mine = [verdict for verdict in settle.outcomes if verdict.job in self._asks]
         ended = [
             verdict
             for verdict in mine
             if verdict.move is COMPLETE or (verdict.move is FAIL and not verdict.manual)
-            if verdict.job not in settled.lost and verdict.job not in settled.spoilt
+            if verdict.job not in settled.lost and verdict.job not in settled.overridden
         ]
         told = [
             (ask, [verdict.move.target, verdict.value, verdict.reason])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..operations.claim import Claim
-from ..operations.workers import Register
+from ..operations.workers import RegisterWorker
 from .replies import Mailbox, Reply
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Appetite:
     jobs have ended. `reply` gets a `Claimed`, or an exception when claiming failed.
     """
 
-    registration: Register
+    registration: RegisterWorker
     concurrency: int
     """How many jobs it runs at a time; of a worker by hand, how many it is asked for just now."""
     reply: Reply
@@ -175,10 +175,10 @@ class Appetite:
             queue=self.queue,
             worker=self.worker,
             names=self.registration.names,
-            want=min(self.want, most),
-            begin=max(0, self.concurrency - self.held),
+            demand=min(self.want, most),
+            start_now=max(0, self.concurrency - self.held),
             lock_duration=self.registration.lock_duration,
             token=token,
             limiter=self.registration.limiter,
-            longest_rest=self.registration.longest_rest,
+            max_block=self.registration.longest_rest,
         )

@@ -13,16 +13,16 @@ from ..core.job_flags import TAGGED
 from ..core.states import ADD, ADD_DELAYED, ADD_WAITING_CHILDREN, State
 from ..database.driver import ColumnarRows, ConstantColumn, Step
 from ..errors import QueueFull
-from .deduplicate import Keys, hold_keys
-from .quotas import Door, open_door
+from .deduplicate import LockedKeys, lock_keys
+from .quotas import QuotaCheck, load_quotas
 from .request import Request
 from .transaction import Event, Operation, Transaction
-from .transitions import UNSORTED, take_numbers
+from .transitions import UNSORTED, allocate_ids
 
 Row = tuple[object, ...]
 
 
-class Extras(NamedTuple):
+class RareFields(NamedTuple):
     """What few jobs have."""
 
     timestamp: int | None = None
@@ -31,7 +31,7 @@ class Extras(NamedTuple):
     """When it is due; beats `delay`."""
     expires: int | None = None
     """Ms after which it must have begun."""
-    traits: int = 0
+    flags: int = 0
     """What else belongs to it: see job_flags.py."""
     deduplication: DeduplicationRule | None = None
     """The key it wants, and how."""
@@ -49,13 +49,14 @@ class NewJob(NamedTuple):
     attempts: int
     data: str
     opts: str | None
-    extras: Extras | None = None
+    rare_fields: RareFields | None = None
     """If it has any of those."""
 
 
-NO_EXTRAS = Extras()
-_NAME, _LIFO, _DELAY, _DATA, _OPTS, _EXTRAS = (
-    NewJob._fields.index(field) for field in ("name", "lifo", "delay", "data", "opts", "extras")
+NO_RARE_FIELDS = RareFields()
+_NAME, _LIFO, _DELAY, _DATA, _OPTS, _RARE = (
+    NewJob._fields.index(field)
+    for field in ("name", "lifo", "delay", "data", "opts", "rare_fields")
 )
 
 
@@ -71,7 +72,7 @@ class Added(NamedTuple):
     """Of those found behind a key, which may be gone, the custom ids."""
 
 
-class OutOfDate(NamedTuple):
+class StaleSettings(NamedTuple):
     """The queue's settings changed after the jobs' options were resolved; nothing was added."""
 
 
@@ -84,24 +85,24 @@ class AddJobs(Request):
     """Of the settings that the jobs' options were resolved under."""
     always: bool = False
     """Whatever the queue's quotas: something that was let in before brings them about."""
-    uncounted: Collection[str] = ()
+    skip_quotas: Collection[str] = ()
     """Custom ids of jobs whose number the quotas do not limit."""
 
 
-Answer = Added | OutOfDate | QueueFull
+Answer = Added | StaleSettings | QueueFull
 
 
 def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]:
     answers: list[Answer] = []
     batch = _Batch()
-    numbers = yield from take_numbers(sum(len(request.jobs) for request in requests))
+    numbers = yield from allocate_ids(sum(len(request.jobs) for request in requests))
     used = 0
     # In a fixed order: there may be locks behind the terms.
     for queue in sorted({request.queue for request in requests}):
         yield from batch.open(tx, queue)
     for request in requests:
         if batch.terms[request.queue].version != request.version:
-            answers.append(OutOfDate())
+            answers.append(StaleSettings())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
@@ -117,17 +118,17 @@ class _Batch:
 
     def __init__(self) -> None:
         self.new: dict[int, dict[int, NewJob]] = {}
-        self.terms: dict[int, Terms] = {}
+        self.terms: dict[int, QueueAddInfo] = {}
         self._taken: dict[int, dict[str, int]] = {}
-        self._doors: dict[int, Door] = {}
-        self._keys: Keys | None = None
+        self._doors: dict[int, QuotaCheck] = {}
+        self._keys: LockedKeys | None = None
         self._duplicates: list[tuple[int, list[Event]]] = []
 
     def open(self, tx: Transaction, queue: int) -> Operation[None]:
-        self.terms[queue] = yield from terms_of(queue)
+        self.terms[queue] = yield from load_add_info(queue)
         self.new[queue], self._taken[queue] = {}, {}
         if self.terms[queue].has_quotas:
-            self._doors[queue] = yield from open_door(tx, queue)
+            self._doors[queue] = yield from load_quotas(tx, queue)
 
     def number(
         self,
@@ -144,17 +145,17 @@ class _Batch:
         taken, keys = self._taken[queue], self._keys
         duplicates: list[Event] = []
         if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
-            keys = keys or (yield from _keys_wanted(requests, self.terms))
+            keys = keys or (yield from _wanted_keys(requests, self.terms))
             self._keys = keys
             if door is not None:
                 taken, keys = taken.copy(), keys.copy()
-            added = yield from _number_unless_there(tx, request, ids, new, taken, keys, duplicates)
+            added = yield from _assign_ids(tx, request, ids, new, taken, keys, duplicates)
         else:
             new.update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
         if door is not None:
-            counted = [job for job in new.values() if job.custom_id not in request.uncounted]
-            uncounted = [job for job in new.values() if job.custom_id in request.uncounted]
+            counted = [job for job in new.values() if job.custom_id not in request.skip_quotas]
+            uncounted = [job for job in new.values() if job.custom_id in request.skip_quotas]
             refusal = door.admit(counted, uncounted)
             if refusal is not None:
                 return refusal
@@ -171,12 +172,12 @@ class _Batch:
 
     def close(self, tx: Transaction) -> Operation[None]:
         if self._keys is not None:
-            yield from self._keys.write(tx)
+            yield from self._keys.save(tx)
         for queue, door in self._doors.items():
-            yield from door.close(queue)
+            yield from door.save(queue)
 
 
-def refusal_of(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
+def quota_error(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
     """What keeps jobs out that `add` would be asked for; nothing is added yet."""
     batch = _Batch()
     yield from batch.open(tx, request.queue)
@@ -189,9 +190,9 @@ def refusal_of(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]
     return answer
 
 
-def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
+def add_within(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
     """Add jobs from inside another operation, under whatever settings the queue has."""
-    terms = yield from terms_of(queue)
+    terms = yield from load_add_info(queue)
     [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
     assert isinstance(added, Added)
     return added
@@ -200,14 +201,14 @@ def add_now(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Ad
 _NONE: frozenset[int] = frozenset()
 
 
-def foreseen(requests: Sequence[AddJobs]) -> list[Step]:
+def first_statements(requests: Sequence[AddJobs]) -> list[Step]:
     """What `add` will ask first."""
     count = sum(len(request.jobs) for request in requests)
     first = min(request.queue for request in requests)
     return [("take_numbers", {"count": count}), ("terms", {"queue": first})]
 
 
-class Terms(NamedTuple):
+class QueueAddInfo(NamedTuple):
     """What a producer must know of a queue."""
 
     by_name: int
@@ -218,15 +219,15 @@ class Terms(NamedTuple):
     has_quotas: int
 
 
-def terms_of(queue: int) -> Operation[Terms]:
+def load_add_info(queue: int) -> Operation[QueueAddInfo]:
     result = yield "terms", {"queue": queue}
-    return Terms(*result.rows[0])
+    return QueueAddInfo(*result.rows[0])
 
 
 def insert(
     tx: Transaction,
     new: Mapping[int, Mapping[int, NewJob]],
-    terms: Mapping[int, Terms],
+    terms: Mapping[int, QueueAddInfo],
     blocked: Mapping[int, int | None] = {},
 ) -> Operation[None]:
     """Write new jobs, by queue and number, and enter them in the books.
@@ -238,11 +239,11 @@ def insert(
             continue
         fields = list(zip(*jobs.values(), strict=True))
         due: Mapping[int, int] = {}
-        if not _are_plain(fields):
+        if not _has_no_rare_fields(fields):
             due = {
                 id: at
                 for id, job in jobs.items()
-                if id not in blocked and (at := due_of(tx, job)) is not None
+                if id not in blocked and (at := due_time(tx, job)) is not None
             }
         lanes = fields[_NAME] if terms[queue].by_name else ConstantColumn(UNSORTED)
         table = _job_table(tx, queue, jobs, fields, lanes, due, blocked)
@@ -250,11 +251,11 @@ def insert(
         payloads = ColumnarRows(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
         yield "insert_jobs", table
         yield "insert_payloads", payloads
-        if any(fields[_EXTRAS]):
+        if any(fields[_RARE]):
             tagged = _tags(tx, queue, jobs)
             if tagged:
                 yield "insert_tags", tagged
-        _enter_in_books(tx, queue, jobs, due, blocked)
+        _record_added(tx, queue, jobs, due, blocked)
 
 
 def _tags(
@@ -262,21 +263,21 @@ def _tags(
 ) -> list[tuple[int, str, int, int]]:
     """The tags of new jobs: queue, tag, when the job was made, its number."""
     return [
-        (queue, tag, tx.now if job.extras.timestamp is None else job.extras.timestamp, id)
+        (queue, tag, tx.now if job.rare_fields.timestamp is None else job.rare_fields.timestamp, id)
         for id, job in jobs.items()
-        if job.extras is not None and job.extras.traits & TAGGED and job.opts is not None
+        if job.rare_fields is not None and job.rare_fields.flags & TAGGED and job.opts is not None
         for tag in dict.fromkeys(decode(job.opts).get("tags", ()))
     ]
 
 
-def _are_plain(fields: Sequence[Sequence[Any]]) -> bool:
+def _has_no_rare_fields(fields: Sequence[Sequence[Any]]) -> bool:
     """Whether none of the jobs has a time of its own, or anything else that few have."""
-    return not (any(fields[_EXTRAS]) or any(fields[_DELAY]))
+    return not (any(fields[_RARE]) or any(fields[_DELAY]))
 
 
-def due_of(tx: Transaction, job: NewJob) -> int | None:
+def due_time(tx: Transaction, job: NewJob) -> int | None:
     """When a job that is not for now may begin; None if that time is over."""
-    extras = job.extras or NO_EXTRAS
+    extras = job.rare_fields or NO_RARE_FIELDS
     if extras.run_at is not None:
         return extras.run_at if extras.run_at > tx.now else None
     if not job.delay:
@@ -284,25 +285,27 @@ def due_of(tx: Transaction, job: NewJob) -> int | None:
     return (tx.now if extras.timestamp is None else extras.timestamp) + job.delay
 
 
-def _keys_wanted(requests: Sequence[AddJobs], terms: Mapping[int, Terms]) -> Operation[Keys]:
+def _wanted_keys(
+    requests: Sequence[AddJobs], terms: Mapping[int, QueueAddInfo]
+) -> Operation[LockedKeys]:
     """The deduplication keys that the jobs want, of all requests that will be carried out."""
     wanted = [
-        (request.queue, job.extras.deduplication.id)
+        (request.queue, job.rare_fields.deduplication.id)
         for request in requests
         if terms[request.queue].version == request.version
         for job in request.jobs
-        if job.extras is not None and job.extras.deduplication is not None
+        if job.rare_fields is not None and job.rare_fields.deduplication is not None
     ]
-    return (yield from hold_keys(wanted))
+    return (yield from lock_keys(wanted))
 
 
-def _number_unless_there(
+def _assign_ids(
     tx: Transaction,
     request: AddJobs,
     numbers: Sequence[int],
     new: dict[int, NewJob],
     taken: dict[str, int],
-    keys: Keys,
+    keys: LockedKeys,
     duplicates: list[Event],
 ) -> Operation[Added]:
     """Number the jobs whose custom id and key are free, put them with the `new`; find the others.
@@ -321,10 +324,10 @@ def _number_unless_there(
         found = taken.get(job.custom_id) if job.custom_id else None
         if found is not None:
             duplicates.append(job.custom_id or found)
-        elif job.extras is not None and job.extras.deduplication is not None:
-            state = State.WAITING if due_of(tx, job) is None else State.DELAYED
-            rule = job.extras.deduplication
-            holder = keys.place(tx.now, request.queue, id, job, rule, state)
+        elif job.rare_fields is not None and job.rare_fields.deduplication is not None:
+            state = State.WAITING if due_time(tx, job) is None else State.DELAYED
+            rule = job.rare_fields.deduplication
+            holder = keys.resolve(tx.now, request.queue, id, job, rule, state)
             if holder is not None:
                 found = holder.job
                 behind_keys[found] = holder.custom_id
@@ -355,7 +358,7 @@ def _job_table(
     extras: Iterable[Sequence[Any] | ConstantColumn] = map(
         ConstantColumn, (now, now, None, None, "waiting", 0)
     )
-    if not _are_plain(fields):
+    if not _has_no_rare_fields(fields):
         extras = zip(
             *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
             strict=True,
@@ -387,18 +390,18 @@ def _where(
 
 def _extras(now: int, job: NewJob, due: int | None, state: State) -> Row:
     """When a job was made, changed, is due and expires; where it is; and its traits."""
-    extras = job.extras or NO_EXTRAS
+    extras = job.rare_fields or NO_RARE_FIELDS
     return (
         now if extras.timestamp is None else extras.timestamp,
         now,
         due,
         None if extras.expires is None else now + extras.expires,
         state.value,
-        extras.traits,
+        extras.flags,
     )
 
 
-def _enter_in_books(
+def _record_added(
     tx: Transaction,
     queue: int,
     new: Mapping[int, NewJob],
@@ -419,14 +422,14 @@ def _enter_in_books(
             ids = [custom_id or id for id, custom_id in zip(waiting, custom_ids, strict=True)]
         tx.log(queue, ADD.name, list(zip(ids, names, strict=True)))
         for name, number in Counter(names).items():
-            tx.made_ready(queue, name, number)
+            tx.notify_ready(queue, name, number)
     if due:
         events: list[Event] = [
             (new[id].custom_id or id, [new[id].name, at]) for id, at in due.items()
         ]
         tx.count(queue, State.DELAYED.value, len(due))
         tx.log(queue, ADD_DELAYED.name, events)
-        tx.made_delayed(queue, min(due.values()))
+        tx.notify_due(queue, min(due.values()))
     here = [id for id in blocked if id in new]
     if here:
         tx.count(queue, "waiting_children", len(here))

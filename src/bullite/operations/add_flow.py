@@ -14,28 +14,39 @@ from ..errors import (
     BulliteError,
 )
 from . import dependencies
-from .add import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, Terms, add, due_of, insert, terms_of
-from .deduplicate import hold_keys
+from .add import (
+    NO_RARE_FIELDS,
+    Added,
+    AddJobs,
+    NewJob,
+    QueueAddInfo,
+    StaleSettings,
+    add,
+    due_time,
+    insert,
+    load_add_info,
+)
+from .deduplicate import lock_keys
 from .dependencies import CHILD, FAILED, IGNORED, PENDING, PROCESSED
 from .flow_graph import (
     Edge,
-    Ground,
+    ExistingJobs,
+    FlowRef,
+    FlowRejected,
     Node,
-    Ref,
-    Refused,
-    check_circles,
-    edges_of,
-    numbers_of,
-    survey,
-    without_those_there,
+    assign_ids,
+    build_links,
+    check_cycles,
+    drop_existing_links,
+    load_existing,
 )
-from .quotas import Door, open_door
+from .quotas import QuotaCheck, load_quotas
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import where_they_are
+from .transitions import load_for_update
 
 
-class Planted(NamedTuple):
+class StoredNode(NamedTuple):
     """A new job that is tied to others, as it was stored."""
 
     job: NewJob
@@ -43,19 +54,19 @@ class Planted(NamedTuple):
     due_at: int | None
 
 
-class Grown(NamedTuple):
+class FlowAdded(NamedTuple):
     """Where the jobs of the nodes ended up, in their order."""
 
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
-    planted: Mapping[int, Planted]
+    stored: Mapping[int, StoredNode]
     """Those that are new and tied to others."""
     behind_keys: Mapping[int, str | None] = {}
     """As in Added."""
 
 
-class Grow(Request):
+class AddFlow(Request):
     """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
 
     nodes: Sequence[Node]
@@ -64,50 +75,53 @@ class Grow(Request):
     barrier = True
 
 
-def grow(
-    tx: Transaction, requests: Sequence[Grow]
-) -> Operation[list[Grown | OutOfDate | BulliteError]]:
-    answers: list[Grown | OutOfDate | BulliteError] = []
+def add_flow(
+    tx: Transaction, requests: Sequence[AddFlow]
+) -> Operation[list[FlowAdded | StaleSettings | BulliteError]]:
+    answers: list[FlowAdded | StaleSettings | BulliteError] = []
     for request in requests:
         try:
-            answers.append((yield from _grow_one(tx, request)))
-        except Refused as refused:
+            answers.append((yield from _add_one(tx, request)))
+        except FlowRejected as refused:
             answers.append(refused.error)
     return answers
 
 
-def _grow_one(tx: Transaction, request: Grow) -> Operation[Grown | OutOfDate]:
-    terms: dict[int, Terms] = {}
-    doors: dict[int, Door] = {}
+def _add_one(tx: Transaction, request: AddFlow) -> Operation[FlowAdded | StaleSettings]:
+    terms: dict[int, QueueAddInfo] = {}
+    doors: dict[int, QuotaCheck] = {}
     for queue, version in sorted(request.versions.items()):
-        terms[queue] = yield from terms_of(queue)
+        terms[queue] = yield from load_add_info(queue)
         if terms[queue].version != version:
-            return OutOfDate()
+            return StaleSettings()
         if terms[queue].has_quotas:
-            doors[queue] = yield from open_door(tx, queue)
-    ground = yield from survey(request.nodes)
-    ids = yield from numbers_of(request.nodes, ground)
-    edges = edges_of(request.nodes, ids, ground)
-    edges = yield from without_those_there(edges, ground)
-    yield from check_circles(edges, ground)
+            doors[queue] = yield from load_quotas(tx, queue)
+    ground = yield from load_existing(request.nodes)
+    ids = yield from assign_ids(request.nodes, ground)
+    edges = build_links(request.nodes, ids, ground)
+    edges = yield from drop_existing_links(edges, ground)
+    yield from check_cycles(edges, ground)
     new: dict[int, Node] = {}
     for id, node in zip(ids, request.nodes, strict=True):
-        if id not in ground.places:
+        if id not in ground.jobs:
             new.setdefault(id, node)
     tied = {job for edge in edges for job in edge[:2]}
     to_tie = {id: node for id, node in new.items() if id in tied}
     loose = {id: node for id, node in new.items() if id not in tied}
     if doors:
         yield from _enter(tx, doors, new, loose)
-    planted = yield from _plant(tx, to_tie, edges, terms)
-    numbers, existing, behind_keys = yield from _add_loose(tx, loose, terms)
+    planted = yield from _insert_linked(tx, to_tie, edges, terms)
+    numbers, existing, behind_keys = yield from _add_unlinked(tx, loose, terms)
     _tell_duplicates(tx, request.nodes, ids, ground)
     final = [numbers.get(id, id) for id in ids]
-    return Grown(final, tx.now, existing | ground.places.keys(), planted, behind_keys)
+    return FlowAdded(final, tx.now, existing | ground.jobs.keys(), planted, behind_keys)
 
 
 def _enter(
-    tx: Transaction, doors: Mapping[int, Door], new: Mapping[int, Node], loose: Mapping[int, Node]
+    tx: Transaction,
+    doors: Mapping[int, QuotaCheck],
+    new: Mapping[int, Node],
+    loose: Mapping[int, Node],
 ) -> Operation[None]:
     """Let new jobs into queues that have quotas, into all of them or none.
 
@@ -116,29 +130,30 @@ def _enter(
     rules = {
         id: rule
         for id, node in loose.items()
-        if (rule := (node.job.extras or NO_EXTRAS).deduplication) is not None
+        if (rule := (node.job.rare_fields or NO_RARE_FIELDS).deduplication) is not None
     }
-    keys = yield from hold_keys((loose[id].queue, rule.id) for id, rule in rules.items())
+    keys = yield from lock_keys((loose[id].queue, rule.id) for id, rule in rules.items())
     tried = keys.copy()
     left_out = {
         id
         for id, rule in rules.items()
-        if tried.place(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING) is not None
+        if tried.resolve(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING)
+        is not None
     }
     for queue, door in doors.items():
         here = [n.job for id, n in new.items() if n.queue == queue and id not in left_out]
         refusal = door.admit(here)
         if refusal is not None:
-            yield from keys.write(tx)  # nobody has taken them
-            raise Refused(refusal)
+            yield from keys.save(tx)  # nobody has taken them
+            raise FlowRejected(refusal)
     for queue, door in doors.items():
-        yield from door.close(queue)
+        yield from door.save(queue)
 
 
 # --- what is new ---------------------------------------------------------------------------------
 
 
-class _Prospects:
+class _InitialLinks:
     """What its ties mean for each job that waits, and the rows of the links."""
 
     def __init__(self, edges: Sequence[Edge], ended: Mapping[int, _Ended]) -> None:
@@ -178,20 +193,20 @@ def _state_of(edge: Edge, ended: _Ended | None) -> tuple[str | None, str | None]
     return FAILED if edge.policy == "fail" else IGNORED, ended.reason
 
 
-def _plant(
+def _insert_linked(
     tx: Transaction,
     new: Mapping[int, Node],
     edges: Sequence[Edge],
-    terms: Mapping[int, Terms],
-) -> Operation[dict[int, Planted]]:
+    terms: Mapping[int, QueueAddInfo],
+) -> Operation[dict[int, StoredNode]]:
     """Insert jobs that are tied to others, and the links."""
     if not edges:
         return {}
-    ended = yield from _those_ended({edge.upstream for edge in edges} - new.keys())
-    prospects = _Prospects(edges, ended)
+    ended = yield from _ended_jobs({edge.upstream for edge in edges} - new.keys())
+    prospects = _InitialLinks(edges, ended)
     parents = {edge.upstream: edge.downstream for edge in edges if edge.kind == CHILD}
     refs = yield from _refs(set(parents.values()), new)
-    traits = _traits(edges)
+    traits = _flags(edges)
     jobs: dict[int, dict[int, NewJob]] = defaultdict(dict)
     for id, node in new.items():
         parent = refs.get(parents.get(id, 0))
@@ -208,26 +223,26 @@ def _plant(
         yield "cut_links", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
     old = traits.keys() - new.keys()
-    yield from _tie(old, traits)
-    yield from _adopt({child: refs[parents[child]] for child in old & parents.keys()})
+    yield from _set_link_flags(old, traits)
+    yield from _set_parent_option({child: refs[parents[child]] for child in old & parents.keys()})
     if prospects.doomed:
-        places = yield from where_they_are(sorted(prospects.doomed))
-        yield from dependencies.doom(tx, list(places.values()), prospects.doomed)
+        places = yield from load_for_update(sorted(prospects.doomed))
+        yield from dependencies.defer_failure(tx, list(places.values()), prospects.doomed)
     return {
-        id: _planted(tx, job, id in blocked, blocked.get(id))
+        id: _stored_nodes(tx, job, id in blocked, blocked.get(id))
         for some in jobs.values()
         for id, job in some.items()
     }
 
 
-def _planted(tx: Transaction, job: NewJob, is_blocked: bool, due_at: int | None) -> Planted:
+def _stored_nodes(tx: Transaction, job: NewJob, is_blocked: bool, due_at: int | None) -> StoredNode:
     if is_blocked:
-        return Planted(job, State.WAITING_CHILDREN, due_at)
-    due_at = due_of(tx, job)
-    return Planted(job, State.WAITING if due_at is None else State.DELAYED, due_at)
+        return StoredNode(job, State.WAITING_CHILDREN, due_at)
+    due_at = due_time(tx, job)
+    return StoredNode(job, State.WAITING if due_at is None else State.DELAYED, due_at)
 
 
-def _those_ended(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
+def _ended_jobs(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
     asked = sorted(jobs)
     if not asked:
         return {}
@@ -235,7 +250,7 @@ def _those_ended(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
     return {job: _Ended(*ended) for job, *ended in found.rows}
 
 
-def _traits(edges: Sequence[Edge]) -> dict[int, int]:
+def _flags(edges: Sequence[Edge]) -> dict[int, int]:
     traits: dict[int, int] = defaultdict(int)
     for edge in edges:
         traits[edge.downstream] |= DOWNSTREAM
@@ -243,31 +258,31 @@ def _traits(edges: Sequence[Edge]) -> dict[int, int]:
     return traits
 
 
-def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, Ref]]:
+def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, FlowRef]]:
     """What parents are called."""
-    refs: dict[int, Ref] = {}
+    refs: dict[int, FlowRef] = {}
     old: list[int] = []
     for job in jobs:
         if job in new:
-            refs[job] = Ref(new[job].queue_name, new[job].job.custom_id or str(job))
+            refs[job] = FlowRef(new[job].queue_name, new[job].job.custom_id or str(job))
         else:
             old.append(job)
     if old:
         names = {row[0]: row[1] for row in (yield "queue_names", {}).rows}
-        places = yield from where_they_are(old)
-        refs |= {job: Ref(names[p.queue], str(p.public_id)) for job, p in places.items()}
+        places = yield from load_for_update(old)
+        refs |= {job: FlowRef(names[p.queue], str(p.public_id)) for job, p in places.items()}
     return refs
 
 
-def _tied(job: NewJob, traits: int, parent: Ref | None) -> NewJob:
-    extras = job.extras or NO_EXTRAS
+def _tied(job: NewJob, traits: int, parent: FlowRef | None) -> NewJob:
+    extras = job.rare_fields or NO_RARE_FIELDS
     return job._replace(
         opts=_with_parent(job.opts, parent) if parent else job.opts,
-        extras=extras._replace(traits=extras.traits | traits),
+        rare_fields=extras._replace(flags=extras.flags | traits),
     )
 
 
-def _with_parent(opts: str | None, parent: Ref) -> str:
+def _with_parent(opts: str | None, parent: FlowRef) -> str:
     options: dict[str, Any] = {} if opts is None else decode(opts)
     return as_json({**options, "parent": {"id": parent.id, "queue": parent.queue}})
 
@@ -277,11 +292,11 @@ def _due_when_free(tx: Transaction, job: NewJob, has_children: bool) -> int | No
 
     The delay of a parent counts from the end of its last child.
     """
-    extras = job.extras or NO_EXTRAS
-    return extras.run_at if has_children else due_of(tx, job)
+    extras = job.rare_fields or NO_RARE_FIELDS
+    return extras.run_at if has_children else due_time(tx, job)
 
 
-def _tie(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
+def _set_link_flags(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
     """Let jobs that exist know what they are tied to from now on."""
     by_traits: dict[int, list[int]] = defaultdict(list)
     for job in jobs:
@@ -290,7 +305,7 @@ def _tie(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
         yield "add_traits", {"jobs": as_json(sorted(members)), "traits": some}
 
 
-def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
+def _set_parent_option(parents: Mapping[int, FlowRef]) -> Operation[None]:
     """Let jobs that exist know their new parent."""
     if parents:
         found = yield "opts_of", {"jobs": as_json(sorted(parents))}
@@ -298,8 +313,8 @@ def _adopt(parents: Mapping[int, Ref]) -> Operation[None]:
             yield "set_opts", {"job": job, "opts": _with_parent(opts, parents[job])}
 
 
-def _add_loose(
-    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, Terms]
+def _add_unlinked(
+    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, QueueAddInfo]
 ) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
     """Add jobs that are tied to nobody.
 
@@ -323,9 +338,9 @@ def _add_loose(
 
 
 def _tell_duplicates(
-    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: Ground
+    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: ExistingJobs
 ) -> None:
-    seen = set(ground.places)
+    seen = set(ground.jobs)
     for node, id in zip(nodes, ids, strict=True):
         if id in seen:
             tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])

@@ -6,33 +6,33 @@ from collections.abc import Sequence
 
 from ..core.codec import as_json
 from ..core.states import RETRY_FINISHED
-from .move import MoveByHand, move_by_hand
+from .move import MoveJobs, move_jobs
 from .queue_settings import Settings, may_keep_house
 from .request import ALONE, Request
 from .transaction import Operation, Transaction
 
-MOST_REVIVED = 500
+MAX_RETRIED = 500
 """Jobs in one transaction; the rest follow in the next."""
 
 
-class ReviveDue(Request):
+class RetryFailedDue(Request):
     """Try the failed jobs of one queue again whose time has come. Answers how many."""
 
     queue: int
     apart = ALONE
 
 
-def revive_due(tx: Transaction, requests: Sequence[ReviveDue]) -> Operation[list[int]]:
+def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
         if not (yield from may_keep_house(request.queue, "revive")):
             answers.append(0)
             continue
-        found = yield "failed_due", {"queue": request.queue, "now": tx.now, "most": MOST_REVIVED}
+        found = yield "failed_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
         jobs = [row[0] for row in found.rows]
         if jobs:
-            [moved] = yield from move_by_hand(
-                tx, [MoveByHand(RETRY_FINISHED, jobs, forget_attempts=True)]
+            [moved] = yield from move_jobs(
+                tx, [MoveJobs(RETRY_FINISHED, jobs, forget_attempts=True)]
             )
             yield "count_revivals", {"jobs": as_json(moved)}
             left = sorted(set(jobs).difference(moved))
@@ -43,7 +43,7 @@ def revive_due(tx: Transaction, requests: Sequence[ReviveDue]) -> Operation[list
     return answers
 
 
-def plan_retries(queue: int, settings: Settings, jobs: Sequence[int]) -> Operation[None]:
+def schedule_auto_retry(queue: int, settings: Settings, jobs: Sequence[int]) -> Operation[None]:
     """These jobs of a queue have failed: say when they are tried again, if they are."""
     if settings.retry_failed_after is not None and jobs:
         yield (

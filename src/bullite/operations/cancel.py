@@ -9,10 +9,10 @@ from ..core.job_flags import CANCELLED as MARK
 from ..core.outcomes import CANCELLED
 from ..core.states import CANCEL, State
 from ..errors import BulliteError, IllegalMove, JobNotFound
-from .end_unstarted import Unrun, end_unrun
+from .end_unstarted import UnstartedJob, end_unstarted
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import Place, where_they_are
+from .transitions import LockedJob, load_for_update
 
 
 class Cancel(Request):
@@ -28,18 +28,18 @@ class Cancel(Request):
     reason: str
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
 def cancel(tx: Transaction, requests: Sequence[Cancel]) -> Operation[list[bool | BulliteError]]:
     answers: list[bool | BulliteError] = []
     for request in requests:
-        place = (yield from where_they_are([request.job])).get(request.job)
+        place = (yield from load_for_update([request.job])).get(request.job)
         if place is None or place.state == State.REMOVED:
             answers.append(JobNotFound(f"job {request.id} does not exist"))
         elif place.state == State.ACTIVE:
-            yield from _mark(tx, place, request.reason)
+            yield from _mark_cancelled(tx, place, request.reason)
             answers.append(False)
         elif place.state in CANCEL.sources:
             yield from _end(tx, [place._replace(deferred_failure=request.reason)])
@@ -51,29 +51,29 @@ def cancel(tx: Transaction, requests: Sequence[Cancel]) -> Operation[list[bool |
     return answers
 
 
-def _mark(tx: Transaction, place: Place, reason: str) -> Operation[None]:
+def _mark_cancelled(tx: Transaction, place: LockedJob, reason: str) -> Operation[None]:
     yield "defer_failures", {"reasons": as_json({place.job: reason})}
     yield "add_traits", {"jobs": as_json([place.job]), "traits": MARK}
     assert place.nonce is not None
-    tx.told_to_stop(place.queue, place.nonce)
+    tx.notify_cancelled(place.queue, place.nonce)
 
 
-def end_the_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
+def end_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     """End those of these jobs that were cancelled while they ran, and wait again now."""
-    places = yield from where_they_are(jobs)
-    marked = [p for p in places.values() if p.traits & MARK and p.state in CANCEL.sources]
+    places = yield from load_for_update(jobs)
+    marked = [p for p in places.values() if p.flags & MARK and p.state in CANCEL.sources]
     if marked:
         yield from _end(tx, marked)
 
 
-def _end(tx: Transaction, places: Sequence[Place]) -> Operation[None]:
+def _end(tx: Transaction, places: Sequence[LockedJob]) -> Operation[None]:
     opts = yield "opts_of", {"jobs": as_json([place.job for place in places])}
     options = {row[0]: row[1] for row in opts.rows}
     reasons = {place.job: place.deferred_failure or CANCELLED for place in places}
     for queue in sorted({place.queue for place in places}):
         jobs = [
-            Unrun(p.job, p.state, p.priority, p.custom_id, options.get(p.job), p.traits)
+            UnstartedJob(p.job, p.state, p.priority, p.custom_id, options.get(p.job), p.flags)
             for p in places
             if p.queue == queue
         ]
-        yield from end_unrun(tx, queue, CANCEL, CANCELLED, jobs, reasons)
+        yield from end_unstarted(tx, queue, CANCEL, CANCELLED, jobs, reasons)

@@ -9,11 +9,11 @@ from ..core.job_flags import CANCELLED, DOWNSTREAM
 from ..core.states import CLAIM, REMOVE, WAIT_FOR_CHILDREN, State
 from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock, NotAChild
 from . import dependencies
-from .cancel import end_the_cancelled
-from .move import MoveByHand, move_by_hand
+from .cancel import end_cancelled
+from .move import MoveJobs, move_jobs
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import Place, swap_all, where_they_are
+from .transitions import LockedJob, load_for_update, transition
 
 _REMOVABLE = (State.WAITING, State.DELAYED, State.WAITING_CHILDREN)
 
@@ -26,7 +26,7 @@ class AwaitChildren(Request):
     child: str | None = None
     """The key of the only one it wants to wait for."""
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -35,7 +35,7 @@ def await_children(
 ) -> Operation[list[BulliteError | bool]]:
     answers: list[BulliteError | bool] = []
     for request in requests:
-        place = (yield from where_they_are([request.job])).get(request.job)
+        place = (yield from load_for_update([request.job])).get(request.job)
         refusal = _refusal(tx, request, place)
         if place is None or refusal is not None:
             answers.append(refusal or JobNotFound(f"job {request.job} does not exist any more"))
@@ -44,7 +44,9 @@ def await_children(
     return answers
 
 
-def _refusal(tx: Transaction, request: AwaitChildren, place: Place | None) -> BulliteError | None:
+def _refusal(
+    tx: Transaction, request: AwaitChildren, place: LockedJob | None
+) -> BulliteError | None:
     if place is None or place.state == State.REMOVED:
         return JobNotFound(f"job {request.job} does not exist any more")
     if (place.token, place.nonce) != (request.token, tx.nonce):
@@ -54,8 +56,10 @@ def _refusal(tx: Transaction, request: AwaitChildren, place: Place | None) -> Bu
     return None
 
 
-def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[BulliteError | bool]:
-    if not place.traits & DOWNSTREAM:
+def _await(
+    tx: Transaction, request: AwaitChildren, place: LockedJob
+) -> Operation[BulliteError | bool]:
+    if not place.flags & DOWNSTREAM:
         return False
     blockers = yield "blockers", {"jobs": as_json([place.job])}
     _, failed_child, is_pending, _ = blockers.rows[0]
@@ -66,29 +70,29 @@ def _await(tx: Transaction, request: AwaitChildren, place: Place) -> Operation[B
         is_pending = bool(found.rows)
     if not is_pending:
         return False
-    yield from swap_all(tx, WAIT_FOR_CHILDREN, State.ACTIVE, {place.job: request.token})
-    tx.runs_ended(place.queue, 1)
+    yield from transition(tx, WAIT_FOR_CHILDREN, State.ACTIVE, {place.job: request.token})
+    tx.count_runs_ended(place.queue, 1)
     tx.count(place.queue, "waiting_children", 1)
-    if place.ahead:
+    if place.prefetched:
         tx.log(place.queue, CLAIM.name, [place.public_id])
     tx.log(place.queue, WAIT_FOR_CHILDREN.name, [place.public_id])
-    if place.traits & CANCELLED:
-        yield from end_the_cancelled(tx, [place.job])
+    if place.flags & CANCELLED:
+        yield from end_cancelled(tx, [place.job])
     return True
 
 
-class LeaveParent(Request):
+class DetachFromParent(Request):
     """A child is to belong to nobody from now on. Answers True, or why it cannot leave a parent."""
 
     job: int
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
-def leave_parent(
-    tx: Transaction, requests: Sequence[LeaveParent]
+def detach_from_parent(
+    tx: Transaction, requests: Sequence[DetachFromParent]
 ) -> Operation[list[bool | BulliteError]]:
     answers: list[bool | BulliteError] = []
     for request in requests:
@@ -97,14 +101,14 @@ def leave_parent(
 
 
 def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
-    place = (yield from where_they_are([job])).get(job)
+    place = (yield from load_for_update([job])).get(job)
     if place is None or place.state == State.REMOVED:
         return JobNotFound(f"job {job} does not exist any more")
     payload = yield "opts_of", {"jobs": as_json([job])}
     opts = payload.rows[0][1] if payload.rows else None
     options = {} if opts is None else decode(opts)
     parent = options.pop("parent", None)
-    if not (yield from dependencies.leave(tx, job)):
+    if not (yield from dependencies.detach_child(tx, job)):
         if parent is None:
             return NotAChild(f"job {place.public_id} has no parent")
         return NotAChild(
@@ -116,37 +120,37 @@ def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
     return True
 
 
-class RemoveUnprocessed(Request):
+class RemoveUnprocessedChildren(Request):
     """Take out the descendants of a job that nobody has begun. Answers how many."""
 
     job: int
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
-def remove_unprocessed(
-    tx: Transaction, requests: Sequence[RemoveUnprocessed]
+def remove_unprocessed_children(
+    tx: Transaction, requests: Sequence[RemoveUnprocessedChildren]
 ) -> Operation[list[int | BulliteError]]:
     answers: list[int | BulliteError] = []
     for request in requests:
-        place = (yield from where_they_are([request.job])).get(request.job)
+        place = (yield from load_for_update([request.job])).get(request.job)
         if place is None or place.state == State.REMOVED:
             answers.append(IllegalMove(f"job {request.job} does not exist any more"))
             continue
         found = yield "descendants", {"jobs": as_json([request.job])}
-        busy = _above_those_running(found.rows)
+        busy = _ancestors_of_running(found.rows)
         jobs = [
             job for job, _, link, state in found.rows
             if link == dependencies.PENDING and state in _REMOVABLE and job not in busy
         ]  # fmt: skip
-        [removed] = yield from move_by_hand(tx, [MoveByHand(REMOVE, jobs)])
+        [removed] = yield from move_jobs(tx, [MoveJobs(REMOVE, jobs)])
         answers.append(len(removed))
     return answers
 
 
-def _above_those_running(rows: Sequence[Sequence[object]]) -> set[object]:
+def _ancestors_of_running(rows: Sequence[Sequence[object]]) -> set[object]:
     """Those of a tree that have a running job below them."""
     parent = {job: above for job, above, *_ in rows}
     busy: set[object] = set()

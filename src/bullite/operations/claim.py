@@ -14,19 +14,19 @@ from ..core.job_flags import SCHEDULED
 from ..core.job_record import JobRow
 from ..core.states import CLAIM, PROMOTE, State
 from ..database.driver import ANY_NAME, OutOfOrder, Step
-from .expire import MOST_EXPIRED, expire_due
+from .expire import MAX_EXPIRED, expire_due
 from .queue_settings import may_keep_house
-from .rate_limits import LONGEST_REST, NO_LIMITS, Limiter, Limits, count_taken, room
+from .rate_limits import MAX_BLOCK, NO_LIMITS, QueueLimits, Rate, available_slots, consume_window
 from .rate_limits_by_key import next_allowed
 from .request import ALONE, Request
-from .scheduler_ticks import advance
+from .scheduler_ticks import create_successor
 from .transaction import Operation, Transaction
-from .transitions import UNSORTED, back_in_line, swap_all
+from .transitions import UNSORTED, transition, transition_to_queue_end
 
-MOST_PROMOTED = 1_000
+MAX_PROMOTED = 1_000
 """Due jobs moved to the line in one go; the rest follow in the next transactions."""
 
-MOST_SORTED = 1_000
+MAX_SORTED = 1_000
 """Jobs put into the lane of their name in one go."""
 
 
@@ -36,19 +36,19 @@ class Claim(Request):
     queue: int
     worker: int
     names: tuple[str, ...] | None
-    want: int
-    begin: int
+    demand: int
+    start_now: int
     """How many of them begin at once; the others are fetched ahead."""
     lock_duration: int
     token: int
     """Made by the claiming process, never used before."""
-    limiter: Limiter | None = None
-    longest_rest: int = LONGEST_REST
+    limiter: Rate | None = None
+    max_block: int = MAX_BLOCK
     """Ms after which the worker wants to look again, while a limit lets nothing begin."""
     durable = False
 
 
-_ID, _PRIORITY, _MADE, _TRAITS = (
+_ID, _PRIORITY, _MADE, _FLAGS = (
     itemgetter(JobRow._fields.index(field))
     for field in ("id", "priority", "attempts_made", "traits")
 )
@@ -61,24 +61,24 @@ class Claimed(NamedTuple):
 
     rows: Sequence[Any]
     """In order; each has JobRow's fields."""
-    begun: int
+    started: int
     """How many of them count as begun already; the beginning of the rest is told with their end."""
     token: int
     claimed_at: int
-    drained: bool
+    exhausted: bool
     """There was nothing more that this worker could take."""
     next_due: int | None
-    """When drained: the time at which the next delayed job of the queue is due, or a limit allows
+    """When exhausted: the time at which the next delayed job of the queue is due, or a limit allows
     more."""
     paused: bool = False
     """The queue hands out nothing: what was fetched ahead must not begin either."""
-    unknown: bool = False
+    unregistered: bool = False
     """The worker is not on the register any more: others gave up on it."""
     limited: bool = False
     """Limits hold for the queue or the worker: nothing must be fetched ahead."""
-    held_back: bool = False
+    limited_out: bool = False
     """There may be more that this worker could take, if it were not for a limit."""
-    share: int = 0
+    fair_share: int = 0
     """How many jobs waited for each worker of the queue."""
     held_off: bool = False
     """It could not even look: another has the row of the queue, and this transaction must not wait
@@ -87,7 +87,7 @@ class Claimed(NamedTuple):
     """Of those of the jobs that failed before, the errors of their last failed attempts."""
 
 
-def waited_from_the_start(row: Sequence[Any]) -> bool:
+def never_delayed_or_retried(row: Sequence[Any]) -> bool:
     """Whether a job could have begun as soon as it was added, and had not begun before.
 
     Whoever came to the line later, or again, was given another place in it than its number.
@@ -95,19 +95,19 @@ def waited_from_the_start(row: Sequence[Any]) -> bool:
     return bool(row[_STARTED] <= 1 and abs(row[_SEQ]) == row[0])
 
 
-class _Gates(NamedTuple):
+class ClaimInfo(NamedTuple):
     """What a claim must know of its queue."""
 
     by_name: int
     paused: int
     next_due: int | None
     next_expiry: int | None
-    share: int
-    limits: Limits = NO_LIMITS
-    unknown: bool = False
+    fair_share: int
+    limits: QueueLimits = NO_LIMITS
+    unregistered: bool = False
 
 
-_SHUT = _Gates(0, 1, None, None, 0, unknown=True)
+NOT_REGISTERED = ClaimInfo(0, 1, None, None, 0, unregistered=True)
 """To a worker that is not on the register, nothing is handed out."""
 
 
@@ -119,59 +119,59 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
-    slots = allowed = request.want
+    slots = allowed = request.demand
     try:
-        gates = yield from _gates(request)
-        limited = gates.limits.hold(request.limiter, tx.now)
+        gates = yield from _load_claim_info(request)
+        limited = gates.limits.applies(request.limiter, tx.now)
         if limited:
-            slots = allowed = min(request.want, request.begin)
+            slots = allowed = min(request.demand, request.start_now)
         if limited and not gates.paused:
-            gates, allowed = yield from _take_turn(tx, request, gates, slots)
+            gates, allowed = yield from _recheck_under_lock(tx, request, gates, slots)
     except OutOfOrder:
         return Claimed((), 0, request.token, tx.now, False, None, held_off=True)
     promoted = expired = 0
     if gates.next_due is not None and gates.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
-        gates = yield from _gates(request)
+        gates = yield from _load_claim_info(request)
     if gates.next_expiry is not None and gates.next_expiry <= tx.now:
         expired = yield from expire_due(tx, request.queue)
     # Behind as many as one go can fail there may be more, which must not begin.
-    shut = gates.paused or expired >= MOST_EXPIRED
+    shut = gates.paused or expired >= MAX_EXPIRED
     if shut:
-        found = _Found((), bool(gates.paused))
+        found = Selection((), bool(gates.paused))
     elif limited:
-        found = yield from _find_allowed(tx, request, gates, slots, allowed)
+        found = yield from _select_within_limits(tx, request, gates, slots, allowed)
     else:
         lanes = yield from _lanes(request, gates)
-        found = _Found((yield from _next_in_line(request, lanes, slots)), bool(lanes))
+        found = Selection((yield from _select_next(request, lanes, slots)), bool(lanes))
     rows = found.rows
     more = False
     failed_reasons: Mapping[int, str] = {}
     if rows:
         if any(map(_MADE, rows)):
             failed_reasons = yield from _failed_reasons([row[0] for row in rows if _MADE(row)])
-        yield from _hold(tx, request, rows)
+        yield from _mark_claimed(tx, request, rows)
         scheduled = []
-        if any(map(_TRAITS, rows)):
-            scheduled = [row[0] for row in rows if _TRAITS(row) & SCHEDULED]
+        if any(map(_FLAGS, rows)):
+            scheduled = [row[0] for row in rows if _FLAGS(row) & SCHEDULED]
         if scheduled:
-            more = yield from advance(tx, request.queue, scheduled)
-    drained = found.everywhere and len(rows) < slots and promoted < MOST_PROMOTED
-    drained = drained and not more
-    next_due = _sooner(gates.next_due, found.again) if drained else None
-    begun = min(request.begin, len(rows))
+            more = yield from create_successor(tx, request.queue, scheduled)
+    exhausted = found.everywhere and len(rows) < slots and promoted < MAX_PROMOTED
+    exhausted = exhausted and not more
+    next_due = _sooner(gates.next_due, found.again) if exhausted else None
+    begun = min(request.start_now, len(rows))
     return Claimed(
         rows,
         begun,
         request.token,
         tx.now,
-        drained,
+        exhausted,
         next_due,
         bool(gates.paused),
-        gates.unknown,
+        gates.unregistered,
         limited,
-        found.held_back,
-        gates.share,
+        found.limited_out,
+        gates.fair_share,
         failed_reasons=failed_reasons,
     )
 
@@ -181,7 +181,7 @@ def _failed_reasons(jobs: Sequence[int]) -> Operation[Mapping[int, str]]:
     return {row[0]: row[1] for row in found.rows}
 
 
-class _Found(NamedTuple):
+class Selection(NamedTuple):
     """What a claim takes."""
 
     rows: Sequence[Any]
@@ -189,84 +189,84 @@ class _Found(NamedTuple):
     """Whether it could look at all there is."""
     again: int | None = None
     """When a limit allows more."""
-    held_back: bool = False
+    limited_out: bool = False
 
 
-def _take_turn(
-    tx: Transaction, request: Claim, gates: _Gates, slots: int
-) -> Operation[tuple[_Gates, int]]:
+def _recheck_under_lock(
+    tx: Transaction, request: Claim, gates: ClaimInfo, slots: int
+) -> Operation[tuple[ClaimInfo, int]]:
     """The gates, and how many of so many jobs may begin: as they are when nobody else counts."""
     queue, limiter = request.queue, request.limiter
-    allowed = yield from room(tx, queue, gates.limits, limiter, slots)
+    allowed = yield from available_slots(tx, queue, gates.limits, limiter, slots)
     if not allowed:
         return gates, 0  # whoever lets more begin wakes us, or the clock does
-    yield from tx.take_turn(queue)
-    gates = yield from _gates(request)
-    return gates, (yield from room(tx, queue, gates.limits, limiter, slots))
+    yield from tx.lock_limits(queue)
+    gates = yield from _load_claim_info(request)
+    return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))
 
 
-def _find_allowed(
-    tx: Transaction, request: Claim, gates: _Gates, slots: int, allowed: int
-) -> Operation[_Found]:
+def _select_within_limits(
+    tx: Transaction, request: Claim, gates: ClaimInfo, slots: int, allowed: int
+) -> Operation[Selection]:
     """The next in line that may begin under the limits of queue, worker and keys, counted."""
     queue, limits, limiter = request.queue, gates.limits, request.limiter
     rows: Sequence[Any] = ()
     everywhere, again = True, None
     if allowed and limits.by_key:
-        lanes, look = partial(_lanes, request, gates), partial(_next_in_line, request)
+        lanes, look = partial(_lanes, request, gates), partial(_select_next, request)
         rows, everywhere, again = yield from next_allowed(tx, queue, allowed, lanes, look)
     elif allowed:
         lanes_now = yield from _lanes(request, gates)
-        rows = yield from _next_in_line(request, lanes_now, allowed)
+        rows = yield from _select_next(request, lanes_now, allowed)
         everywhere = bool(lanes_now)
     held_back = again is not None or len(rows) == allowed < slots
-    window_ends = yield from count_taken(tx, queue, limits, limiter, len(rows))
+    window_ends = yield from consume_window(tx, queue, limits, limiter, len(rows))
     again = _sooner(again, window_ends)
     if again is not None:
-        again = min(again, tx.now + request.longest_rest)
-    return _Found(rows, everywhere, again, held_back)
+        again = min(again, tx.now + request.max_block)
+    return Selection(rows, everywhere, again, held_back)
 
 
 def _sooner(one: int | None, other: int | None) -> int | None:
     return min((time for time in (one, other) if time is not None), default=None)
 
 
-def foreseen(request: Claim, limited: bool = False) -> list[Step]:
+def first_statements(request: Claim, limited: bool = False) -> list[Step]:
     """What `claim` will ask first, from a queue that is like most; from a limited one only what it
     asks before it has waited for others, from whom nothing must be locked away."""
     steps: list[Step] = [("gates", {"queue": request.queue, "worker": request.worker})]
     if request.names is None and not limited:
-        steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.want}))
+        steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.demand}))
     return steps
 
 
-def _gates(request: Claim) -> Operation[_Gates]:
+def _load_claim_info(request: Claim) -> Operation[ClaimInfo]:
     result = yield "gates", {"queue": request.queue, "worker": request.worker}
     if not result.rows:
-        return _SHUT
+        return NOT_REGISTERED
     by_name, paused, next_due, next_expiry, share, *limits = result.rows[0]
-    return _Gates(by_name, paused, next_due, next_expiry, share, Limits(*limits))
+    return ClaimInfo(by_name, paused, next_due, next_expiry, share, QueueLimits(*limits))
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
     """Move the jobs whose time has come to the end of the line, in the order of their time."""
-    due = yield "due", {"queue": queue, "now": tx.now, "most": MOST_PROMOTED}
+    due = yield "due", {"queue": queue, "now": tx.now, "most": MAX_PROMOTED}
     if due.rows:
         jobs = [(row[0], row[1]) for row in due.rows]
-        yield from back_in_line(tx, PROMOTE, State.DELAYED, jobs)
+        yield from transition_to_queue_end(tx, PROMOTE, State.DELAYED, jobs)
         tx.count(queue, "delayed", -len(jobs))
         tx.count_waiting(queue, [row[2] for row in due.rows], +1)
         tx.log(queue, PROMOTE.name, [row[3] or row[0] for row in due.rows])
-        tx.made_ready(queue, ANY_NAME, len(jobs))
+        tx.notify_ready(queue, ANY_NAME, len(jobs))
     return len(due.rows)
 
 
-def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
+def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
     jobs = list(map(_ID, rows))
-    begun, ahead = jobs[: request.begin], jobs[request.begin :]
+    begun, ahead = jobs[: request.start_now], jobs[request.start_now :]
     for some, is_ahead in ((begun, 0), (ahead, 1)):
         if some:
-            yield from swap_all(
+            yield from transition(
                 tx,
                 CLAIM,
                 State.WAITING,
@@ -284,7 +284,7 @@ def _hold(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[Non
         tx.log(request.queue, CLAIM.name, [row[2] or row[0] for row in rows[: len(begun)]])
 
 
-def _next_in_line(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
+def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
     if len(lanes) == 1:
         lane = {"queue": request.queue, "lane": lanes[0], "want": want}
         result = yield "ready", lane
@@ -300,7 +300,7 @@ def _next_in_line(request: Claim, lanes: Sequence[str], want: int) -> Operation[
     return result.rows
 
 
-def _lanes(request: Claim, gates: _Gates) -> Operation[Sequence[str]]:
+def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
     """The lanes this worker takes from; none while there is more to sort than one go can.
 
     Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
@@ -308,9 +308,9 @@ def _lanes(request: Claim, gates: _Gates) -> Operation[Sequence[str]]:
     taking from the lanes before that would let new jobs overtake old ones.
     """
     if request.names is not None:
-        params = {"queue": request.queue, "most": MOST_SORTED}
+        params = {"queue": request.queue, "most": MAX_SORTED}
         sorted_now = yield "sort_into_lanes", params
-        return request.names if sorted_now.changed < MOST_SORTED else ()
+        return request.names if sorted_now.changed < MAX_SORTED else ()
     if not gates.by_name:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}

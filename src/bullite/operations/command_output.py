@@ -9,10 +9,10 @@ from ..core.codec import as_json
 from ..core.job_flags import COMMAND
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import where_they_are
+from .transitions import load_for_update
 
 
-class Piece(NamedTuple):
+class OutputChunk(NamedTuple):
     """Something that a command said, in base64."""
 
     number: int
@@ -29,26 +29,26 @@ class WriteOutput(Request):
     job: int
     token: int
     run: int
-    pieces: Sequence[Piece]
+    chunks: Sequence[OutputChunk]
     drop: tuple[int, int] | None = None
     durable = False
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
 def write_output(tx: Transaction, requests: Sequence[WriteOutput]) -> Operation[list[bool]]:
-    held = yield from _those_held(tx, requests)
+    held = yield from _still_held(tx, requests)
     for r in requests:
         if r.job in held:
-            yield "insert_output", [(r.job, r.run, *piece) for piece in r.pieces]
+            yield "insert_output", [(r.job, r.run, *piece) for piece in r.chunks]
             if r.drop is not None:
                 first, last = r.drop
                 yield "trim_output", {"job": r.job, "run": r.run, "first": first, "last": last}
     return [r.job in held for r in requests]
 
 
-class EndRun(NamedTuple):
+class CommandExit(NamedTuple):
     """What a command came to; written with the verdict on its job, if that is held still."""
 
     job: int
@@ -65,8 +65,8 @@ class EndRun(NamedTuple):
     """Whether any of it was written while it ran."""
 
 
-def end_runs(tx: Transaction, ends: Sequence[EndRun]) -> Operation[None]:
-    held = yield from _those_held(tx, ends)
+def record_exits(tx: Transaction, ends: Sequence[CommandExit]) -> Operation[None]:
+    held = yield from _still_held(tx, ends)
     kept = {(r.job, r.run): r for r in ends if r.job in held}
     if not kept:
         return
@@ -83,16 +83,16 @@ def end_runs(tx: Transaction, ends: Sequence[EndRun]) -> Operation[None]:
             yield "clear_output", {"job": r.job, "run": r.run}
 
 
-def _those_held(tx: Transaction, told: Sequence[WriteOutput | EndRun]) -> Operation[set[int]]:
+def _still_held(tx: Transaction, told: Sequence[WriteOutput | CommandExit]) -> Operation[set[int]]:
     """The jobs that are still held by those who tell of their commands; these have their trait."""
-    places = yield from where_they_are([r.job for r in told])
+    places = yield from load_for_update([r.job for r in told])
     held = {
         r.job: place
         for r in told
         if (place := places.get(r.job)) is not None
         and (place.token, place.nonce) == (r.token, tx.nonce)
     }
-    new = [job for job, place in held.items() if not place.traits & COMMAND]
+    new = [job for job, place in held.items() if not place.flags & COMMAND]
     if new:
         yield "add_traits", {"jobs": as_json(new), "traits": COMMAND}
     return set(held)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from ..core.codec import as_json
 from ..core.decide_outcome import RunOutcome
 from ..core.event_log import DEAD_LETTERED
-from .auto_retry import plan_retries
+from .auto_retry import schedule_auto_retry
 from .open_queue import find_or_make
 from .queue_settings import Settings, read_settings, retries_of_dead_letters
 from .transaction import Event, Operation, Transaction
-from .transitions import change_queue
+from .transitions import move_to_queue
 
 
-def bury(
+def move_to_dead_letter(
     tx: Transaction, queue: int, settings: Settings, verdicts: Sequence[RunOutcome]
 ) -> Operation[set[int]]:
     """Move the failed jobs of these verdicts to their dead-letter queue, if there is one.
@@ -32,7 +32,7 @@ def bury(
     if not moving:
         return set()
     jobs = [verdict.job for verdict in moving]
-    yield from change_queue(queue, target, jobs, original_queue=queue)
+    yield from move_to_queue(queue, target, jobs, original_queue=queue)
     tx.count(queue, "failed", -len(jobs))
     tx.count(target, "failed", len(jobs))
     route = [settings.name, settings.dead_letter]
@@ -40,5 +40,5 @@ def bury(
     tx.log(queue, DEAD_LETTERED, events)
     tx.log(target, DEAD_LETTERED, list(events))
     there = yield from read_settings(target)
-    yield from plan_retries(target, retries_of_dead_letters(settings, there), jobs)
+    yield from schedule_auto_retry(target, retries_of_dead_letters(settings, there), jobs)
     return set(jobs)

@@ -25,7 +25,7 @@ from ..core.states import REMOVE, State
 from ..database.driver import TransactionAborted
 from . import dependencies
 from .transaction import Event, Operation, Transaction
-from .transitions import count_out, swap_all, where_they_are
+from .transitions import count_out, load_for_update, transition
 
 if TYPE_CHECKING:
     from .add import NewJob
@@ -34,7 +34,7 @@ Key = tuple[int, str]
 """A queue, and the id that was asked for in it."""
 
 
-def hold_keys(asked: Iterable[Key]) -> Operation[Keys]:
+def lock_keys(asked: Iterable[Key]) -> Operation[LockedKeys]:
     """Lock keys until the end of the transaction, whether somebody holds them or nobody does."""
     by_queue: dict[int, list[str]] = defaultdict(list)
     for queue, id in sorted(set(asked)):
@@ -47,10 +47,10 @@ def hold_keys(asked: Iterable[Key]) -> Operation[Keys]:
         for id, *row in found.rows:
             holder = KeyHolder(*row)
             holders[queue, id] = holder if holder.job else None
-    return Keys(holders)
+    return LockedKeys(holders)
 
 
-class Keys:
+class LockedKeys:
     """Keys that are locked, as they change from job to job."""
 
     def __init__(self, holders: dict[Key, KeyHolder | None]) -> None:
@@ -59,14 +59,14 @@ class Keys:
         self._replaced: list[int] = []
         self._events: dict[int, list[Event]] = defaultdict(list)
 
-    def copy(self) -> Keys:
+    def copy(self) -> LockedKeys:
         """The same keys, to try something on."""
-        other = Keys(dict(self._holders))
+        other = LockedKeys(dict(self._holders))
         other._changed, other._replaced = set(self._changed), list(self._replaced)
         other._events.update({queue: list(events) for queue, events in self._events.items()})
         return other
 
-    def place(
+    def resolve(
         self, now: int, queue: int, number: int, job: NewJob, rule: DeduplicationRule, state: State
     ) -> KeyHolder | None:
         """Let a new job, which will be in `state`, take its key; who stays in its place, if not."""
@@ -80,7 +80,7 @@ class Keys:
                 here, gone = gone, here
             self._events[queue].append((here, [rule.id, gone]))
         if holder is not None and choice in (Decision.KEEP, Decision.LEAVE_OUT):
-            kept = by_name(job) if choice is Decision.KEEP else holder.next
+            kept = dump_named(job) if choice is Decision.KEEP else holder.next
             self._set(key, holder._replace(until=until, next=kept))
             return holder
         if holder is not None and choice is Decision.REPLACE:
@@ -88,7 +88,7 @@ class Keys:
         self._set(key, KeyHolder(number, job.custom_id, until, None, state))
         return None
 
-    def take(self, now: int, key: Key, holder: KeyHolder) -> None:
+    def retake(self, now: int, key: Key, holder: KeyHolder) -> None:
         """Let a job that comes back take its key, unless somebody holds it."""
         present = self._holders[key]
         if present is None or not present.holds_at(now):
@@ -99,7 +99,7 @@ class Keys:
             self._holders[key] = holder
             self._changed.add(key)
 
-    def write(self, tx: Transaction) -> Operation[None]:
+    def save(self, tx: Transaction) -> Operation[None]:
         """Store who holds the keys now, when the jobs are stored; then who was replaced goes."""
         changed = {key: self._holders[key] for key in sorted(self._changed)}
         rows = [(*key, *holder[:-1]) for key, holder in changed.items() if holder is not None]
@@ -132,41 +132,48 @@ def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
     locked = yield "lock_delayed", {"jobs": as_json(jobs)}
     if len(locked.rows) < len(jobs):
         raise TransactionAborted("a job that was to be replaced is on the move")
-    places = (yield from where_they_are(jobs)).values()
-    yield from swap_all(tx, REMOVE, State.DELAYED, jobs)
+    places = (yield from load_for_update(jobs)).values()
+    yield from transition(tx, REMOVE, State.DELAYED, jobs)
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
         count_out(tx, queue, State.DELAYED, [place.priority for place in here])
         tx.log(queue, REMOVE.name, [(place.public_id, State.DELAYED.value) for place in here])
-    awaited = [place.job for place in places if place.traits & UPSTREAM]
+    awaited = [place.job for place in places if place.flags & UPSTREAM]
     if awaited:
-        yield from dependencies.gone(tx, awaited, for_good=False)
+        yield from dependencies.on_removed(tx, awaited, for_good=False)
 
 
 # --- jobs that are kept for later ----------------------------------------------------------------
 
 
-def by_name(job: NewJob) -> str:
-    """A job as text; by the names of its fields, so that there may be more of them tomorrow."""
+_STORED = {"rare_fields": "extras", "flags": "traits"}
+"""How stored text calls fields that Python calls otherwise: stored names do not change."""
+
+_FIELDS = {stored: field for field, stored in _STORED.items()}
+
+
+def dump_named(job: NewJob) -> str:
+    """Return a job as text; by the names of its fields, so that there may be more of them later."""
     return as_json(_named(job))
 
 
 def _named(value: Any) -> Any:
     if hasattr(value, "_fields"):
-        return {name: _named(part) for name, part in zip(value._fields, value, strict=True)}
+        names = (_STORED.get(field, field) for field in value._fields)
+        return {name: _named(part) for name, part in zip(names, value, strict=True)}
     return [_named(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def from_names(kind: Any, value: Any) -> Any:
-    """What was told by names, as what it was: `kind` is the type of it."""
+def load_named(kind: Any, value: Any) -> Any:
+    """Return what `dump_named` made a text of; `kind` is its type."""
     kinds = (kind, *get_args(kind))
     if isinstance(value, Mapping):
         for named in kinds:
             if hasattr(named, "_fields"):
                 types = get_type_hints(named)
-                parts = {n: from_names(types[n], part) for n, part in value.items() if n in types}
-                return named(**parts)
+                parts = {_FIELDS.get(name, name): part for name, part in value.items()}
+                return named(**{n: load_named(types[n], p) for n, p in parts.items() if n in types})
     if isinstance(value, list):
         inner = next((a for k in kinds for a in get_args(k) if hasattr(a, "_fields")), None)
-        return [from_names(inner, part) for part in value]
+        return [load_named(inner, part) for part in value]
     return value

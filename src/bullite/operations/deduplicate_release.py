@@ -9,12 +9,12 @@ from typing import Any
 from ..core.codec import as_json, decode
 from ..core.deduplication import KeyHolder, rule_of
 from ..core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move
-from .add import NewJob, add_now
-from .deduplicate import delete_keys, from_names, hold_keys
+from .add import NewJob, add_within
+from .deduplicate import delete_keys, load_named, lock_keys
 from .queue_settings import read_settings
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import Place
+from .transitions import LockedJob
 
 
 def release(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
@@ -26,7 +26,7 @@ def release(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     yield from _add_kept(tx, freed.rows)
 
 
-def moved_by_hand(tx: Transaction, move: Move, places: Sequence[Place]) -> Operation[None]:
+def moved_by_hand(tx: Transaction, move: Move, places: Sequence[LockedJob]) -> Operation[None]:
     """Jobs that have keys, or had, were moved by hand.
 
     Who removes one frees its key, window or not, and adds what was kept, unless everything goes.
@@ -50,10 +50,10 @@ def _take_again(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
         if holder.holds_at(tx.now):
             back[job] = (queue, rule.id), holder
     if back:
-        keys = yield from hold_keys(key for key, _ in back.values())
+        keys = yield from lock_keys(key for key, _ in back.values())
         for key, holder in back.values():
-            keys.take(tx.now, key, holder)
-        yield from keys.write(tx)
+            keys.retake(tx.now, key, holder)
+        yield from keys.save(tx)
 
 
 def _add_kept(tx: Transaction, freed: Iterable[Sequence[Any]]) -> Operation[None]:
@@ -61,12 +61,12 @@ def _add_kept(tx: Transaction, freed: Iterable[Sequence[Any]]) -> Operation[None
     kept: dict[int, list[NewJob]] = defaultdict(list)
     for queue, _, text in freed:
         if text is not None:
-            kept[queue].append(from_names(NewJob, decode(text)))
+            kept[queue].append(load_named(NewJob, decode(text)))
     for queue, jobs in sorted(kept.items()):
         # The order of priorities may have been turned round since.
         low_first = (yield from read_settings(queue)).priority_order == "low"
         ranked = [j._replace(rank=j.priority if low_first else -j.priority) for j in jobs]
-        yield from add_now(tx, queue, ranked)
+        yield from add_within(tx, queue, ranked)
 
 
 class FreeKey(Request):
@@ -95,7 +95,7 @@ class FreeKeyOf(Request):
     job: int
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 

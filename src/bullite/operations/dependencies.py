@@ -22,13 +22,13 @@ from ..core.states import (
 from ..errors import BulliteError, ChildFailed, PendingChildren
 from .transaction import Event, Operation, Transaction
 from .transitions import (
-    Place,
-    back_in_line,
+    LockedJob,
+    allocate_ids,
     count_in,
     count_out,
-    swap_all,
-    take_numbers,
-    where_they_are,
+    load_for_update,
+    transition,
+    transition_to_queue_end,
 )
 
 CHILD, DEPENDENCY = "child", "dependency"
@@ -60,19 +60,19 @@ class Link(NamedTuple):
         return self.upstream, f"{self.kind} {self.policy}"
 
 
-class _Changes:
+class _LinkChanges:
     """What is to become of pending links, and of those that wait."""
 
     def __init__(self) -> None:
-        self.settled: dict[tuple[int, str], tuple[str, str | None]] = {}
+        self.resolved: dict[tuple[int, str], tuple[str, str | None]] = {}
         self.dropped: set[tuple[int, str]] = set()
-        self.doomed: dict[int, str] = {}
+        self.to_fail: dict[int, str] = {}
         """Who is to fail, and why."""
-        self.let_go: set[int] = set()
+        self.release_early: set[int] = set()
         """Who need not wait for the others."""
 
-    def settle(self, link: Link, state: str, value: str | None) -> None:
-        self.settled[link.sort] = state, value
+    def resolve(self, link: Link, state: str, value: str | None) -> None:
+        self.resolved[link.sort] = state, value
 
     def drop(self, link: Link) -> None:
         self.dropped.add(link.sort)
@@ -81,16 +81,16 @@ class _Changes:
 # --- jobs that ended -----------------------------------------------------------------------------
 
 
-def completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation[None]:
+def on_completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation[None]:
     """These jobs completed, with these results: what waited for nothing else may run."""
     links = yield from _links_from(values)
-    changes = _Changes()
+    changes = _LinkChanges()
     for link in links:
-        changes.settle(link, PROCESSED, values[link.upstream] or "null")
-    yield from _carry_out(tx, links, changes)
+        changes.resolve(link, PROCESSED, values[link.upstream] or "null")
+    yield from _apply(tx, links, changes)
 
 
-def failed(
+def on_failed(
     tx: Transaction, reasons: Mapping[int, str | None], leaving: Collection[int] = ()
 ) -> Operation[set[int]]:
     """These jobs failed for good: each link's policy decides.
@@ -99,19 +99,19 @@ def failed(
     not, because other jobs still depend on them.
     """
     links = yield from _links_from(reasons)
-    changes, ended, waiting = _Changes(), list[Link](), list[Link]()
+    changes, ended, waiting = _LinkChanges(), list[Link](), list[Link]()
     for link in links:
         reason = reasons[link.upstream]
         (waiting if link.policy == "wait" else ended).append(link)
         match link.policy:
             case "fail":
-                changes.settle(link, FAILED, reason)
-                changes.doomed.setdefault(link.downstream, f"{link.kind} {link.key} failed")
+                changes.resolve(link, FAILED, reason)
+                changes.to_fail.setdefault(link.downstream, f"{link.kind} {link.key} failed")
             case "continue":
-                changes.settle(link, IGNORED, reason)
-                changes.let_go.add(link.downstream)
+                changes.resolve(link, IGNORED, reason)
+                changes.release_early.add(link.downstream)
             case "ignore" | "run":
-                changes.settle(link, IGNORED, reason)
+                changes.resolve(link, IGNORED, reason)
             case "remove":
                 changes.drop(link)
     needed = {link.upstream for link in waiting if link.kind == DEPENDENCY}
@@ -119,40 +119,40 @@ def failed(
         if link.upstream in leaving and link.upstream not in needed:
             changes.drop(link)
             ended.append(link)
-    yield from _carry_out(tx, ended, changes)
+    yield from _apply(tx, ended, changes)
     return needed
 
 
-def gone(
+def on_removed(
     tx: Transaction, jobs: Collection[int], *, for_good: bool, parents_in: Collection[int] = ()
-) -> Operation[list[Place]]:
+) -> Operation[list[LockedJob]]:
     """These jobs were taken out, or deleted: a child is waited for no more.
 
     A parent in one of the queues `parents_in` does not run when its last child is gone: it is
     answered, and to go, too. What is not gone `for_good` is waited for again once it is back.
     """
     links = yield from _links_from(jobs)
-    changes = _Changes()
+    changes = _LinkChanges()
     for link in links:
         if link.kind == CHILD and for_good:
             changes.drop(link)
         elif link.kind == CHILD:
-            changes.settle(link, REMOVED, None)
+            changes.resolve(link, REMOVED, None)
         elif link.policy == "fail":
-            changes.settle(link, FAILED, "it was removed")
-            changes.doomed.setdefault(link.downstream, f"dependency {link.key} was removed")
+            changes.resolve(link, FAILED, "it was removed")
+            changes.to_fail.setdefault(link.downstream, f"dependency {link.key} was removed")
         elif link.policy == "run":
-            changes.settle(link, IGNORED, "it was removed")
-    return (yield from _carry_out(tx, links, changes, goes_with=parents_in))
+            changes.resolve(link, IGNORED, "it was removed")
+    return (yield from _apply(tx, links, changes, goes_with=parents_in))
 
 
-def leave(tx: Transaction, child: int) -> Operation[bool]:
+def detach_child(tx: Transaction, child: int) -> Operation[bool]:
     """Cut a job off from its parent, as if it had never had one; whether it had."""
     found = yield "parents_of", {"jobs": as_json([child])}
     parents = [row[1] for row in found.rows]
-    yield from where_they_are(sorted(parents))
+    yield from load_for_update(sorted(parents))
     yield "delete_links_up", {"job": child}
-    yield from let_run_if_done(tx, parents)
+    yield from release_if_ready(tx, parents)
     return bool(parents)
 
 
@@ -167,42 +167,44 @@ def _links_from(jobs: Iterable[int]) -> Operation[list[Link]]:
     return [Link(*row) for row in result.rows]
 
 
-def _carry_out(
+def _apply(
     tx: Transaction,
     links: Sequence[Link],
-    changes: _Changes,
+    changes: _LinkChanges,
     goes_with: Collection[int] = (),
-) -> Operation[list[Place]]:
+) -> Operation[list[LockedJob]]:
     """Change links, then let run who waits for nobody any more; answers who is to go instead."""
     if not links:
         return []
-    places = yield from where_they_are(sorted({link.downstream for link in links}))
-    if changes.settled:
-        settled = [(*sort, *fate) for sort, fate in changes.settled.items()]
+    places = yield from load_for_update(sorted({link.downstream for link in links}))
+    if changes.resolved:
+        settled = [(*sort, *fate) for sort, fate in changes.resolved.items()]
         yield "settle_links", {"links": as_json(settled)}
     if changes.dropped:
         yield "delete_links", {"links": as_json(sorted(changes.dropped))}
-    yield from doom(tx, [places[job] for job in changes.doomed if job in places], changes.doomed)
+    yield from defer_failure(
+        tx, [places[job] for job in changes.to_fail if job in places], changes.to_fail
+    )
     waiting = {
         job: place
         for job, place in places.items()
-        if place.state == State.WAITING_CHILDREN and job not in changes.doomed
+        if place.state == State.WAITING_CHILDREN and job not in changes.to_fail
     }
     parents = {link.downstream for link in links if link.kind == CHILD}
-    early = [place for job, place in waiting.items() if job in changes.let_go]
-    yield from _let_run(tx, early, EARLY, parents)
-    rest = [place for job, place in waiting.items() if job not in changes.let_go]
-    done = yield from _those_done_waiting(rest)
-    going: list[Place] = []
-    staying: list[Place] = []
+    early = [place for job, place in waiting.items() if job in changes.release_early]
+    yield from _release(tx, early, EARLY, parents)
+    rest = [place for job, place in waiting.items() if job not in changes.release_early]
+    done = yield from _done_waiting(rest)
+    going: list[LockedJob] = []
+    staying: list[LockedJob] = []
     for place in done:
         goes = place.queue in goes_with and place.job in parents
         (going if goes else staying).append(place)
-    yield from _let_run(tx, staying, ON_SCHEDULE, parents)
+    yield from _release(tx, staying, ON_SCHEDULE, parents)
     return going
 
 
-def _those_done_waiting(places: Sequence[Place]) -> Operation[list[Place]]:
+def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
     if not places:
         return []
     jobs = {"jobs": as_json([place.job for place in places])}
@@ -213,31 +215,31 @@ def _those_done_waiting(places: Sequence[Place]) -> Operation[list[Place]]:
 # --- jobs that waited ----------------------------------------------------------------------------
 
 
-def let_run_if_done(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
+def release_if_ready(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     """Let those of these jobs run that wait for nobody."""
-    places = yield from where_they_are(jobs)
+    places = yield from load_for_update(jobs)
     waiting = [p for p in places.values() if p.state == State.WAITING_CHILDREN]
-    done = yield from _those_done_waiting(waiting)
-    yield from _let_run(tx, done, ON_SCHEDULE, {place.job for place in done})
+    done = yield from _done_waiting(waiting)
+    yield from _release(tx, done, ON_SCHEDULE, {place.job for place in done})
 
 
-def _let_run(
-    tx: Transaction, places: Sequence[Place], moves: tuple[Move, Move], parents: Collection[int]
+def _release(
+    tx: Transaction, places: Sequence[LockedJob], moves: tuple[Move, Move], parents: Collection[int]
 ) -> Operation[None]:
     """To the line, or to wait for their time."""
     later = {place.job: due for place in places if (due := _due(tx, place)) is not None}
     now = [place for place in places if place.job not in later]
     if now:
-        asked = yield from _places_in_line(now, parents)
-        yield from swap_all(tx, moves[0], State.WAITING_CHILDREN, asked)
-        _enter_in_books(tx, moves[0], now, {})
+        asked = yield from _load_released(now, parents)
+        yield from transition(tx, moves[0], State.WAITING_CHILDREN, asked)
+        _record_released(tx, moves[0], now, {})
     if later:
         asked = {job: [0, due] for job, due in later.items()}
-        yield from swap_all(tx, moves[1], State.WAITING_CHILDREN, asked)
-        _enter_in_books(tx, moves[1], [p for p in places if p.job in later], later)
+        yield from transition(tx, moves[1], State.WAITING_CHILDREN, asked)
+        _record_released(tx, moves[1], [p for p in places if p.job in later], later)
 
 
-def _due(tx: Transaction, place: Place) -> int | None:
+def _due(tx: Transaction, place: LockedJob) -> int | None:
     """When a job that waits for nobody may begin; None if now.
 
     A delay counts from now on, unless the job was to begin at a certain time.
@@ -247,12 +249,12 @@ def _due(tx: Transaction, place: Place) -> int | None:
     return tx.now + place.delay if place.delay else None
 
 
-def _places_in_line(
-    places: Sequence[Place], parents: Collection[int]
+def _load_released(
+    places: Sequence[LockedJob], parents: Collection[int]
 ) -> Operation[dict[int, list[int]]]:
     """Parents go to the front, who was first there first; others to where they would be by now."""
     in_front = sorted((p.job for p in places if p.job in parents), reverse=True)
-    numbers = yield from take_numbers(len(in_front))
+    numbers = yield from allocate_ids(len(in_front))
     asked = {job: [0, -number] for number, job in zip(numbers, in_front, strict=True)}
     for place in places:
         if place.job not in asked:
@@ -260,8 +262,8 @@ def _places_in_line(
     return asked
 
 
-def _enter_in_books(
-    tx: Transaction, move: Move, places: Sequence[Place], due: Mapping[int, int]
+def _record_released(
+    tx: Transaction, move: Move, places: Sequence[LockedJob], due: Mapping[int, int]
 ) -> None:
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
@@ -273,10 +275,12 @@ def _enter_in_books(
         ]
         tx.log(queue, move.name, events)
         if due:
-            tx.made_delayed(queue, min(due[place.job] for place in here))
+            tx.notify_due(queue, min(due[place.job] for place in here))
 
 
-def doom(tx: Transaction, places: Sequence[Place], reasons: Mapping[int, str]) -> Operation[None]:
+def defer_failure(
+    tx: Transaction, places: Sequence[LockedJob], reasons: Mapping[int, str]
+) -> Operation[None]:
     """These are to fail when they are next taken, which is to be soon.
 
     One that runs is told when it wants to wait, or to be completed; its own error comes first.
@@ -289,11 +293,13 @@ def doom(tx: Transaction, places: Sequence[Place], reasons: Mapping[int, str]) -
         return
     yield "defer_failures", {"reasons": as_json(doomed)}
     if blocked:
-        asked = yield from _places_in_line(blocked, doomed)
-        yield from swap_all(tx, RELEASE_FROM_DEPENDENCIES, State.WAITING_CHILDREN, asked)
-        _enter_in_books(tx, RELEASE_FROM_DEPENDENCIES, blocked, {})
+        asked = yield from _load_released(blocked, doomed)
+        yield from transition(tx, RELEASE_FROM_DEPENDENCIES, State.WAITING_CHILDREN, asked)
+        _record_released(tx, RELEASE_FROM_DEPENDENCIES, blocked, {})
     if delayed:
-        yield from back_in_line(tx, PROMOTE, State.DELAYED, [(p.job, p.lifo) for p in delayed])
+        yield from transition_to_queue_end(
+            tx, PROMOTE, State.DELAYED, [(p.job, p.lifo) for p in delayed]
+        )
         for queue in {place.queue for place in delayed}:
             here = [place for place in delayed if place.queue == queue]
             count_out(tx, queue, State.DELAYED, [place.priority for place in here])
@@ -304,9 +310,9 @@ def doom(tx: Transaction, places: Sequence[Place], reasons: Mapping[int, str]) -
 # --- jobs that want to be completed --------------------------------------------------------------
 
 
-def obstacles(tx: Transaction, jobs: Sequence[int]) -> Operation[dict[int, BulliteError]]:
+def completion_blockers(tx: Transaction, jobs: Sequence[int]) -> Operation[dict[int, BulliteError]]:
     """Why some of these running jobs cannot be completed: their children have a say."""
-    places = yield from where_they_are(jobs)  # from here on nobody can give them another child
+    places = yield from load_for_update(jobs)  # from here on nobody can give them another child
     found = yield "blockers", {"jobs": as_json(jobs)}
     errors: dict[int, BulliteError] = {}
     for job, failed_child, is_pending, is_let_go in found.rows:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from ..core.outcomes import EXPIRED
 from ..core.states import EXPIRE
-from .end_unstarted import Unrun, end_unrun
+from .end_unstarted import UnstartedJob, end_unstarted
 from .queue_settings import may_keep_house
 from .request import ALONE, Request
 from .transaction import Operation, Transaction
 
-MOST_EXPIRED = 1_000
+MAX_EXPIRED = 1_000
 """Jobs failed in one go; the rest follow in the next transactions."""
 
 REASON = "job expired before it was started"
@@ -36,7 +36,7 @@ def expire(tx: Transaction, requests: Sequence[Expire]) -> Operation[list[int]]:
 
 def expire_due(tx: Transaction, queue: int) -> Operation[int]:
     """Move the jobs past their time to failed."""
-    found = yield "expired", {"queue": queue, "now": tx.now, "most": MOST_EXPIRED}
-    jobs = [Unrun(*row) for row in found.rows]
-    yield from end_unrun(tx, queue, EXPIRE, EXPIRED, jobs, {one.job: REASON for one in jobs})
+    found = yield "expired", {"queue": queue, "now": tx.now, "most": MAX_EXPIRED}
+    jobs = [UnstartedJob(*row) for row in found.rows]
+    yield from end_unstarted(tx, queue, EXPIRE, EXPIRED, jobs, {one.job: REASON for one in jobs})
     return len(jobs)

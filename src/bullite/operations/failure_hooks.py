@@ -9,13 +9,13 @@ from typing import Any
 from ..core.codec import as_json, decode
 from ..core.decide_outcome import RunOutcome
 from ..core.job_flags import NOTICE, TELLING
-from .add import Extras, NewJob, add_now
+from .add import NewJob, RareFields, add_within
 from .open_queue import find_or_make
 from .queue_settings import Settings
 from .transaction import Operation, Transaction
 
 
-def tell_of_failures(
+def add_failure_jobs(
     tx: Transaction, settings: Settings, verdicts: Sequence[RunOutcome]
 ) -> Operation[None]:
     """Add what the queue, and what the jobs themselves, want to be added when they fail."""
@@ -34,7 +34,7 @@ def tell_of_failures(
         notices[notice["queue"]].append(_notice(tx, settings.name, verdict, notice))
     # In one order in every process: there may be locks behind the queues.
     for name, jobs in sorted(notices.items()):
-        yield from add_now(tx, (yield from find_or_make(tx, name)), jobs)
+        yield from add_within(tx, (yield from find_or_make(tx, name)), jobs)
 
 
 def _notice(tx: Transaction, queue: str, verdict: RunOutcome, notice: Any) -> NewJob:
@@ -57,5 +57,5 @@ def _notice(tx: Transaction, queue: str, verdict: RunOutcome, notice: Any) -> Ne
         attempts=notice.get("attempts", 1),
         data=as_json({**notice.get("data", {}), "failed": about}),
         opts=as_json(options) if options else None,
-        extras=Extras(traits=NOTICE),
+        rare_fields=RareFields(flags=NOTICE),
     )

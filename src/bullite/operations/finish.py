@@ -30,42 +30,42 @@ from ..core.states import (
 from ..database.driver import ANY_NAME, Conflict
 from ..errors import BulliteError, JobCancelled
 from . import dependencies
-from .auto_retry import plan_retries
-from .cancel import end_the_cancelled
+from .auto_retry import schedule_auto_retry
+from .cancel import end_cancelled
 from .claim import promote_due
-from .command_output import EndRun, end_runs
-from .dead_letter import bury
+from .command_output import CommandExit, record_exits
+from .dead_letter import move_to_dead_letter
 from .deduplicate_release import release
-from .end_unstarted import keep_of_failed
-from .failure_hooks import tell_of_failures
+from .end_unstarted import retention_of_failed
+from .failure_hooks import add_failure_jobs
 from .queue_settings import read_settings
 from .rate_limits import read_limits
 from .request import Request
-from .retention import retain
+from .retention import apply_retention
 from .transaction import Event, Operation, Transaction
-from .transitions import Place, swap_all, take_numbers, where_they_are
+from .transitions import LockedJob, allocate_ids, load_for_update, transition
 
 
-class Settle(Request):
+class FinishRuns(Request):
     """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
 
     queue: int
-    verdicts: Sequence[RunOutcome]
-    commands: Sequence[EndRun] = ()
+    outcomes: Sequence[RunOutcome]
+    commands: Sequence[CommandExit] = ()
     """What commands came to, of which some of the verdicts tell."""
-    awaited = False
+    reply_before_claims = False
 
-    def keys(self) -> Sequence[int]:
-        return [verdict.job for verdict in self.verdicts]
+    def job_ids(self) -> Sequence[int]:
+        return [verdict.job for verdict in self.outcomes]
 
 
-class Settled(NamedTuple):
+class FinishResult(NamedTuple):
     """What became of the verdicts."""
 
     lost: Sequence[int]
     """The jobs that were not held any more: their verdicts were refused and changed nothing."""
     at: int
-    spoilt: Mapping[int, BulliteError] = {}
+    overridden: Mapping[int, BulliteError] = {}
     """The jobs that could not be completed, and why: ended by hand they still run, else failed.
 
     And those that failed, or would have been tried again, if they had not been cancelled."""
@@ -77,38 +77,42 @@ _NOBODY: tuple[int, ...] = ()
 
 # Looked at for every job that ends: by place, which is much quicker than by name.
 _JOB_AND_TOKEN = itemgetter(RunOutcome._fields.index("job"), RunOutcome._fields.index("token"))
-_JOB, _MOVE, _VALUE, _AGAIN, _AHEAD, _CUSTOM_ID, _KEEP, _TRAITS = (
+_JOB, _MOVE, _VALUE, _AGAIN, _PREFETCHED, _CUSTOM_ID, _RETENTION, _FLAGS = (
     itemgetter(RunOutcome._fields.index(field))
     for field in ("job", "move", "value", "again", "prefetched", "custom_id", "retention", "flags")
 )
 
 
-def settle(tx: Transaction, requests: Sequence[Settle]) -> Operation[list[Settled]]:
+def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[list[FinishResult]]:
     lost: set[tuple[int, int]] = set()
     spoilt: dict[int, BulliteError] = {}
     ttls: dict[int, int] = {}
     commands = [command for request in requests for command in request.commands]
     if commands:
-        yield from end_runs(tx, commands)
+        yield from record_exits(tx, commands)
     for (queue, asked), verdicts in _group_by_queue_and_move(requests).items():
-        if tx.careful or any(map(_AGAIN, verdicts)) or _know_of_a_cancellation(asked, verdicts):
-            verdicts = yield from _those_held(tx, verdicts, lost, spoilt)
-        for (move, traits), alike in _group_by_move_and_traits(verdicts).items():
+        if (
+            tx.verify_first
+            or any(map(_AGAIN, verdicts))
+            or _know_of_a_cancellation(asked, verdicts)
+        ):
+            verdicts = yield from _still_held(tx, verdicts, lost, spoilt)
+        for (move, traits), alike in _group_by_move_and_flags(verdicts).items():
             if move is COMPLETE and traits & DOWNSTREAM:
-                alike, refused = yield from _those_done(tx, alike, spoilt)
+                alike, refused = yield from _may_complete(tx, alike, spoilt)
                 if refused:
-                    yield from _settle_group(tx, queue, FAIL, traits, refused)
+                    yield from _finish_group(tx, queue, FAIL, traits, refused)
             if alike:
-                yield from _settle_group(tx, queue, move, traits, alike)
+                yield from _finish_group(tx, queue, move, traits, alike)
         if asked is RELEASE:
-            ttls[queue] = (yield from read_limits(queue)).ttl(tx.now, None)
+            ttls[queue] = (yield from read_limits(queue)).blocked_for_ms(tx.now, None)
     if not lost and not spoilt and not ttls:
-        return [Settled(_NOBODY, tx.now)] * len(requests)
+        return [FinishResult(_NOBODY, tx.now)] * len(requests)
     return [
-        Settled(
-            [v.job for v in request.verdicts if (v.job, v.token) in lost],
+        FinishResult(
+            [v.job for v in request.outcomes if (v.job, v.token) in lost],
             tx.now,
-            {v.job: spoilt[v.job] for v in request.verdicts if v.job in spoilt},
+            {v.job: spoilt[v.job] for v in request.outcomes if v.job in spoilt},
             ttls.get(request.queue, 0),
         )
         for request in requests
@@ -120,10 +124,10 @@ def _know_of_a_cancellation(move: Move, verdicts: Sequence[RunOutcome]) -> bool:
     return move in (FAIL, BACK_OFF, RETRY_NOW) and any(v.outcome == CANCELLED for v in verdicts)
 
 
-def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
+def locked_in_turns(requests: Sequence[FinishRuns]) -> set[int]:
     """The jobs, if not one statement locks all that their ends concern."""
-    verdicts = [verdict for request in requests for verdict in request.verdicts]
-    kinds = set(map(_MOVE, verdicts)), set(map(_TRAITS, verdicts))
+    verdicts = [verdict for request in requests for verdict in request.outcomes]
+    kinds = set(map(_MOVE, verdicts)), set(map(_FLAGS, verdicts))
     queues = {request.queue for request in requests}
     is_one = len(kinds[0]) == len(kinds[1]) == len(queues) == 1
     if is_one and not verdicts[0].flags & UPSTREAM:
@@ -132,31 +136,31 @@ def locked_in_turns(requests: Sequence[Settle]) -> set[int]:
 
 
 def _group_by_queue_and_move(
-    requests: Sequence[Settle],
+    requests: Sequence[FinishRuns],
 ) -> dict[tuple[int, Move], list[RunOutcome]]:
     queues: dict[int, dict[Move, list[RunOutcome]]] = {}
     for request in requests:
         moves = queues.setdefault(request.queue, defaultdict(list))
-        if len(set(map(_MOVE, request.verdicts))) == 1:
-            moves[request.verdicts[0].move] += request.verdicts
+        if len(set(map(_MOVE, request.outcomes))) == 1:
+            moves[request.outcomes[0].move] += request.outcomes
             continue
-        for verdict in request.verdicts:
+        for verdict in request.outcomes:
             moves[verdict.move].append(verdict)
     return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
 
 
-def _group_by_move_and_traits(
+def _group_by_move_and_flags(
     verdicts: list[RunOutcome],
 ) -> dict[tuple[Move, int], list[RunOutcome]]:
     groups: dict[tuple[Move, int], list[RunOutcome]] = defaultdict(list)
-    if len(set(map(_TRAITS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
+    if len(set(map(_FLAGS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
         return {(verdicts[0].move, verdicts[0].flags): verdicts}
     for verdict in verdicts:
         groups[verdict.move, verdict.flags].append(verdict)
     return groups
 
 
-def _those_held(
+def _still_held(
     tx: Transaction,
     verdicts: list[RunOutcome],
     lost: set[tuple[int, int]],
@@ -167,31 +171,31 @@ def _those_held(
     A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
     finished row still carries its token. What was tied to a job while it ran is known from here on.
     """
-    places = yield from where_they_are([verdict.job for verdict in verdicts])
+    places = yield from load_for_update([verdict.job for verdict in verdicts])
     held: dict[int, RunOutcome] = {}
     for verdict in verdicts:
         place = places.get(verdict.job)
         if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
             lost.add((verdict.job, verdict.token))
         elif place.state == State.ACTIVE:
-            held.setdefault(verdict.job, verdict._replace(flags=place.traits))
-        elif not (verdict.again and _was_carried_out(verdict, place)):
+            held.setdefault(verdict.job, verdict._replace(flags=place.flags))
+        elif not (verdict.again and _already_applied(verdict, place)):
             lost.add((verdict.job, verdict.token))
     if any(verdict.flags & IS_CANCELLED for verdict in held.values()):
-        return (yield from _minding_cancellation(held, places, spoilt))
+        return (yield from _apply_cancellation(held, places, spoilt))
     return list(held.values())
 
 
-def _was_carried_out(verdict: RunOutcome, place: Place) -> bool:
+def _already_applied(verdict: RunOutcome, place: LockedJob) -> bool:
     """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
-    if place.traits & IS_CANCELLED and verdict.move is not COMPLETE:
+    if place.flags & IS_CANCELLED and verdict.move is not COMPLETE:
         return place.state == State.FAILED
     return place.state == verdict.move.target
 
 
-def _minding_cancellation(
+def _apply_cancellation(
     verdicts: Mapping[int, RunOutcome],
-    places: Mapping[int, Place],
+    places: Mapping[int, LockedJob],
     spoilt: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
     """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
@@ -202,7 +206,7 @@ def _minding_cancellation(
     }
     tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
     found = yield "opts_of", {"jobs": as_json(tried_again)}
-    keeps = {job: keep_of_failed(opts) for job, opts in found.rows}
+    keeps = {job: retention_of_failed(opts) for job, opts in found.rows}
     for job, verdict in cancelled.items():
         reason = places[job].deferred_failure or CANCELLED
         if verdict.outcome != CANCELLED and not verdict.manual:
@@ -217,14 +221,14 @@ def _minding_cancellation(
     return list({**verdicts, **cancelled}.values())
 
 
-def _those_done(
+def _may_complete(
     tx: Transaction, verdicts: list[RunOutcome], spoilt: dict[int, BulliteError]
 ) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
     """Of runs that completed: those whose children let them, and those that fail instead.
 
     One that somebody ended by hand is neither: its holder is told, and holds it still.
     """
-    errors = yield from dependencies.obstacles(tx, [verdict.job for verdict in verdicts])
+    errors = yield from dependencies.completion_blockers(tx, [verdict.job for verdict in verdicts])
     spoilt |= errors
     done = [verdict for verdict in verdicts if verdict.job not in errors]
     refused = [
@@ -235,13 +239,13 @@ def _those_done(
         if verdict.job in errors and not verdict.manual
     ]
     if any(verdict.flags & IS_CANCELLED for verdict in refused):
-        places = yield from where_they_are([verdict.job for verdict in refused])
+        places = yield from load_for_update([verdict.job for verdict in refused])
         failing = {verdict.job: verdict for verdict in refused}
-        refused = yield from _minding_cancellation(failing, places, spoilt)
+        refused = yield from _apply_cancellation(failing, places, spoilt)
     return done, refused
 
 
-def _settle_group(
+def _finish_group(
     tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[RunOutcome]
 ) -> Operation[None]:
     """Make one kind of move for many jobs of the same traits, in one swap.
@@ -253,59 +257,61 @@ def _settle_group(
     if move is RETRY_NOW:
         # Those whose time has come while this one ran were there before it.
         yield from promote_due(tx, queue)
-    asked = yield from _asked(move, verdicts)
+    asked = yield from _transition_values(move, verdicts)
     if len(asked) != len(verdicts):
         raise Conflict("two verdicts for one job")
-    yield from swap_all(tx, move, State.ACTIVE, asked, traits=traits)
-    tx.runs_ended(queue, len(verdicts))
+    yield from transition(tx, move, State.ACTIVE, asked, traits=traits)
+    tx.count_runs_ended(queue, len(verdicts))
     if move is COMPLETE or move is FAIL:
         is_complete = move is COMPLETE
-        tx.measure(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
-    if any(map(_AHEAD, verdicts)):
+        tx.count_finished(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
+    if any(map(_PREFETCHED, verdicts)):
         tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.prefetched])
-    yield from _arrive(tx, queue, move, verdicts)
+    yield from _count_arrivals(tx, queue, move, verdicts)
     if move.events:
         tx.log(queue, move.name, _events(tx, move, verdicts))
     if traits & UPSTREAM and move in (COMPLETE, FAIL):
-        verdicts = yield from _tell_those_waiting(tx, move, verdicts)
+        verdicts = yield from _resolve_dependents(tx, move, verdicts)
     if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
         yield from release(tx, [verdict.job for verdict in verdicts])
-    yield from _leave_behind(tx, queue, move, verdicts)
+    yield from _write_results(tx, queue, move, verdicts)
     if move in (RELEASE, RETURN_UNSTARTED, DELAY):
-        yield from end_the_cancelled(tx, [verdict.job for verdict in verdicts])
+        yield from end_cancelled(tx, [verdict.job for verdict in verdicts])
 
 
-def _tell_those_waiting(
+def _resolve_dependents(
     tx: Transaction, move: Move, verdicts: list[RunOutcome]
 ) -> Operation[list[RunOutcome]]:
     """Others waited for these jobs. What is still depended on may not be deleted."""
     if move is COMPLETE:
-        yield from dependencies.completed(tx, {v.job: v.value for v in verdicts})
+        yield from dependencies.on_completed(tx, {v.job: v.value for v in verdicts})
         return verdicts
     leaving = {v.job for v in verdicts if v.retention is not None and v.retention.nothing}
-    needed = yield from dependencies.failed(tx, {v.job: v.reason for v in verdicts}, leaving)
+    needed = yield from dependencies.on_failed(tx, {v.job: v.reason for v in verdicts}, leaving)
     return [v._replace(retention=None) if v.job in needed else v for v in verdicts]
 
 
-def _asked(move: Move, verdicts: list[RunOutcome]) -> Operation[dict[int, Any]]:
+def _transition_values(move: Move, verdicts: list[RunOutcome]) -> Operation[dict[int, Any]]:
     if move in (BACK_OFF, DELAY):
         return {v.job: [v.token, v.delay] for v in verdicts}
     if move is RETRY_NOW:
-        numbers = yield from take_numbers(len(verdicts))
+        numbers = yield from allocate_ids(len(verdicts))
         return {v.job: [v.token, number] for number, v in zip(numbers, verdicts, strict=True)}
     return dict(map(_JOB_AND_TOKEN, verdicts))
 
 
-def _arrive(tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]) -> Operation[None]:
+def _count_arrivals(
+    tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]
+) -> Operation[None]:
     if move in (RETRY_NOW, RELEASE, RETURN_UNSTARTED):
-        places = yield from where_they_are([verdict.job for verdict in verdicts])
+        places = yield from load_for_update([verdict.job for verdict in verdicts])
         tx.count_waiting(queue, [place.priority for place in places.values()], +1)
-        tx.made_ready(queue, ANY_NAME, len(places))
+        tx.notify_ready(queue, ANY_NAME, len(places))
         return
     assert move.target is not None
     tx.count(queue, move.target.value, len(verdicts))
     if move.target is State.DELAYED:
-        tx.made_delayed(queue, tx.now + min(verdict.delay for verdict in verdicts))
+        tx.notify_due(queue, tx.now + min(verdict.delay for verdict in verdicts))
 
 
 def _events(tx: Transaction, move: Move, verdicts: list[RunOutcome]) -> list[Event]:
@@ -345,16 +351,16 @@ def _failed(verdict: RunOutcome) -> Event:
     return (verdict.custom_id, [*told, verdict.job])
 
 
-def _leave_behind(
+def _write_results(
     tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]
 ) -> Operation[None]:
     """Write results and history; then what may not stay goes."""
     if move is COMPLETE:
         if any(map(_VALUE, verdicts)):
             yield "write_values", [(v.job, v.value) for v in verdicts if v.value is not None]
-        if any(map(_KEEP, verdicts)):
+        if any(map(_RETENTION, verdicts)):
             ended = [(v.job, v.flags, v.retention) for v in verdicts]
-            yield from retain(tx, queue, State.COMPLETED, ended)
+            yield from apply_retention(tx, queue, State.COMPLETED, ended)
     elif move in (FAIL, BACK_OFF, RETRY_NOW):
         yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
         yield from _write_history(tx, [v for v in verdicts if not v.unrun])
@@ -364,12 +370,12 @@ def _leave_behind(
         if move is FAIL:
             deserving = [v for v in verdicts if v.outcome != CANCELLED]
             settings = yield from read_settings(queue)
-            yield from tell_of_failures(tx, settings, deserving)
-            buried = yield from bury(tx, queue, settings, deserving)
+            yield from add_failure_jobs(tx, settings, deserving)
+            buried = yield from move_to_dead_letter(tx, queue, settings, deserving)
             staying = [v.job for v in deserving if v.job not in buried]
-            yield from plan_retries(queue, settings, staying)
+            yield from schedule_auto_retry(queue, settings, staying)
             kept = [(v.job, v.flags, v.retention) for v in verdicts if v.job not in buried]
-            yield from retain(tx, queue, State.FAILED, kept)
+            yield from apply_retention(tx, queue, State.FAILED, kept)
 
 
 def _write_history(tx: Transaction, verdicts: list[RunOutcome]) -> Operation[None]:

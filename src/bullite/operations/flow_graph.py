@@ -20,12 +20,12 @@ from ..errors import (
 from .add import NewJob
 from .dependencies import CHILD, DEPENDENCY
 from .transaction import Operation
-from .transitions import Place, take_numbers, where_they_are
+from .transitions import LockedJob, allocate_ids, load_for_update
 
 _ENDED = (State.COMPLETED, State.FAILED)
 
 
-class Ref(NamedTuple):
+class FlowRef(NamedTuple):
     """A job, by the name of its queue and its id."""
 
     queue: str
@@ -43,11 +43,11 @@ class Node(NamedTuple):
     queue: int
     queue_name: str
     job: NewJob
-    parent: int | Ref | None = None
+    parent: int | FlowRef | None = None
     """The place of another node, or a job that exists."""
     policy: str = "wait"
     """What its failure means for its parent."""
-    depends_on: tuple[Ref, ...] = ()
+    depends_on: tuple[FlowRef, ...] = ()
     on_failure: str = "wait"
     """What the failure of those means for it."""
 
@@ -60,26 +60,26 @@ class Edge(NamedTuple):
     key: str
 
 
-class Refused(Exception):
+class FlowRejected(Exception):
     """Nothing is to be added, and why."""
 
     def __init__(self, error: BulliteError) -> None:
         self.error = error
 
 
-class Ground(NamedTuple):
+class ExistingJobs(NamedTuple):
     """The jobs that exist and are meant by nodes or named by them."""
 
-    numbers: dict[Ref, int]
-    places: dict[int, Place]
+    ids: dict[FlowRef, int]
+    jobs: dict[int, LockedJob]
 
 
-def survey(nodes: Sequence[Node]) -> Operation[Ground]:
+def load_existing(nodes: Sequence[Node]) -> Operation[ExistingJobs]:
     queues = {node.queue_name: node.queue for node in nodes}
     wanted: dict[str, set[str]] = defaultdict(set)
     for ref in _named(nodes):
         wanted[ref.queue].add(ref.id)
-    found: dict[Ref, int] = {}
+    found: dict[FlowRef, int] = {}
     for name, ids in wanted.items():
         if name not in queues:
             known = yield "queue_named", {"name": name}
@@ -87,10 +87,10 @@ def survey(nodes: Sequence[Node]) -> Operation[Ground]:
                 continue
             queues[name] = known.rows[0][0]
         params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
-        found |= {Ref(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
-        numbers = {Ref(name, id): job_number(id) for id in ids}
+        found |= {FlowRef(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
+        numbers = {FlowRef(name, id): job_number(id) for id in ids}
         found |= {ref: number for ref, number in numbers.items() if number is not None}
-    places = yield from where_they_are(sorted(set(found.values())))
+    places = yield from load_for_update(sorted(set(found.values())))
     there = {
         ref: job
         for ref, job in found.items()
@@ -98,71 +98,73 @@ def survey(nodes: Sequence[Node]) -> Operation[Ground]:
         and places[job].state != State.REMOVED
         and queues[ref.queue] in (places[job].queue, places[job].original_queue)
     }
-    return Ground(there, {job: places[job] for job in there.values()})
+    return ExistingJobs(there, {job: places[job] for job in there.values()})
 
 
-def _named(nodes: Iterable[Node]) -> Iterable[Ref]:
+def _named(nodes: Iterable[Node]) -> Iterable[FlowRef]:
     """All that may exist already."""
     for node in nodes:
         if node.job.custom_id:
-            yield Ref(node.queue_name, node.job.custom_id)
-        if isinstance(node.parent, Ref):
+            yield FlowRef(node.queue_name, node.job.custom_id)
+        if isinstance(node.parent, FlowRef):
             yield node.parent
         yield from node.depends_on
 
 
-def numbers_of(nodes: Sequence[Node], ground: Ground) -> Operation[list[int]]:
+def assign_ids(nodes: Sequence[Node], ground: ExistingJobs) -> Operation[list[int]]:
     """The number of each node's job: one that exists, that of its like, or a new one."""
-    fresh = iter((yield from take_numbers(len(nodes))))
+    fresh = iter((yield from allocate_ids(len(nodes))))
     ids: list[int] = []
     for node in nodes:
-        ref = Ref(node.queue_name, node.job.custom_id) if node.job.custom_id else None
-        id = ground.numbers.get(ref) if ref else None
+        ref = FlowRef(node.queue_name, node.job.custom_id) if node.job.custom_id else None
+        id = ground.ids.get(ref) if ref else None
         if id is None:
             id = next(fresh)
             if ref:
-                ground.numbers[ref] = id
+                ground.ids[ref] = id
         ids.append(id)
     return ids
 
 
-def edges_of(nodes: Sequence[Node], ids: Sequence[int], ground: Ground) -> list[Edge]:
+def build_links(nodes: Sequence[Node], ids: Sequence[int], ground: ExistingJobs) -> list[Edge]:
     edges: dict[tuple[int, int], Edge] = {}
     for node, id in zip(nodes, ids, strict=True):
-        key = Ref(node.queue_name, node.job.custom_id or str(id)).key
+        key = FlowRef(node.queue_name, node.job.custom_id or str(id)).key
         parent = node.parent
-        if isinstance(parent, Ref):
-            if parent not in ground.numbers:
-                raise Refused(ParentNotFound(f"the parent {parent.key} does not exist"))
+        if isinstance(parent, FlowRef):
+            if parent not in ground.ids:
+                raise FlowRejected(ParentNotFound(f"the parent {parent.key} does not exist"))
             _check_can_wait(parent, ground)
-            above: int | None = ground.numbers[parent]
+            above: int | None = ground.ids[parent]
         else:
             above = None if parent is None else ids[parent]
         if above is not None:
             edges[above, id] = Edge(above, id, CHILD, node.policy, key)
         for ref in node.depends_on:
-            if ref not in ground.numbers:
-                raise Refused(
+            if ref not in ground.ids:
+                raise FlowRejected(
                     DependencyNotFound(f"depends_on names {ref.key}, which does not exist")
                 )
-            upstream = ground.numbers[ref]
+            upstream = ground.ids[ref]
             edge = Edge(id, upstream, DEPENDENCY, node.on_failure, ref.key)
             edges.setdefault((id, upstream), edge)
     return list(edges.values())
 
 
-def _check_can_wait(parent: Ref, ground: Ground) -> None:
-    place = ground.places.get(ground.numbers[parent])
+def _check_can_wait(parent: FlowRef, ground: ExistingJobs) -> None:
+    place = ground.jobs.get(ground.ids[parent])
     if place is not None and place.state in _ENDED:
-        raise Refused(ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody"))
+        raise FlowRejected(
+            ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody")
+        )
 
 
-def without_those_there(edges: list[Edge], ground: Ground) -> Operation[list[Edge]]:
+def drop_existing_links(edges: list[Edge], ground: ExistingJobs) -> Operation[list[Edge]]:
     """A job that exists may be given a parent, if it has none; it may have this one already.
 
     Those it depends on were named when it was added.
     """
-    known = [edge.upstream for edge in edges if edge.upstream in ground.places]
+    known = [edge.upstream for edge in edges if edge.upstream in ground.jobs]
     parents: dict[int, set[int]] = defaultdict(set)
     if known:
         result = yield "parents_of", {"jobs": as_json(known)}
@@ -170,47 +172,49 @@ def without_those_there(edges: list[Edge], ground: Ground) -> Operation[list[Edg
             parents[child].add(parent)
     kept: list[Edge] = []
     for edge in edges:
-        below = ground.places.get(edge.downstream)
+        below = ground.jobs.get(edge.downstream)
         if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
             continue
         if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
             continue
         if edge.kind == CHILD and parents[edge.upstream]:
-            raise Refused(ParentTaken(f"job {edge.key} has another parent, which it keeps"))
+            raise FlowRejected(ParentTaken(f"job {edge.key} has another parent, which it keeps"))
         if edge.kind == CHILD:
             parents[edge.upstream].add(edge.downstream)
         kept.append(edge)
     return kept
 
 
-def check_circles(edges: Sequence[Edge], ground: Ground) -> Operation[None]:
+def check_cycles(edges: Sequence[Edge], ground: ExistingJobs) -> Operation[None]:
     graph: dict[int, set[int]] = defaultdict(set)
     for edge in edges:
         graph[edge.downstream].add(edge.upstream)
-    sources = {edge.upstream for edge in edges if edge.upstream in ground.places}
-    if sources and any(edge.downstream in ground.places for edge in edges):
-        for downstream, upstream in (yield from _awaited_by(sources, ground)):
+    sources = {edge.upstream for edge in edges if edge.upstream in ground.jobs}
+    if sources and any(edge.downstream in ground.jobs for edge in edges):
+        for downstream, upstream in (yield from _load_dependencies(sources, ground)):
             graph[downstream].add(upstream)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
         circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
-        raise Refused(
+        raise FlowRejected(
             DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
         ) from None
 
 
-def _awaited_by(jobs: Collection[int], ground: Ground) -> Operation[Sequence[Sequence[int]]]:
+def _load_dependencies(
+    jobs: Collection[int], ground: ExistingJobs
+) -> Operation[Sequence[Sequence[int]]]:
     """Who waits for whom among those that these jobs wait for.
 
     All of them are held: somebody else might be closing the other half of a circle.
     """
-    held = set(ground.places)
+    held = set(ground.jobs)
     while True:
         found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
         met = {job for row in found.rows for job in row} - held
         if not met:
             return found.rows
-        yield from where_they_are(sorted(met))
+        yield from load_for_update(sorted(met))
         held |= met

@@ -8,7 +8,7 @@ from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
 
-class Change(Request):
+class UpdateKeyValue(Request):
     """Change one value. Answers what it was and what it is now, as JSON; None for none.
 
     `make` gets what it was, and is asked inside the transaction: nobody else changes it meanwhile.
@@ -25,7 +25,9 @@ class Change(Request):
 Answer = tuple[str | None, str | None] | Exception
 
 
-def change(tx: Transaction, requests: Sequence[Change]) -> Operation[list[Answer]]:
+def update_key_value(
+    tx: Transaction, requests: Sequence[UpdateKeyValue]
+) -> Operation[list[Answer]]:
     answers: list[Answer] = []
     for request in requests:
         place = {"kind": request.kind, "name": request.name}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..core.codec import as_json
 from .request import ALONE, ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
-from .transitions import take_numbers
+from .transitions import allocate_ids
 
 
 class Lease(NamedTuple):
@@ -34,7 +34,7 @@ class TakeLock(Request):
 
 def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[Lease | None]]:
     answers: dict[int, Lease | None] = {}
-    numbers = yield from take_numbers(len(requests))
+    numbers = yield from allocate_ids(len(requests))
     # In one order, whoever asks: nobody waits for somebody who waits for him.
     for index, r in sorted(enumerate(requests), key=lambda pair: pair[1].name):
         token = numbers[index]
@@ -110,7 +110,7 @@ def _held(tx: Transaction, name: str, token: int) -> dict[str, int | str]:
     return {"name": name, "token": token, "nonce": tx.nonce, "lease_now": tx.lease_now}
 
 
-class SweepLocks(Request):
+class PruneLocks(Request):
     """Delete the locks whose holders let their lease end."""
 
     boot: str
@@ -118,7 +118,7 @@ class SweepLocks(Request):
     apart = ALONE
 
 
-def sweep_locks(tx: Transaction, requests: Sequence[SweepLocks]) -> Operation[list[int]]:
+def prune_locks(tx: Transaction, requests: Sequence[PruneLocks]) -> Operation[list[int]]:
     for request in requests:
         yield "delete_lapsed_locks", {"lease_now": tx.lease_now, "boot": request.boot}
     return [0] * len(requests)

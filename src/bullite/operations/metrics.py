@@ -16,7 +16,7 @@ KEPT_MINUTES = 7 * 24 * 60
 
 
 @dataclass(slots=True)
-class Tally:
+class MinuteTotals:
     """Runs that ended in one minute, and how long the jobs waited that began in it."""
 
     completed: int = 0
@@ -24,36 +24,36 @@ class Tally:
     durations: DurationHistogram = field(default_factory=DurationHistogram)
     waits: DurationHistogram = field(default_factory=DurationHistogram)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: MinuteTotals) -> None:
         self.completed += other.completed
         self.failed += other.failed
         self.durations.merge(other.durations)
         self.waits.merge(other.waits)
 
 
-def stored_tally(row: Sequence[Any]) -> Tally:
+def stored_totals(row: Sequence[Any]) -> MinuteTotals:
     """One from [completed, failed, durations, waits]."""
     completed, failed, durations, waits = row
-    return Tally(completed, failed, _sketch(durations), _sketch(waits))
+    return MinuteTotals(completed, failed, _histogram(durations), _histogram(waits))
 
 
-def _sketch(text: str | None) -> DurationHistogram:
+def _histogram(text: str | None) -> DurationHistogram:
     return DurationHistogram.from_json(decode(text)) if text else DurationHistogram()
 
 
-class Record(Request):
+class WriteMetrics(Request):
     """Add to the minutes of queues, and write down what workers say. Answers nothing."""
 
-    minutes: Mapping[tuple[int, int], Tally]
+    minutes: Mapping[tuple[int, int], MinuteTotals]
     """By queue and minute."""
     stats: Mapping[int, str]
     """By worker, as JSON."""
     durable = False
-    awaited = False
+    reply_before_claims = False
     apart = ALONE
 
 
-def record(tx: Transaction, requests: Sequence[Record]) -> Operation[list[None]]:
+def write_metrics(tx: Transaction, requests: Sequence[WriteMetrics]) -> Operation[list[None]]:
     for request in requests:
         # In one order in every process, as there may be locks.
         for (queue, minute), tally in sorted(request.minutes.items()):
@@ -63,12 +63,12 @@ def record(tx: Transaction, requests: Sequence[Record]) -> Operation[list[None]]
     return [None] * len(requests)
 
 
-def _add_to_minute(queue: int, minute: int, tally: Tally) -> Operation[None]:
+def _add_to_minute(queue: int, minute: int, tally: MinuteTotals) -> Operation[None]:
     place = {"queue": queue, "minute": minute}
     yield "lock_minute", place
     found = yield "minute", place
     if found.rows:
-        before = stored_tally(found.rows[0])
+        before = stored_totals(found.rows[0])
         before.merge(tally)
         tally = before
     else:

@@ -37,18 +37,18 @@ from .job_lists import rows_of_list
 from .request import Request
 from .transaction import Event, Operation, Transaction
 from .transitions import (
-    Place,
-    back_in_line,
-    change_queue,
+    LockedJob,
     count_in,
     count_out,
     delete_jobs,
-    swap_all,
-    where_they_are,
+    load_for_update,
+    move_to_queue,
+    transition,
+    transition_to_queue_end,
 )
 
 
-class MoveByHand(Request):
+class MoveJobs(Request):
     """Someone who does not hold the jobs asks for a move.
 
     Answers the jobs that moved; one that was not where the table allows is left out.
@@ -64,11 +64,11 @@ class MoveByHand(Request):
     """For the moves that take jobs out: a parent of the same queue goes with its last child."""
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return self.jobs
 
 
-def move_by_hand(tx: Transaction, requests: Sequence[MoveByHand]) -> Operation[list[list[int]]]:
+def move_jobs(tx: Transaction, requests: Sequence[MoveJobs]) -> Operation[list[list[int]]]:
     answers = []
     for request in requests:
         moved = yield from _move_all(tx, request)
@@ -76,25 +76,27 @@ def move_by_hand(tx: Transaction, requests: Sequence[MoveByHand]) -> Operation[l
     return answers
 
 
-def _move_all(tx: Transaction, request: MoveByHand) -> Operation[list[Place]]:
+def _move_all(tx: Transaction, request: MoveJobs) -> Operation[list[LockedJob]]:
     """Move those of the jobs that can be, and those that go with them; where they were."""
-    moved: list[Place] = []
+    moved: list[LockedJob] = []
     jobs = request.jobs
     while jobs:
         there = yield from _move_some(tx, request, jobs)
         moved += there
-        jobs = yield from _settle_ties(tx, request, there)
+        jobs = yield from _resolve_links(tx, request, there)
     return moved
 
 
-def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Operation[list[Place]]:
+def _move_some(
+    tx: Transaction, request: MoveJobs, jobs: Sequence[int]
+) -> Operation[list[LockedJob]]:
     """Move those of the jobs that can be; where they were."""
-    places = yield from where_they_are(jobs)
+    places = yield from load_for_update(jobs)
     wanted = [places[job] for job in dict.fromkeys(jobs) if job in places]
     if request.move is REMOVE:
         owned = yield from _owners(wanted)
         wanted = [place for place in wanted if place.job not in owned]
-    moved: list[Place] = []
+    moved: list[LockedJob] = []
     for source in request.move.sources:
         there = [p for p in wanted if p.state == source and _may(request.move, p)]
         there = yield from _with_free_ids(request.move, there)
@@ -102,7 +104,7 @@ def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Ope
         if there:
             yield from _move_from(tx, request, source, there)
             moved += there
-    keyed = [place for place in moved if place.traits & DEDUPLICATED]
+    keyed = [place for place in moved if place.flags & DEDUPLICATED]
     if keyed:
         # Together, wherever they were: keys are locked in one order.
         yield from moved_by_hand(tx, request.move, keyed)
@@ -110,8 +112,8 @@ def _move_some(tx: Transaction, request: MoveByHand, jobs: Sequence[int]) -> Ope
 
 
 def _without_children_elsewhere(
-    move: Move, source: State, places: list[Place]
-) -> Operation[list[Place]]:
+    move: Move, source: State, places: list[LockedJob]
+) -> Operation[list[LockedJob]]:
     """A queue is deleted without its parents that wait for children in other queues."""
     if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
         return places
@@ -120,24 +122,24 @@ def _without_children_elsewhere(
     return [place for place in places if place.job not in kept]
 
 
-def _settle_ties(
-    tx: Transaction, request: MoveByHand, moved: Sequence[Place]
+def _resolve_links(
+    tx: Transaction, request: MoveJobs, moved: Sequence[LockedJob]
 ) -> Operation[list[int]]:
     """What the move means for those who wait for these jobs; who is to make it, too."""
-    awaited = [place.job for place in moved if place.traits & UPSTREAM]
+    awaited = [place.job for place in moved if place.flags & UPSTREAM]
     if request.move in RESTORE.values():
         if awaited:
-            yield from where_they_are((yield from dependencies.waiting_for(awaited)))
+            yield from load_for_update((yield from dependencies.waiting_for(awaited)))
             yield "restore_links", {"jobs": as_json(awaited)}
         blocked = [p.job for p in moved if p.removed_from == State.WAITING_CHILDREN]
         if blocked:
-            yield from dependencies.let_run_if_done(tx, blocked)
+            yield from dependencies.release_if_ready(tx, blocked)
         return []
     if not awaited or request.move.target not in (State.REMOVED, None):
         return []
     queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()
     for_good = request.move.target is None
-    going = yield from dependencies.gone(tx, awaited, for_good=for_good, parents_in=queues)
+    going = yield from dependencies.on_removed(tx, awaited, for_good=for_good, parents_in=queues)
     return [place.job for place in going]
 
 
@@ -190,7 +192,7 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
         }
         rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
         jobs = [row[0] for row in rows]
-        by_hand = MoveByHand(
+        by_hand = MoveJobs(
             request.move, jobs, request.delay, request.forget_attempts, with_parents=is_taken_out
         )
         ready = _unstarted(tx, request.queue)
@@ -212,7 +214,7 @@ def _unstarted(tx: Transaction, queue: int) -> int:
     return sum(tx.counted(queue, name) for name in (*_UNSTARTED, PRIORITIZED))
 
 
-class MoveOne(Request):
+class MoveJob(Request):
     """The same for one job, whose caller wants to know why not. Answers None, or an error."""
 
     move: Move
@@ -227,65 +229,65 @@ class MoveOne(Request):
     """Its children, theirs and so on make the move, too: all, or none if one of them runs."""
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
-def move_one(tx: Transaction, requests: Sequence[MoveOne]) -> Operation[list[BulliteError | None]]:
+def move_job(tx: Transaction, requests: Sequence[MoveJob]) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
     for request in requests:
-        place = (yield from where_they_are([request.job])).get(request.job)
+        place = (yield from load_for_update([request.job])).get(request.job)
         moved: list[int] = []
-        family: list[Place] = []
-        if place is not None and request.with_descendants and place.traits & DOWNSTREAM:
+        family: list[LockedJob] = []
+        if place is not None and request.with_descendants and place.flags & DOWNSTREAM:
             family = yield from _descendants(request)
         running = [p for p in family if p.state == State.ACTIVE]
         if place is not None and request.source in (None, place.state) and not running:
-            moved = yield from _move_with_family(tx, request, place, family)
+            moved = yield from _move_with_descendants(tx, request, place, family)
         owners = (yield from _owners([place])) if place is not None and not moved else {}
         owner = owners.get(request.job)
         answers.append(None if moved else _why_not(request, place, running, owner))
     return answers
 
 
-def _owners(places: Sequence[Place]) -> Operation[dict[int, str]]:
+def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
     """Those jobs that a scheduler waits for, which cannot be removed without it, and its key."""
-    scheduled = [place.job for place in places if place.traits & SCHEDULED]
+    scheduled = [place.job for place in places if place.flags & SCHEDULED]
     if not scheduled:
         return {}
     found = yield "owners", {"jobs": as_json(scheduled)}
     return {row[0]: row[1] for row in found.rows}
 
 
-def _descendants(request: MoveOne) -> Operation[list[Place]]:
+def _descendants(request: MoveJob) -> Operation[list[LockedJob]]:
     """Of a job that is brought back, those that were taken out and can be brought back, too."""
     found = yield "descendants", {"jobs": as_json([request.job])}
-    places = yield from where_they_are([row[0] for row in found.rows])
+    places = yield from load_for_update([row[0] for row in found.rows])
     is_back = request.move in RESTORE.values()
     return [p for p in places.values() if (p.state == State.REMOVED) == is_back]
 
 
-def _move_with_family(
-    tx: Transaction, request: MoveOne, place: Place, family: Sequence[Place]
+def _move_with_descendants(
+    tx: Transaction, request: MoveJob, place: LockedJob, family: Sequence[LockedJob]
 ) -> Operation[list[int]]:
     """Those that come back do so from the bottom up: nobody is to find that it waits for none."""
-    by_hand = MoveByHand(request.move, (request.job,), request.delay, request.forget_attempts)
+    by_hand = MoveJobs(request.move, (request.job,), request.delay, request.forget_attempts)
     if request.move in RESTORE.values():
         if (yield from _with_free_ids(request.move, [place])):
             for state, move in RESTORE.items():
                 jobs = [member.job for member in family if member.removed_from == state]
-                yield from move_by_hand(tx, [MoveByHand(move, jobs)])
-        return (yield from move_by_hand(tx, [by_hand]))[0]
-    [moved] = yield from move_by_hand(tx, [by_hand])
+                yield from move_jobs(tx, [MoveJobs(move, jobs)])
+        return (yield from move_jobs(tx, [by_hand]))[0]
+    [moved] = yield from move_jobs(tx, [by_hand])
     if moved and family:
-        yield from move_by_hand(tx, [MoveByHand(request.move, [p.job for p in family])])
+        yield from move_jobs(tx, [MoveJobs(request.move, [p.job for p in family])])
     return moved
 
 
 def _why_not(
-    request: MoveOne,
-    place: Place | None,
-    running: Sequence[Place] = (),
+    request: MoveJob,
+    place: LockedJob | None,
+    running: Sequence[LockedJob] = (),
     owner: str | None = None,
 ) -> BulliteError:
     id, move = request.id, request.move
@@ -311,14 +313,14 @@ def _why_not(
     return IllegalMove(f"job {id} is not in the {wanted} state but {place.state}: {move} refused")
 
 
-def _may(move: Move, place: Place) -> bool:
+def _may(move: Move, place: LockedJob) -> bool:
     """A removed job goes back to where it came from, and nowhere else."""
     if move in RESTORE.values():
         return place.removed_from == move.target
     return True
 
 
-def _with_free_ids(move: Move, places: list[Place]) -> Operation[list[Place]]:
+def _with_free_ids(move: Move, places: list[LockedJob]) -> Operation[list[LockedJob]]:
     """Those whose custom id, if they have one, nobody else has where they are to go."""
     wanted: dict[int, tuple[int, str]] = {}
     by_queue: dict[int, list[str]] = {}
@@ -344,33 +346,35 @@ def _with_free_ids(move: Move, places: list[Place]) -> Operation[list[Place]]:
 
 
 def _move_from(
-    tx: Transaction, request: MoveByHand, source: State, places: list[Place]
+    tx: Transaction, request: MoveJobs, source: State, places: list[LockedJob]
 ) -> Operation[None]:
     move = request.move
     jobs = [place.job for place in places]
     if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
         places = yield from _prepare_to_run_again(tx, source, places)
-        stepped = [place.job for place in places if place.traits & STEPPED]
+        stepped = [place.job for place in places if place.flags & STEPPED]
         if request.forget_attempts and stepped:
             yield "delete_steps", {"jobs": as_json(stepped)}
             yield "delete_signals", {"jobs": as_json(stepped)}
     if move in (DELETE, DELETE_ACTIVE):
-        yield from delete_jobs(tx, source, {p.job: p.traits for p in places}, move)
+        yield from delete_jobs(tx, source, {p.job: p.flags for p in places}, move)
     elif move in (PROMOTE, RETRY_FINISHED):
         line = [(p.job, p.lifo) for p in places]
-        yield from back_in_line(tx, move, source, line, kept=int(not request.forget_attempts))
+        yield from transition_to_queue_end(
+            tx, move, source, line, kept=int(not request.forget_attempts)
+        )
     elif move in (RESCHEDULE, RETRY_FINISHED_DELAYED):
         asked = {job: [0, request.delay] for job in jobs}
-        yield from swap_all(tx, move, source, asked, kept=int(not request.forget_attempts))
+        yield from transition(tx, move, source, asked, kept=int(not request.forget_attempts))
     else:
-        yield from swap_all(tx, move, source, jobs)
+        yield from transition(tx, move, source, jobs)
     for queue in {place.queue for place in places}:
         here = [place for place in places if place.queue == queue]
-        _enter_in_books(tx, queue, request, source, here)
+        _record_moved(tx, queue, request, source, here)
 
 
-def _enter_in_books(
-    tx: Transaction, queue: int, request: MoveByHand, source: State, places: list[Place]
+def _record_moved(
+    tx: Transaction, queue: int, request: MoveJobs, source: State, places: list[LockedJob]
 ) -> None:
     move = request.move
     priorities = [place.priority for place in places]
@@ -382,10 +386,10 @@ def _enter_in_books(
     if move in RESTORE.values() and move.target is State.DELAYED:
         due = min(place.due_at or tx.now for place in places)
     if move.target is State.DELAYED:
-        tx.made_delayed(queue, due)
+        tx.notify_due(queue, due)
 
 
-def _event(move: Move, source: State, place: Place, due: int) -> Event:
+def _event(move: Move, source: State, place: LockedJob, due: int) -> Event:
     if move in (REMOVE, RETRY_FINISHED):
         return (place.public_id, source.value)
     if move is RETRY_FINISHED_DELAYED:
@@ -398,8 +402,8 @@ def _event(move: Move, source: State, place: Place, due: int) -> Event:
 
 
 def _prepare_to_run_again(
-    tx: Transaction, source: State, places: list[Place]
-) -> Operation[list[Place]]:
+    tx: Transaction, source: State, places: list[LockedJob]
+) -> Operation[list[LockedJob]]:
     """Forget how finished jobs ended, but for their history; back to the queue they came from.
 
     Where they are counted when that is done.
@@ -409,17 +413,17 @@ def _prepare_to_run_again(
         ended = [[place.job, COMPLETED, None, None] for place in places]
         yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
     yield "forget_results", {"jobs": jobs}
-    awaited = [place.job for place in places if place.traits & UPSTREAM]
+    awaited = [place.job for place in places if place.flags & UPSTREAM]
     if awaited:
-        yield from where_they_are((yield from dependencies.waiting_for(awaited)))
+        yield from load_for_update((yield from dependencies.waiting_for(awaited)))
         yield "await_again", {"jobs": as_json(awaited)}
-    parents = [place.job for place in places if place.traits & DOWNSTREAM]
+    parents = [place.job for place in places if place.flags & DOWNSTREAM]
     if parents:
         yield "forgive", {"jobs": as_json(parents)}
     strays = [place for place in places if place.original_queue is not None]
     for queue, home in {(place.queue, place.original_queue or 0) for place in strays}:
         some = [p for p in strays if (p.queue, p.original_queue) == (queue, home)]
-        yield from change_queue(queue, home, [place.job for place in some], original_queue=None)
+        yield from move_to_queue(queue, home, [place.job for place in some], original_queue=None)
         priorities = [place.priority for place in some]
         count_out(tx, queue, source, priorities)
         count_in(tx, home, source, priorities)

@@ -10,17 +10,17 @@ from ..core.retention import Retention
 from ..core.states import State
 from .queue_settings import Settings, may_sweep, read_settings
 from .rate_limits import read_limits
-from .rate_limits_by_key import forget_idle_keys
+from .rate_limits_by_key import delete_idle_limit_keys
 from .request import ALONE, Request
-from .retention import delete_finished, retire
+from .retention import delete_finished, prune_finished
 from .transaction import Operation, Transaction
-from .transitions import delete_jobs, where_they_are
+from .transitions import delete_jobs, load_for_update
 
-MOST_SWEPT = 500
+MAX_PRUNED = 500
 """Rows deleted in one transaction, so that a sweep never holds the lock for long."""
 
 
-class Sweep(Request):
+class PruneQueue(Request):
     """Delete what is past keeping in one queue, a small piece at a time. Answers how much.
 
     That is nothing while another process sweeps the queue.
@@ -30,7 +30,7 @@ class Sweep(Request):
     apart = ALONE
 
 
-def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
+def prune_queues(tx: Transaction, requests: Sequence[PruneQueue]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
         swept = 0
@@ -46,7 +46,7 @@ def sweep(tx: Transaction, requests: Sequence[Sweep]) -> Operation[list[int]]:
 
 
 def _sweep_log(queue: int, settings: Settings) -> Operation[int]:
-    params = {"queue": queue, "keep": settings.max_events, "most": MOST_SWEPT}
+    params = {"queue": queue, "keep": settings.max_events, "most": MAX_PRUNED}
     trimmed = yield "trim_events", params
     return trimmed.changed
 
@@ -59,13 +59,13 @@ def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
     ):
         # An age of a policy is inclusive; here a job is kept for the whole of it.
         keep = Retention(count, None if age is None else age + 1)
-        swept += yield from retire(tx, queue, state, keep, MOST_SWEPT)
+        swept += yield from prune_finished(tx, queue, state, keep, MAX_PRUNED)
     before = tx.now - settings.trash_age
-    trash = yield "old_removed", {"queue": queue, "before": before, "most": MOST_SWEPT}
+    trash = yield "old_removed", {"queue": queue, "before": before, "most": MAX_PRUNED}
     if trash.rows:
         yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
         swept += len(trash.rows)
-    over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MOST_SWEPT}
+    over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MAX_PRUNED}
     swept += over.changed
     return swept
 
@@ -73,7 +73,7 @@ def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
 def _sweep_limits(tx: Transaction, queue: int) -> Operation[int]:
     if not (yield from read_limits(queue)).by_key:
         return 0
-    return (yield from forget_idle_keys(tx, queue, MOST_SWEPT))
+    return (yield from delete_idle_limit_keys(tx, queue, MAX_PRUNED))
 
 
 class Purge(Request):
@@ -87,20 +87,20 @@ class Purge(Request):
     jobs: Sequence[int]
     barrier = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return self.jobs
 
 
 def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        places = (yield from where_they_are(request.jobs)).values()
+        places = (yield from load_for_update(request.jobs)).values()
         there = [p for p in places if (p.queue, p.state) == (request.queue, request.state)]
-        tied = [place.job for place in there if place.traits & UPSTREAM]
+        tied = [place.job for place in there if place.flags & UPSTREAM]
         awaited: set[int] = set()
         if tied:
             awaited = {row[0] for row in (yield "links_from", {"jobs": as_json(tied)}).rows}
-        going = {place.job: place.traits for place in there if place.job not in awaited}
+        going = {place.job: place.flags for place in there if place.job not in awaited}
         if going:
             yield from delete_finished(tx, request.queue, request.state, going)
         answers.append(len(going))

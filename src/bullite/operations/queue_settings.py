@@ -11,7 +11,7 @@ from ..database.driver import ANY_NAME
 from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
-MOST_TRIMMED = 1_000
+MAX_TRIMMED = 1_000
 """Rows of the event log deleted in one go."""
 
 
@@ -89,12 +89,12 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
             if new.priority_order != old.priority_order:
                 yield "turn_ranks", {"queue": request.queue}
             if new[-2:] != old[-2:]:
-                yield from _plan_all_retries(request.queue, new)
+                yield from _reschedule_auto_retries(request.queue, new)
         answers.append((yield from read_settings(request.queue)))
     return answers
 
 
-def _plan_all_retries(queue: int, settings: Settings) -> Operation[None]:
+def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
     """Say anew when failed jobs are tried again: those in the queue, and its dead letters."""
     origins = yield "origins_of_failed", {"queue": queue}
     groups: list[tuple[int, int | None]] = [(queue, row[0]) for row in origins.rows]
@@ -139,12 +139,12 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
             waiting, prioritized, *_ = counts.rows[0]
             # Workers are to look either way: for jobs, or to learn that there are none for them.
             ready = 0 if request.paused else waiting + prioritized
-            tx.made_ready(request.queue, ANY_NAME, ready)
+            tx.notify_ready(request.queue, ANY_NAME, ready)
         answers.append(bool(changed.changed))
     return answers
 
 
-class Publish(Request):
+class PublishEvent(Request):
     """Put an event of the user's own into the log, keeping so many. Answers nothing.
 
     While another process trims the log, this leaves it to that one.
@@ -156,7 +156,7 @@ class Publish(Request):
     keep: int | None = None
 
 
-def publish(tx: Transaction, requests: Sequence[Publish]) -> Operation[list[None]]:
+def publish_event(tx: Transaction, requests: Sequence[PublishEvent]) -> Operation[list[None]]:
     for request in requests:
         tx.log(request.queue, CUSTOM, [(None, [request.event, request.payload])])
         if request.keep is not None and (yield from may_sweep(request.queue)):
@@ -164,14 +164,14 @@ def publish(tx: Transaction, requests: Sequence[Publish]) -> Operation[list[None
     return [None] * len(requests)
 
 
-class TellCleaned(Request):
+class LogCleaned(Request):
     """Put into the log how many jobs a cleaning removed. Answers nothing."""
 
     queue: int
     count: int
 
 
-def tell_cleaned(tx: Transaction, requests: Sequence[TellCleaned]) -> Operation[list[None]]:
+def log_cleaned(tx: Transaction, requests: Sequence[LogCleaned]) -> Operation[list[None]]:
     for request in requests:
         tx.log(request.queue, CLEANED, [(None, request.count)])
     yield from ()  # an operation is a generator, even when it has nothing to ask
@@ -214,13 +214,13 @@ def may_keep_house(queue: int, chore: str) -> Operation[bool]:
 
 
 def _trim(queue: int, keep: int) -> Operation[int]:
-    params = {"queue": queue, "keep": keep, "most": MOST_TRIMMED}
+    params = {"queue": queue, "keep": keep, "most": MAX_TRIMMED}
     trimmed = yield "trim_events", params
     yield "empty_last_event", params
     return trimmed.changed
 
 
-class Reset(Request):
+class ResetQueue(Request):
     """Make a queue, all of whose jobs were deleted, as it was when it was new. Answers nothing."""
 
     queue: int
@@ -228,7 +228,7 @@ class Reset(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
+def reset_queue(tx: Transaction, requests: Sequence[ResetQueue]) -> Operation[list[None]]:
     for request in requests:
         yield "lock_sweep", {"queue": request.queue}
         yield "lock_queue", {"queue": request.queue}
@@ -237,7 +237,7 @@ def reset(tx: Transaction, requests: Sequence[Reset]) -> Operation[list[None]]:
         yield "set_paused", {"queue": request.queue, "paused": 0}
         yield "forget_keys", {"queue": request.queue}
         yield from _forget_limits(request.queue)
-        while (yield from _trim(request.queue, 0)) >= MOST_TRIMMED:
+        while (yield from _trim(request.queue, 0)) >= MAX_TRIMMED:
             pass
     return [None] * len(requests)
 

@@ -12,7 +12,7 @@ STILL_TO_RUN = ("waiting", "prioritized", "delayed", "waiting_children")
 """What `max_waiting` counts."""
 
 
-class Candidate(Protocol):
+class AddCandidate(Protocol):
     """What must be known of a job that wants in."""
 
     @property
@@ -33,7 +33,7 @@ class Quotas(NamedTuple):
     used: int
 
 
-class Door:
+class QuotaCheck:
     """Lets jobs into one queue, for the length of a transaction."""
 
     def __init__(self, quotas: Quotas, waiting: int, now: int) -> None:
@@ -47,17 +47,17 @@ class Door:
         self._where = f"queue {quotas.name!r} takes no more: "
 
     def admit(
-        self, jobs: Collection[Candidate], uncounted: Collection[Candidate] = ()
+        self, jobs: Collection[AddCandidate], uncounted: Collection[AddCandidate] = ()
     ) -> QueueFull | None:
         """Let all of them in, or say why not; of the `uncounted` there may be any number."""
-        refusal = self._too_large([*jobs, *uncounted]) or self._refusal(jobs)
+        refusal = self._too_large([*jobs, *uncounted]) or self._error(jobs)
         if refusal is None and jobs:
             self._waiting += len(jobs)
             self._used += len(jobs)
             self._counted = True
         return refusal
 
-    def _too_large(self, jobs: Collection[Candidate]) -> QueueFull | None:
+    def _too_large(self, jobs: Collection[AddCandidate]) -> QueueFull | None:
         most = self._quotas.max_payload_bytes
         for job in jobs if most is not None else ():
             size = len(job.data.encode())
@@ -68,7 +68,7 @@ class Door:
                 )
         return None
 
-    def _refusal(self, jobs: Collection[Candidate]) -> QueueFull | None:
+    def _error(self, jobs: Collection[AddCandidate]) -> QueueFull | None:
         quotas, number, where = self._quotas, len(jobs), self._where
         if not number:
             return None
@@ -85,17 +85,17 @@ class Door:
             )
         return None
 
-    def close(self, queue: int) -> Operation[None]:
+    def save(self, queue: int) -> Operation[None]:
         """Write down what was let in."""
         if self._counted and self._quotas.max_rate is not None:
             yield "count_adds", {"queue": queue, "until": self._until, "used": self._used}
 
 
-def open_door(tx: Transaction, queue: int) -> Operation[Door]:
+def load_quotas(tx: Transaction, queue: int) -> Operation[QuotaCheck]:
     """The door of a queue; nobody else lets jobs in until this transaction has ended."""
-    yield from tx.take_turn(queue)
+    yield from tx.lock_limits(queue)
     found = yield "quotas", {"queue": queue}
     stored = yield "counts", {"queue": queue}
     counts: Mapping[str, int] = dict(zip(COUNTED, stored.rows[0], strict=True))
     waiting = sum(counts[kind] + tx.counted(queue, kind) for kind in STILL_TO_RUN)
-    return Door(Quotas(*found.rows[0]), waiting, tx.now)
+    return QuotaCheck(Quotas(*found.rows[0]), waiting, tx.now)

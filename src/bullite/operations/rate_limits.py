@@ -14,21 +14,21 @@ from ..database.driver import ANY_NAME
 from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
-USED_UP = 2**53
+WINDOW_USED_UP = 2**53
 """What a window counts that was used up by hand: more than any limit allows."""
 
-LONGEST_REST = 30_000
+MAX_BLOCK = 30_000
 """Ms after which a limited worker looks again, unless it says otherwise."""
 
 
-class Limiter(NamedTuple):
+class Rate(NamedTuple):
     """So many jobs in so many ms."""
 
     max: int
     duration: int
 
 
-class Limits(NamedTuple):
+class QueueLimits(NamedTuple):
     """What limits a queue."""
 
     concurrency: int | None = None
@@ -40,62 +40,62 @@ class Limits(NamedTuple):
     """How many jobs were taken in it."""
     by_key: int = 0
 
-    def hold(self, limiter: Limiter | None, now: int) -> bool:
+    def applies(self, limiter: Rate | None, now: int) -> bool:
         """Whether a claim by a worker with this limiter has anything to look at."""
         return bool(
             self.concurrency is not None
             or self.max is not None
             or limiter is not None
             or self.by_key
-            or self.is_shut(now)
+            or self.is_blocked(now)
         )
 
-    def is_shut(self, now: int) -> bool:
+    def is_blocked(self, now: int) -> bool:
         """Whether the window was used up by hand."""
-        return self.until > now and self.used >= USED_UP
+        return self.until > now and self.used >= WINDOW_USED_UP
 
-    def left(self, limiter: Limiter | None, now: int) -> int | None:
+    def remaining(self, limiter: Rate | None, now: int) -> int | None:
         """How many jobs may still be taken in the window; None for any number.
 
         The queue's own maximum beats that of a worker.
         """
         most = limiter.max if self.max is None and limiter is not None else self.max
         if most is None:
-            return 0 if self.is_shut(now) else None
+            return 0 if self.is_blocked(now) else None
         return max(0, most - self.used) if self.until > now else most
 
-    def ttl(self, now: int, max_jobs: int | None) -> int:
+    def blocked_for_ms(self, now: int, max_jobs: int | None) -> int:
         """Ms for which nothing may be taken; 0 if something may, as far as is known."""
         most = self.max if max_jobs is None else max_jobs
         is_used_up = most is None or self.used >= most
         return max(0, self.until - now) if is_used_up else 0
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = QueueLimits()
 
 
 # --- in a claim ----------------------------------------------------------------------------------
 
 
-def room(
-    tx: Transaction, queue: int, limits: Limits, limiter: Limiter | None, slots: int
+def available_slots(
+    tx: Transaction, queue: int, limits: QueueLimits, limiter: Rate | None, slots: int
 ) -> Operation[int]:
     """How many of so many jobs may begin."""
     if limits.concurrency is not None:
         running = yield "count_active", {"queue": queue}
         slots = min(slots, max(0, limits.concurrency - running.rows[0][0]))
-    left = limits.left(limiter, tx.now)
+    left = limits.remaining(limiter, tx.now)
     return slots if left is None else min(slots, left)
 
 
-def count_taken(
-    tx: Transaction, queue: int, limits: Limits, limiter: Limiter | None, taken: int
+def consume_window(
+    tx: Transaction, queue: int, limits: QueueLimits, limiter: Rate | None, taken: int
 ) -> Operation[int | None]:
     """Count jobs in the window of their queue; when it ends, if no other may begin in it.
 
     A window that begins now is as long as the worker's limiter says, else the queue.
     """
-    left = limits.left(limiter, tx.now)
+    left = limits.remaining(limiter, tx.now)
     if left is None:
         return None
     until, used = limits.until, limits.used
@@ -133,21 +133,21 @@ class SetRate(Request):
     """Let so many jobs of a queue begin in a time, over all workers. Answers what held before."""
 
     queue: int
-    limiter: Limiter | None
+    limiter: Rate | None
     barrier = True
     apart = ALONE_BESIDE_OTHERS
 
 
-def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Limiter | None]]:
-    answers: list[Limiter | None] = []
+def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Rate | None]]:
+    answers: list[Rate | None] = []
     for request in requests:
         most, duration = request.limiter or (None, None)
         old = yield from _change(tx, request.queue, max=most, duration=duration)
-        answers.append(None if old.max is None else Limiter(old.max, old.duration or 0))
+        answers.append(None if old.max is None else Rate(old.max, old.duration or 0))
     return answers
 
 
-class UseUpWindow(Request):
+class BlockQueue(Request):
     """Let nothing of a queue begin for so many ms; None ends its window now.
 
     Answers whether a window ran.
@@ -159,41 +159,41 @@ class UseUpWindow(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-def use_up_window(tx: Transaction, requests: Sequence[UseUpWindow]) -> Operation[list[bool]]:
+def block_queue(tx: Transaction, requests: Sequence[BlockQueue]) -> Operation[list[bool]]:
     answers: list[bool] = []
     for request in requests:
         old = yield from _locked(request.queue)
         until, used = 0, 0
         if request.duration is not None:
-            until, used = tx.now + request.duration, USED_UP
+            until, used = tx.now + request.duration, WINDOW_USED_UP
         yield "set_window", {"queue": request.queue, "until": until, "used": used}
-        yield from tell_workers(tx, request.queue)
+        yield from notify_limit_change(tx, request.queue)
         answers.append(old.until > tx.now)
     return answers
 
 
-def read_limits(queue: int) -> Operation[Limits]:
+def read_limits(queue: int) -> Operation[QueueLimits]:
     found = yield "limits", {"queue": queue}
-    return Limits(*found.rows[0])
+    return QueueLimits(*found.rows[0])
 
 
-def tell_workers(tx: Transaction, queue: int) -> Operation[None]:
+def notify_limit_change(tx: Transaction, queue: int) -> Operation[None]:
     """A limit of the queue has changed: all workers are to look, and give back what is ahead."""
     counts = yield "counts", {"queue": queue}
     waiting, prioritized, *_ = counts.rows[0]
     tx.limited.add(queue)
-    tx.made_ready(queue, ANY_NAME, max(1, waiting + prioritized))
+    tx.notify_ready(queue, ANY_NAME, max(1, waiting + prioritized))
 
 
-def _locked(queue: int) -> Operation[Limits]:
+def _locked(queue: int) -> Operation[QueueLimits]:
     yield "lock_queue", {"queue": queue}
     return (yield from read_limits(queue))
 
 
-def _change(tx: Transaction, queue: int, **changes: Any) -> Operation[Limits]:
+def _change(tx: Transaction, queue: int, **changes: Any) -> Operation[QueueLimits]:
     old = yield from _locked(queue)
     new = old._replace(**changes)
     params = {"concurrency": new.concurrency, "rate_max": new.max, "rate_duration": new.duration}
     yield "set_limits", {**params, "queue": queue}
-    yield from tell_workers(tx, queue)
+    yield from notify_limit_change(tx, queue)
     return old

@@ -13,23 +13,23 @@ from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
 from ..core.job_flags import LIMITED
-from .rate_limits import Limiter, tell_workers
+from .rate_limits import Rate, notify_limit_change
 from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
-MOST_ASIDE = 1_000
+MAX_PARKED = 1_000
 """Jobs of one lane that are put aside, or come back, in one go."""
 
-MOST_KEYS = 100
+MAX_KEYS = 100
 """Keys whose jobs come back in one claim; the rest follow in the next."""
 
-MOST_LOOKS = 10
+MAX_LOOKS = 10
 """How often a claim looks again because it had to put jobs aside."""
 
 EVERY_KEY = ""
 """Stands for the limit of all keys that have none of their own."""
 
-ASIDE = "\x1f"
+PARKED_LANE = "\x1f"
 """Opens the lanes of jobs that stand aside; no name and no key has such a character."""
 
 Lanes = Callable[[], Operation[Sequence[str]]]
@@ -38,10 +38,10 @@ Lanes = Callable[[], Operation[Sequence[str]]]
 Look = Callable[[Sequence[str], int], Operation[Sequence[Any]]]
 """The next so many in these lanes, with JobRow's fields."""
 
-_OPTS, _TRAITS = 10, 13
+_OPTS, _FLAGS = 10, 13
 
 
-class Window(NamedTuple):
+class RateWindow(NamedTuple):
     """What limits a key."""
 
     key: str
@@ -50,10 +50,10 @@ class Window(NamedTuple):
     duration: int | None = None
     until: int = 0
     used: int = 0
-    back_at: int | None = None
+    unpark_at: int | None = None
     """When those that stand aside may come back; None if none does."""
 
-    def left(self, now: int) -> int | None:
+    def remaining(self, now: int) -> int | None:
         """How many jobs may still be taken; None for any number."""
         if self.max is None:
             return None
@@ -69,7 +69,7 @@ class Window(NamedTuple):
         return max(0, self.until - now) if most is not None and self.used >= most else 0
 
 
-class Allowed(NamedTuple):
+class Claimable(NamedTuple):
     """What a claim may take."""
 
     rows: Sequence[Any]
@@ -84,53 +84,53 @@ class Allowed(NamedTuple):
 
 def next_allowed(
     tx: Transaction, queue: int, room: int, find_lanes: Lanes, look: Look
-) -> Operation[Allowed]:
+) -> Operation[Claimable]:
     """The next in line whose keys allow it, counted in their windows."""
     rows: Sequence[Any] = ()
-    windows: dict[str, Window] = {}
-    everywhere = yield from _bring_back_due(tx, queue)
+    windows: dict[str, RateWindow] = {}
+    everywhere = yield from _unpark_due(tx, queue)
     brought: set[str] = set()
     looks = 0
     while everywhere:
         lanes = yield from find_lanes()  # those who came back may have made one
         rows = yield from look(lanes, room)
         windows = yield from read_windows(queue, {key for row in rows if (key := _key_of(row))})
-        rows, used_up = _sift(rows, windows, tx.now)
+        rows, used_up = _split_by_limit(rows, windows, tx.now)
         # Of a key that has some aside, those come first: they may have been there before.
-        behind = {key for row in rows if (key := _key_of(row)) and _has_some_aside(windows[key])}
+        behind = {key for row in rows if (key := _key_of(row)) and _has_parked(windows[key])}
         behind -= brought
         for key in behind:
-            yield from _bring_back(tx, queue, windows[key])
+            yield from _unpark(tx, queue, windows[key])
         if not behind and not used_up:
             everywhere = bool(lanes)
             break
         if not behind:
             taken = {row[0] for row in rows}
-            yield from _put_aside(tx, queue, lanes, {key: windows[key] for key in used_up}, taken)
+            yield from _park(tx, queue, lanes, {key: windows[key] for key in used_up}, taken)
         brought |= behind
         looks += 1
-        everywhere = looks < MOST_LOOKS
+        everywhere = looks < MAX_LOOKS
     yield from _count(tx, queue, rows, windows)
     back = yield "next_back", {"queue": queue}
-    return Allowed(rows, everywhere, back.rows[0][0])
+    return Claimable(rows, everywhere, back.rows[0][0])
 
 
-def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, Window]]:
+def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, RateWindow]]:
     """What limits these keys: their own limit, or that of every key."""
     if not keys:
         return {}
     found = yield "key_windows", {"queue": queue, "keys": as_json(sorted(keys))}
-    stored = {row[0]: Window(*row) for row in found.rows}
+    stored = {row[0]: RateWindow(*row) for row in found.rows}
     return {key: _resolved(key, stored) for key in keys}
 
 
-def window_of(key: str, rows: Sequence[Sequence[Any]]) -> Window:
+def window_of(key: str, rows: Sequence[Sequence[Any]]) -> RateWindow:
     """What limits a key, from the rows that are stored about it."""
-    return _resolved(key, {row[0]: Window(*row) for row in rows})
+    return _resolved(key, {row[0]: RateWindow(*row) for row in rows})
 
 
-def _resolved(key: str, stored: Mapping[str, Window]) -> Window:
-    window = stored.get(key, Window(key))
+def _resolved(key: str, stored: Mapping[str, RateWindow]) -> RateWindow:
+    window = stored.get(key, RateWindow(key))
     every = stored.get(EVERY_KEY)
     if window.max is not None or every is None:
         return window
@@ -138,21 +138,21 @@ def _resolved(key: str, stored: Mapping[str, Window]) -> Window:
 
 
 def _key_of(row: Sequence[Any]) -> str | None:
-    if not row[_TRAITS] & LIMITED:
+    if not row[_FLAGS] & LIMITED:
         return None
     key: str = decode(row[_OPTS])["limit_key"]
     return key
 
 
-def _has_some_aside(window: Window) -> bool:
-    return window.back_at is not None
+def _has_parked(window: RateWindow) -> bool:
+    return window.unpark_at is not None
 
 
-def _sift(
-    rows: Sequence[Any], windows: Mapping[str, Window], now: int
+def _split_by_limit(
+    rows: Sequence[Any], windows: Mapping[str, RateWindow], now: int
 ) -> tuple[list[Any], set[str]]:
     """Those that may begin, and the keys of the others."""
-    left = {key: window.left(now) for key, window in windows.items()}
+    left = {key: window.remaining(now) for key, window in windows.items()}
     allowed: list[Any] = []
     used_up: set[str] = set()
     for row in rows:
@@ -168,60 +168,60 @@ def _sift(
     return allowed, used_up
 
 
-def _put_aside(
+def _park(
     tx: Transaction,
     queue: int,
     lanes: Sequence[str],
-    used_up: Mapping[str, Window],
+    used_up: Mapping[str, RateWindow],
     taken: Collection[int],
 ) -> Operation[None]:
     """Put those of the keys that are used up aside, but for those that are taken now."""
     jobs: dict[int, str] = {}
     for lane in lanes:
-        found = yield "keyed", {"queue": queue, "lane": lane, "most": MOST_ASIDE}
+        found = yield "keyed", {"queue": queue, "lane": lane, "most": MAX_PARKED}
         jobs |= {job: key for job, key in found.rows if key in used_up and job not in taken}
     yield "set_aside", {"jobs": as_json(jobs)}
     back_at = {key: window.end(tx.now) for key, window in used_up.items()}
     yield "come_back_at", {"queue": queue, "keys": as_json(back_at)}
 
 
-def _bring_back_due(tx: Transaction, queue: int) -> Operation[bool]:
+def _unpark_due(tx: Transaction, queue: int) -> Operation[bool]:
     """Bring jobs back whose time has come; whether that was all."""
-    due = yield "keys_due", {"queue": queue, "now": tx.now, "most": MOST_KEYS}
+    due = yield "keys_due", {"queue": queue, "now": tx.now, "most": MAX_KEYS}
     if not due.rows:
         return True
     windows = yield from read_windows(queue, [row[0] for row in due.rows])
     for window in windows.values():
-        yield from _bring_back(tx, queue, window)
-    return len(due.rows) < MOST_KEYS
+        yield from _unpark(tx, queue, window)
+    return len(due.rows) < MAX_KEYS
 
 
-def _bring_back(tx: Transaction, queue: int, window: Window) -> Operation[None]:
+def _unpark(tx: Transaction, queue: int, window: RateWindow) -> Operation[None]:
     """Bring as many back to their lanes as may begin, those first that were first."""
-    left = window.left(tx.now)
+    left = window.remaining(tx.now)
     back_at: int | None = window.until
     if left != 0:
-        most = MOST_ASIDE if left is None else min(left, MOST_ASIDE)
-        for lane in (yield from _lanes_aside(queue, window.key)):
-            home = lane.rpartition(ASIDE)[2]
+        most = MAX_PARKED if left is None else min(left, MAX_PARKED)
+        for lane in (yield from _parked_lanes(queue, window.key)):
+            home = lane.rpartition(PARKED_LANE)[2]
             yield "bring_back", {"queue": queue, "lane": lane, "home": home, "most": most}
         # Looked at anew: some may be locked by others just now, and have been passed over.
-        are_left = bool((yield from _lanes_aside(queue, window.key)))
+        are_left = bool((yield from _parked_lanes(queue, window.key)))
         # The next when the window that the first of these begins has ended; if none of them ever
         # begins, because they are removed, a window's time from now.
         back_at = tx.now + (window.duration or 0) if are_left else None
     yield "come_back_at", {"queue": queue, "keys": as_json({window.key: back_at})}
 
 
-def _lanes_aside(queue: int, key: str) -> Operation[list[str]]:
-    first = f"{ASIDE}{key}{ASIDE}"
-    last = f"{ASIDE}{key} "
+def _parked_lanes(queue: int, key: str) -> Operation[list[str]]:
+    first = f"{PARKED_LANE}{key}{PARKED_LANE}"
+    last = f"{PARKED_LANE}{key} "
     found = yield "lanes_aside", {"queue": queue, "first_lane": first, "last_lane": last}
     return [row[0] for row in found.rows]
 
 
 def _count(
-    tx: Transaction, queue: int, rows: Sequence[Any], windows: Mapping[str, Window]
+    tx: Transaction, queue: int, rows: Sequence[Any], windows: Mapping[str, RateWindow]
 ) -> Operation[None]:
     taken = Counter(key for row in rows if (key := _key_of(row)))
     used = {
@@ -233,7 +233,7 @@ def _count(
         yield "count_keys", {"queue": queue, "keys": as_json(used)}
 
 
-def _used(window: Window, now: int) -> int:
+def _used(window: RateWindow, now: int) -> int:
     return window.used if window.until > now else 0
 
 
@@ -248,15 +248,13 @@ class SetKeyLimit(Request):
 
     queue: int
     key: str
-    limiter: Limiter | None
+    limiter: Rate | None
     barrier = True
     apart = ALONE_BESIDE_OTHERS
 
 
-def set_key_limit(
-    tx: Transaction, requests: Sequence[SetKeyLimit]
-) -> Operation[list[Limiter | None]]:
-    answers: list[Limiter | None] = []
+def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation[list[Rate | None]]:
+    answers: list[Rate | None] = []
     for request in requests:
         queue, key = request.queue, request.key
         yield "lock_queue", {"queue": queue}
@@ -268,12 +266,12 @@ def set_key_limit(
         # Claims find out who may come back under the new limit.
         yield "all_may_come_back", {"queue": queue, "now": tx.now}
         yield "set_by_key", {"queue": queue}
-        yield from tell_workers(tx, queue)
-        answers.append(Limiter(*old.rows[0]) if old.rows else None)
+        yield from notify_limit_change(tx, queue)
+        answers.append(Rate(*old.rows[0]) if old.rows else None)
     return answers
 
 
-def forget_idle_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:
+def delete_idle_limit_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:
     """Forget keys whose windows have ended; the queue has no limits by key when none is left."""
     yield "lock_queue", {"queue": queue}
     forgotten = yield "forget_idle_keys", {"queue": queue, "now": tx.now, "most": most}

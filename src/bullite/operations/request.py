@@ -30,7 +30,7 @@ class Request(msgspec.Struct):
     """Whether its answer may be given only when it is on the disk."""
     barrier: ClassVar[bool] = False
     """Whether nothing that came after it may be carried out before it."""
-    awaited: ClassVar[bool] = True
+    reply_before_claims: ClassVar[bool] = True
     """Whether somebody may wait for its answer who must have it before jobs begin that it freed."""
     apart: ClassVar[int] = TOGETHER
     """Housekeeping has a transaction of its own, so that nothing waits for it or is undone with it;
@@ -38,7 +38,7 @@ class Request(msgspec.Struct):
     keeps_order: ClassVar[bool] = False
     """Whether several for one job may share a group, because they are carried out in order."""
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         """The jobs it touches."""
         return ()
 

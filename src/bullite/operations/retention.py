@@ -10,7 +10,7 @@ from .transaction import COUNTED, Operation, Transaction
 from .transitions import delete_jobs
 
 
-def retain(
+def apply_retention(
     tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Retention | None]]
 ) -> Operation[None]:
     """What the jobs that just ended in `state` ask to be deleted: themselves, or older ones.
@@ -28,10 +28,10 @@ def retain(
         if not keep.nothing:
             policies[keep] = policies.get(keep, 0) + 1
     for keep, jobs in policies.items():
-        yield from retire(tx, queue, state, keep, keep.limit * jobs)
+        yield from prune_finished(tx, queue, state, keep, keep.limit * jobs)
 
 
-def retire(
+def prune_finished(
     tx: Transaction, queue: int, state: State, keep: Retention, limit: int
 ) -> Operation[int]:
     """Delete those of a queue's finished jobs that are too old or too many, `limit` at a time."""

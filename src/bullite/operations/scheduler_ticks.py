@@ -17,19 +17,19 @@ from ..core.log_throttle import ThrottledLog
 from ..core.recurrence import GRACE, Recurrence, following_tick, is_over, next_tick, tick_in_time
 from ..core.states import REMOVE, State
 from ..errors import InvalidOption, SchedulerSlotsTaken
-from .add import NO_EXTRAS, Extras, NewJob, add_now
+from .add import NO_RARE_FIELDS, NewJob, RareFields, add_within
 from .queue_settings import may_keep_house, read_settings
 from .request import ALONE, Request
 from .transaction import Event, Operation, Transaction
-from .transitions import Place, count_out, delete_jobs, where_they_are
+from .transitions import LockedJob, count_out, delete_jobs, load_for_update
 
 log = logging.getLogger("bullite.scheduler")
 _seldom = ThrottledLog(log)
 
-MOST_SLOTS = 32
+MAX_SLOTS = 32
 """Ticks that are passed over because their ids are taken, before a scheduler gives up."""
 
-MOST_CAUGHT_UP = 1_000
+MAX_CAUGHT_UP = 1_000
 """Late schedulers looked after in one go of the service."""
 
 PREFIX = "repeat:"
@@ -38,7 +38,7 @@ CANNOT_GO_ON = (InvalidOption, SchedulerSlotsTaken)
 """Its zone is unknown on this machine, or the ids of its ticks are taken."""
 
 
-class Plan(NamedTuple):
+class SchedulerSpec(NamedTuple):
     """A scheduler as somebody wants it."""
 
     key: str
@@ -82,7 +82,7 @@ def key_in(job_id: str) -> str:
 # --- making jobs ---------------------------------------------------------------------------------
 
 
-class Next(NamedTuple):
+class NextTick(NamedTuple):
     """What comes next for a scheduler."""
 
     tick: int
@@ -91,7 +91,7 @@ class Next(NamedTuple):
 
 
 def job_at(
-    tx: Transaction, plan: Plan, tick: int, iteration: int | None, priority_order: str
+    tx: Transaction, plan: SchedulerSpec, tick: int, iteration: int | None, priority_order: str
 ) -> NewJob:
     """The job of a tick. Its time to expire, if it has one, begins when it is due."""
     template, recurrence = plan.job, plan.recurrence
@@ -109,16 +109,16 @@ def job_at(
     else:
         repeat["count"] = iteration
     options = {} if template.opts is None else decode(template.opts)
-    expires = (template.extras or NO_EXTRAS).expires
+    expires = (template.rare_fields or NO_RARE_FIELDS).expires
     return template._replace(
         custom_id=id_of(plan.key, tick),
         rank=template.priority if priority_order == "low" else -template.priority,
         delay=delay,
         opts=as_json({**options, "delay": delay, "repeat": repeat}),
-        extras=Extras(
+        rare_fields=RareFields(
             run_at=tick,
             expires=None if expires is None else delay + expires,
-            traits=SCHEDULED | flags_of(options),
+            flags=SCHEDULED | flags_of(options),
         ),
     )
 
@@ -130,7 +130,7 @@ def offset_of(recurrence: Recurrence, tick: int | None) -> int:
     return 0 if recurrence.every is None or tick is None else tick % recurrence.every
 
 
-def plan_of(scheduler: Scheduler) -> Plan:
+def spec_of(scheduler: Scheduler) -> SchedulerSpec:
     """What a stored scheduler was made from."""
     options = decode(scheduler.opts)
     stored = options["stored"]
@@ -144,14 +144,14 @@ def plan_of(scheduler: Scheduler) -> Plan:
         attempts=options["attempts"],
         data=scheduler.data,
         opts=as_json(stored) if stored else None,
-        extras=Extras(expires=stored.get("expires")),
+        rare_fields=RareFields(expires=stored.get("expires")),
     )
     recurrence = Recurrence.from_json(scheduler.recurrence)
-    return Plan(scheduler.key, recurrence, template, options["given"])
+    return SchedulerSpec(scheduler.key, recurrence, template, options["given"])
 
 
-def free_tick(
-    tx: Transaction, queue: int, plan: Plan, tick: int | None, mine: str | None = None
+def next_free_tick(
+    tx: Transaction, queue: int, plan: SchedulerSpec, tick: int | None, mine: str | None = None
 ) -> Operation[int | None]:
     """The first tick from `tick` on whose id no job has; None if the scheduler is over by then.
 
@@ -159,7 +159,7 @@ def free_tick(
     Raises SchedulerSlotsTaken after so many.
     """
     passed_over: list[Event] = []
-    for _ in range(1 + MOST_SLOTS):
+    for _ in range(1 + MAX_SLOTS):
         wanted = "" if tick is None else id_of(plan.key, tick)
         params = {"queue": queue, "custom_ids": as_json([wanted])}
         if tick is None or wanted == mine or not (yield "taken_custom_ids", params).rows:
@@ -170,14 +170,14 @@ def free_tick(
         tick = next_tick(plan.recurrence, tick, tick)
     raise SchedulerSlotsTaken(
         f"the job scheduler {plan.key!r} cannot go on: the current and next time slots already "
-        f"have jobs, {1 + MOST_SLOTS} of them; remove those, or choose another id or interval"
+        f"have jobs, {1 + MAX_SLOTS} of them; remove those, or choose another id or interval"
     )
 
 
 # --- when a pending job is taken -----------------------------------------------------------------
 
 
-def advance(
+def create_successor(
     tx: Transaction, queue: int, jobs: Sequence[int], *, runs: bool = True
 ) -> Operation[bool]:
     """These jobs are taken, or with `runs=False` will never be: make those that come after them.
@@ -212,9 +212,9 @@ def advance(
     return not all(job.delay for job in following.values())
 
 
-def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[Next | None]:
+def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[NextTick | None]:
     """What comes when the pending job of a scheduler was taken; None if it was the last."""
-    plan = plan_of(scheduler)
+    plan = spec_of(scheduler)
     recurrence, taken = plan.recurrence, scheduler.next_at
     assert taken is not None
     if is_over(recurrence, scheduler.iterations, taken):
@@ -222,15 +222,15 @@ def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[Next 
     tick = following_tick(recurrence, taken, tx.now)
     if recurrence.missed == "all" and tick is not None:
         _tell_left_out(scheduler.key, next_tick(recurrence, taken, taken), tick)
-    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+    tick = yield from next_free_tick(tx, scheduler.queue, plan, tick)
     if is_over(recurrence, scheduler.iterations, tick):
         return None
     assert tick is not None
     iteration = scheduler.iterations + 1
-    return Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
+    return NextTick(tick, iteration, job_at(tx, plan, tick, iteration, order))
 
 
-def _planned(scheduler: Scheduler, after: Next) -> Scheduler:
+def _planned(scheduler: Scheduler, after: NextTick) -> Scheduler:
     """The same, waiting for what comes next, whose number is not known yet."""
     return scheduler._replace(next_at=after.tick, iterations=after.iteration, enabled=1)
 
@@ -244,7 +244,7 @@ def store(
 ) -> Operation[None]:
     """Add the new jobs, by the key of their scheduler, and say so in the schedulers."""
     if new:
-        added = yield from add_now(tx, queue, list(new.values()))
+        added = yield from add_within(tx, queue, list(new.values()))
         numbers = dict(zip(new, added.ids, strict=True))
         changes = [s._replace(job=numbers[s.key]) if s.key in numbers else s for s in changes]
     rows = [
@@ -272,23 +272,23 @@ def find(queue: int, key: str) -> Operation[Scheduler | None]:
     return Scheduler(*found.rows[0]) if found.rows else None
 
 
-def pending_of(scheduler: Scheduler) -> Operation[Place | None]:
+def pending_of(scheduler: Scheduler) -> Operation[LockedJob | None]:
     """Where the job is that a scheduler waits for; None if it has none, or it was taken."""
     if scheduler.job is None:
         return None
-    place = (yield from where_they_are([scheduler.job])).get(scheduler.job)
+    place = (yield from load_for_update([scheduler.job])).get(scheduler.job)
     return place if place is not None and place.state in _PENDING else None
 
 
-def give_up(tx: Transaction, place: Place) -> Operation[None]:
+def delete_pending(tx: Transaction, place: LockedJob) -> Operation[None]:
     """Delete a pending job for good."""
     state = State(place.state)
-    yield from delete_jobs(tx, state, {place.job: place.traits})
+    yield from delete_jobs(tx, state, {place.job: place.flags})
     count_out(tx, place.queue, state, [place.priority])
     tx.log(place.queue, REMOVE.name, [(place.public_id, state.value)])
 
 
-def in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
+def tick_after_missed(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
     """The tick that a late one gives way to, if it is too late; None if it was the last."""
     if is_over(recurrence, 0, pending):
         return None
@@ -298,17 +298,19 @@ def in_time(recurrence: Recurrence, key: str, pending: int, now: int) -> int | N
     return tick
 
 
-def replan(tx: Transaction, scheduler: Scheduler, plan: Plan, tick: int | None) -> Operation[None]:
+def reschedule(
+    tx: Transaction, scheduler: Scheduler, plan: SchedulerSpec, tick: int | None
+) -> Operation[None]:
     """Make this tick the next instead of the one that was; without a tick it has ended."""
     after = None
     if tick is not None:
         order = (yield from read_settings(scheduler.queue)).priority_order
         iteration = scheduler.iterations
-        after = Next(tick, iteration, job_at(tx, plan, tick, iteration, order))
+        after = NextTick(tick, iteration, job_at(tx, plan, tick, iteration, order))
     yield from _wait_for(tx, scheduler, after)
 
 
-def _wait_for(tx: Transaction, scheduler: Scheduler, after: Next | None) -> Operation[None]:
+def _wait_for(tx: Transaction, scheduler: Scheduler, after: NextTick | None) -> Operation[None]:
     """Make the job that comes next the pending one; if there is none, the scheduler has ended."""
     if after is None:
         yield from store(tx, scheduler.queue, [_ended(scheduler)], {})
@@ -320,7 +322,7 @@ def _wait_for(tx: Transaction, scheduler: Scheduler, after: Next | None) -> Oper
 # --- the service ---------------------------------------------------------------------------------
 
 
-class CatchUp(Request):
+class CatchUpScheduler(Request):
     """Look after a scheduler that seems to be late. Answers whether there was something to do."""
 
     queue: int
@@ -328,12 +330,12 @@ class CatchUp(Request):
     apart = ALONE
 
 
-def late(now: int) -> dict[str, int]:
+def late_params(now: int) -> dict[str, int]:
     """What tells schedulers that seem to be late from others."""
-    return {"now": now, "late": now - GRACE, "most": MOST_CAUGHT_UP}
+    return {"now": now, "late": now - GRACE, "most": MAX_CAUGHT_UP}
 
 
-def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int]]:
+def catch_up(tx: Transaction, requests: Sequence[CatchUpScheduler]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
         done = False
@@ -354,26 +356,26 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUp]) -> Operation[list[int
 
 def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:
     pending = yield from pending_of(scheduler)
-    plan, due = plan_of(scheduler), scheduler.next_at
+    plan, due = spec_of(scheduler), scheduler.next_at
     assert due is not None
     if pending is None:
         # It was taken where nobody could tell what comes next.
         order = (yield from read_settings(scheduler.queue)).priority_order
         yield from _wait_for(tx, scheduler, (yield from _after(tx, scheduler, order)))
         return True
-    tick = in_time(plan.recurrence, plan.key, due, tx.now)
+    tick = tick_after_missed(plan.recurrence, plan.key, due, tx.now)
     if tick == due:
         return False
-    tick = yield from free_tick(tx, scheduler.queue, plan, tick)
-    yield from give_up(tx, pending)
-    yield from replan(tx, scheduler, plan, tick)
+    tick = yield from next_free_tick(tx, scheduler.queue, plan, tick)
+    yield from delete_pending(tx, pending)
+    yield from reschedule(tx, scheduler, plan, tick)
     return True
 
 
 # --- what belongs to a scheduler -----------------------------------------------------------------
 
 
-def living_among(queue: int, jobs: Mapping[int, str | None]) -> Operation[set[int]]:
+def with_live_scheduler(queue: int, jobs: Mapping[int, str | None]) -> Operation[set[int]]:
     """Those of the jobs that schedulers made, each with its id, whose scheduler still exists."""
     keys = {job: key_in(id) for job, id in _named(jobs)}
     if not keys:

@@ -15,43 +15,43 @@ from ..errors import (
     SchedulerNotFound,
     SchedulerSlotsTaken,
 )
-from .add import NO_EXTRAS, Added, AddJobs, NewJob, OutOfDate, add, add_now, refusal_of
+from .add import NO_RARE_FIELDS, Added, AddJobs, NewJob, StaleSettings, add, add_within, quota_error
 from .queue_settings import read_settings
 from .request import ALONE_BESIDE_OTHERS, Request
 from .scheduler_ticks import (
     CANNOT_GO_ON,
-    Next,
-    Plan,
+    NextTick,
     Scheduler,
+    SchedulerSpec,
+    delete_pending,
     find,
-    free_tick,
-    give_up,
-    in_time,
     job_at,
+    next_free_tick,
     pending_of,
-    plan_of,
-    replan,
+    reschedule,
+    spec_of,
     store,
+    tick_after_missed,
 )
 from .transaction import Operation, Transaction
-from .transitions import Place
+from .transitions import LockedJob
 
 
-class AddPlanned(Request):
+class UpsertSchedulers(Request):
     """Add jobs, and make or change schedulers, all or none. Answers Planned, OutOfDate or why not.
 
     The job of a scheduler is the one that is pending then. If one is named twice, the last counts.
     """
 
     queue: int
-    wanted: Sequence[NewJob | Plan]
+    wanted: Sequence[NewJob | SchedulerSpec]
     version: int = 1
     """Of the settings that the jobs' options were resolved under."""
     barrier = True
     apart = ALONE_BESIDE_OTHERS
 
 
-class Planned(NamedTuple):
+class SchedulersUpserted(NamedTuple):
     """What became of it."""
 
     added: Added
@@ -60,54 +60,58 @@ class Planned(NamedTuple):
 
 
 class _Upsert(NamedTuple):
-    plan: Plan
-    after: Next
-    pending: Place | None
+    plan: SchedulerSpec
+    after: NextTick
+    pending: LockedJob | None
     """The job that gives way."""
 
 
-def add_planned(
-    tx: Transaction, requests: Sequence[AddPlanned]
-) -> Operation[list[Planned | OutOfDate | BulliteError]]:
-    answers: list[Planned | OutOfDate | BulliteError] = []
+def upsert_schedulers(
+    tx: Transaction, requests: Sequence[UpsertSchedulers]
+) -> Operation[list[SchedulersUpserted | StaleSettings | BulliteError]]:
+    answers: list[SchedulersUpserted | StaleSettings | BulliteError] = []
     for request in requests:
         try:
-            answers.append((yield from _add_planned(tx, request)))
+            answers.append((yield from _upsert_schedulers(tx, request)))
         except (*CANNOT_GO_ON, QueueFull) as error:
             answers.append(error)
     return answers
 
 
-def _add_planned(tx: Transaction, request: AddPlanned) -> Operation[Planned | OutOfDate]:
+def _upsert_schedulers(
+    tx: Transaction, request: UpsertSchedulers
+) -> Operation[SchedulersUpserted | StaleSettings]:
     """What may be refused is found out first: until then nothing is written."""
     queue = request.queue
     yield "lock_queue", {"queue": queue}
     settings = yield from read_settings(queue)
     if settings.version != request.version:
-        return OutOfDate()
-    plans = {plan.key: plan for plan in request.wanted if isinstance(plan, Plan)}
+        return StaleSettings()
+    plans = {plan.key: plan for plan in request.wanted if isinstance(plan, SchedulerSpec)}
     upserts: dict[str, _Upsert] = {}
     for key, plan in plans.items():
         upserts[key] = yield from _upsert(tx, queue, plan, settings.priority_order)
-    jobs = [upserts[w.key].after.job if isinstance(w, Plan) else w for w in request.wanted]
+    jobs = [upserts[w.key].after.job if isinstance(w, SchedulerSpec) else w for w in request.wanted]
     # Of jobs that schedulers make there is one for each: quotas only look at what they hold.
     made = {upsert.after.job.custom_id or "" for upsert in upserts.values()}
-    adding = AddJobs(queue, jobs, request.version, uncounted=made)
-    refusal = yield from refusal_of(tx, adding)
+    adding = AddJobs(queue, jobs, request.version, skip_quotas=made)
+    refusal = yield from quota_error(tx, adding)
     if refusal is not None:
         raise refusal
     for upsert in upserts.values():
         if upsert.pending is not None:
-            yield from give_up(tx, upsert.pending)
+            yield from delete_pending(tx, upsert.pending)
     [added] = yield from add(tx, [adding])
     assert isinstance(added, Added)
     numbers = dict(zip([job.custom_id for job in jobs], added.ids, strict=True))
     for plan, after, _ in upserts.values():
         yield from _put(tx, queue, plan, after, numbers[after.job.custom_id])
-    return Planned(added, jobs)
+    return SchedulersUpserted(added, jobs)
 
 
-def _put(tx: Transaction, queue: int, plan: Plan, after: Next, job: int) -> Operation[None]:
+def _put(
+    tx: Transaction, queue: int, plan: SchedulerSpec, after: NextTick, job: int
+) -> Operation[None]:
     yield (
         "put_scheduler",
         {
@@ -126,7 +130,7 @@ def _put(tx: Transaction, queue: int, plan: Plan, after: Next, job: int) -> Oper
     )
 
 
-def _upsert(tx: Transaction, queue: int, plan: Plan, order: str) -> Operation[_Upsert]:
+def _upsert(tx: Transaction, queue: int, plan: SchedulerSpec, order: str) -> Operation[_Upsert]:
     """What a scheduler does next under a new plan; raises why that cannot be.
 
     It goes on counting its ticks; one that has ended counts anew.
@@ -145,12 +149,14 @@ def _upsert(tx: Transaction, queue: int, plan: Plan, order: str) -> Operation[_U
         )
     tick = _first(tx, plan.recurrence, old, was_taken)
     mine = None if pending is None else pending.custom_id
-    tick = yield from free_tick(tx, queue, plan, tick, mine)
+    tick = yield from next_free_tick(tx, queue, plan, tick, mine)
     if tick is None:
         raise InvalidOption(
             f"end_date must leave room for a tick: the job scheduler {plan.key!r} would have none"
         )
-    return _Upsert(plan, Next(tick, iteration, job_at(tx, plan, tick, iteration, order)), pending)
+    return _Upsert(
+        plan, NextTick(tick, iteration, job_at(tx, plan, tick, iteration, order)), pending
+    )
 
 
 def _first(
@@ -163,7 +169,7 @@ def _first(
         if _rhythm(before) == _rhythm(recurrence) and is_started:
             if was_taken:
                 return following_tick(recurrence, old.next_at, tx.now)
-            return in_time(recurrence, old.key, old.next_at, tx.now)
+            return tick_after_missed(recurrence, old.key, old.next_at, tx.now)
     return first_tick(recurrence, tx.now)
 
 
@@ -171,7 +177,7 @@ def _rhythm(recurrence: Recurrence) -> tuple[object, ...]:
     return recurrence.pattern, recurrence.tz, recurrence.every, recurrence.offset
 
 
-def _options_of(plan: Plan) -> str:
+def _options_of(plan: SchedulerSpec) -> str:
     job = plan.job
     return as_json(
         {
@@ -201,13 +207,13 @@ def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Op
         if scheduler is not None:
             pending = yield from pending_of(scheduler)
             if pending is not None and pending.state == State.DELAYED:
-                yield from give_up(tx, pending)
+                yield from delete_pending(tx, pending)
             yield "delete_scheduler", {"queue": request.queue, "key": request.key}
         answers.append(scheduler is not None)
     return answers
 
 
-class ForgetSchedulers(Request):
+class DeleteSchedulers(Request):
     """Delete all schedulers of a queue whose jobs are being deleted. Answers nothing."""
 
     queue: int
@@ -215,8 +221,8 @@ class ForgetSchedulers(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-def forget_schedulers(
-    tx: Transaction, requests: Sequence[ForgetSchedulers]
+def delete_schedulers(
+    tx: Transaction, requests: Sequence[DeleteSchedulers]
 ) -> Operation[list[None]]:
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
@@ -253,7 +259,7 @@ def enable_scheduler(
         else:
             pending = yield from pending_of(scheduler)
             if pending is not None:
-                yield from give_up(tx, pending)
+                yield from delete_pending(tx, pending)
             paused = scheduler._replace(job=None, enabled=0)
             yield from store(tx, request.queue, [paused], {})
             answers.append(True)
@@ -262,14 +268,14 @@ def enable_scheduler(
 
 def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteError]:
     """Go on with the tick that was next, or with what becomes of it now that it is late."""
-    plan, pending = plan_of(scheduler), scheduler.next_at
+    plan, pending = spec_of(scheduler), scheduler.next_at
     assert pending is not None
     try:
-        tick = in_time(plan.recurrence, plan.key, pending, tx.now)
-        tick = yield from free_tick(tx, scheduler.queue, plan, tick)
+        tick = tick_after_missed(plan.recurrence, plan.key, pending, tx.now)
+        tick = yield from next_free_tick(tx, scheduler.queue, plan, tick)
     except CANNOT_GO_ON as error:
         return error
-    yield from replan(tx, scheduler, plan, tick)
+    yield from reschedule(tx, scheduler, plan, tick)
     return True
 
 
@@ -284,27 +290,29 @@ class RunScheduler(Request):
 
 def run_scheduler(
     tx: Transaction, requests: Sequence[RunScheduler]
-) -> Operation[list[Planned | BulliteError]]:
-    answers: list[Planned | BulliteError] = []
+) -> Operation[list[SchedulersUpserted | BulliteError]]:
+    answers: list[SchedulersUpserted | BulliteError] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
         if scheduler is None:
             answers.append(_not_found(request.key))
             continue
-        plan = plan_of(scheduler)
+        plan = spec_of(scheduler)
         # By this alone it is made now, and has an id of its own beside those of its ticks.
         at_once = plan._replace(recurrence=Recurrence(every=1))
         try:
-            free = yield from free_tick(tx, request.queue, at_once, tx.now)
+            free = yield from next_free_tick(tx, request.queue, at_once, tx.now)
         except SchedulerSlotsTaken as error:
             answers.append(error)
             continue
         order = (yield from read_settings(request.queue)).priority_order
         now = job_at(tx, plan, free or tx.now, None, order)
-        job = now._replace(delay=0, extras=(now.extras or NO_EXTRAS)._replace(run_at=None))
-        added = yield from add_now(tx, request.queue, [job])
-        answers.append(Planned(added, [job]))
+        job = now._replace(
+            delay=0, rare_fields=(now.rare_fields or NO_RARE_FIELDS)._replace(run_at=None)
+        )
+        added = yield from add_within(tx, request.queue, [job])
+        answers.append(SchedulersUpserted(added, [job]))
     return answers
 
 

@@ -15,12 +15,12 @@ from ..core.job_flags import STEPPED
 from ..core.job_options import MAX_TIME
 from ..core.states import DELAY, PROMOTE, State
 from ..errors import BulliteError, IllegalMove
-from .finish import Settle, settle
-from .move import MoveByHand, move_by_hand
+from .finish import FinishRuns, finish_runs
+from .move import MoveJobs, move_jobs
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import Place, take_numbers, where_they_are
-from .update import _begin, _refusal
+from .transitions import LockedJob, allocate_ids, load_for_update
+from .update import _lost_or_missing, _mark_started
 
 STEP, SLEEP, EVENT = "step", "sleep", "event"
 """The kinds of what is recorded."""
@@ -35,7 +35,7 @@ class RecordStep(Request):
     place: int
     value: str
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -44,29 +44,29 @@ def record_steps(
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
     rows: list[tuple[object, ...]] = []
-    places = yield from where_they_are([request.job for request in requests])
+    places = yield from load_for_update([request.job for request in requests])
     for r in requests:
         place = places.get(r.job)
-        answers.append(_refusal(tx, r.job, place, r.token))
+        answers.append(_lost_or_missing(tx, r.job, place, r.token))
         if place is not None and answers[-1] is None:
-            yield from _begin(tx, place, r.token)
-            yield from _mark(place)
+            yield from _mark_started(tx, place, r.token)
+            yield from _set_steps_flag(place)
             rows.append((r.job, STEP, r.name, 1, r.place, r.value, tx.now, tx.now))
     if rows:
         yield "insert_steps", rows
     return answers
 
 
-def _mark(place: Place) -> Operation[None]:
+def _set_steps_flag(place: LockedJob) -> Operation[None]:
     """From now on the job has something that belongs to it."""
-    if not place.traits & STEPPED:
+    if not place.flags & STEPPED:
         yield "mark_stepped", {"jobs": as_json([place.job]), "trait": STEPPED}
 
 
 # --- runs that sleep or wait ---------------------------------------------------------------------
 
 
-class Pause(Request):
+class Suspend(Request):
     """A run wants to sleep, or to wait for an event.
 
     Answers an Over if that is over, a PutOff if the job has ended its run for it, or why not.
@@ -85,53 +85,55 @@ class Pause(Request):
     ahead: bool = False
     custom_id: str | None = None
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
-class Over(NamedTuple):
+class StepDone(NamedTuple):
     """The run goes on."""
 
     value: str | None
     """What the event brought, as JSON; None of a sleep, and if there was no event in time."""
 
 
-class PutOff(NamedTuple):
+class Suspended(NamedTuple):
     """The run has ended; the job goes on at another time."""
 
     until: int
     at: int
 
 
-def pause(
-    tx: Transaction, requests: Sequence[Pause]
-) -> Operation[list[BulliteError | Over | PutOff]]:
-    answers: list[BulliteError | Over | PutOff] = []
-    places = yield from where_they_are([request.job for request in requests])
+def suspend(
+    tx: Transaction, requests: Sequence[Suspend]
+) -> Operation[list[BulliteError | StepDone | Suspended]]:
+    answers: list[BulliteError | StepDone | Suspended] = []
+    places = yield from load_for_update([request.job for request in requests])
     for request in requests:
         place = places.get(request.job)
-        refusal = _refusal(tx, request.job, place, request.token)
+        refusal = _lost_or_missing(tx, request.job, place, request.token)
         if place is None or refusal is not None:
             assert refusal is not None
             answers.append(refusal)
         else:
-            answers.append((yield from _pause_one(tx, request, place)))
+            answers.append((yield from _suspend_one(tx, request, place)))
     return answers
 
 
-def _pause_one(tx: Transaction, request: Pause, place: Place) -> Operation[Over | PutOff]:
+def _suspend_one(
+    tx: Transaction, request: Suspend, place: LockedJob
+) -> Operation[StepDone | Suspended]:
     r = request
     this = {"job": r.job, "kind": r.kind, "name": r.name, "number": r.number}
     known = (yield "known_pause", this).rows
     if known and known[0][2] is not None:
-        return Over(known[0][0])
+        return StepDone(known[0][0])
     due = _due(tx, r.duration) if not known else known[0][1]
     params = {**this, "place": r.place, "due_at": due, "now": tx.now}
     value = (yield from _take_signal(r)) if r.kind == EVENT else None
-    yield from _mark(place)
+    yield from _set_steps_flag(place)
     if value is not None or due <= tx.now:
         yield "end_pause", {**params, "value": value}
-        return Over(value)
+        return StepDone(value)
     verdict = RunOutcome(
         r.job,
         r.token,
@@ -139,18 +141,18 @@ def _pause_one(tx: Transaction, request: Pause, place: Place) -> Operation[Over 
         due - tx.now,
         prefetched=r.ahead,
         custom_id=r.custom_id,
-        flags=place.traits | STEPPED,
+        flags=place.flags | STEPPED,
     )
-    yield from settle(tx, [Settle(r.queue, [verdict])])
+    yield from finish_runs(tx, [FinishRuns(r.queue, [verdict])])
     yield "begin_pause", params
-    return PutOff(due, tx.now)
+    return Suspended(due, tx.now)
 
 
 def _due(tx: Transaction, duration: int | None) -> int:
     return MAX_TIME if duration is None else min(tx.now + duration, MAX_TIME)
 
 
-def _take_signal(request: Pause) -> Operation[str | None]:
+def _take_signal(request: Suspend) -> Operation[str | None]:
     """The oldest event of the name that was sent to the job; it is used up by that."""
     this = {"job": request.job, "name": request.name}
     rows = (yield "next_signal", this).rows
@@ -175,7 +177,7 @@ class SendEvent(Request):
     name: str
     payload: str
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -183,10 +185,10 @@ def send_events(
     tx: Transaction, requests: Sequence[SendEvent]
 ) -> Operation[list[BulliteError | bool]]:
     answers: list[BulliteError | bool] = []
-    places = yield from where_they_are([request.job for request in requests])
+    places = yield from load_for_update([request.job for request in requests])
     for request in requests:
         place = places.get(request.job)
-        refusal = _refusal(tx, request.job, place, None)
+        refusal = _lost_or_missing(tx, request.job, place, None)
         if place is not None and place.state in (State.COMPLETED, State.FAILED):
             refusal = IllegalMove(
                 f"job {place.public_id} is {place.state}: it will not wait for {request.name!r}"
@@ -199,13 +201,13 @@ def send_events(
     return answers
 
 
-def _send_one(tx: Transaction, request: SendEvent, place: Place) -> Operation[bool]:
+def _send_one(tx: Transaction, request: SendEvent, place: LockedJob) -> Operation[bool]:
     this = {"job": request.job, "name": request.name}
-    [number] = yield from take_numbers(1)
+    [number] = yield from allocate_ids(1)
     payload = {"number": number, "payload": request.payload, "now": tx.now}
     yield "insert_signal", {**this, **payload}
-    yield from _mark(place)
+    yield from _set_steps_flag(place)
     if place.state != State.DELAYED or not (yield "is_waiting_for", this).rows:
         return False
-    yield from move_by_hand(tx, [MoveByHand(PROMOTE, (request.job,))])
+    yield from move_jobs(tx, [MoveJobs(PROMOTE, (request.job,))])
     return True

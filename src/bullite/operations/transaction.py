@@ -25,7 +25,7 @@ Event = int | str | tuple[int | str | None, Any]
 """The id of a job as users know it, with a detail if there is one to tell; None for the queue's."""
 
 
-class Logged(NamedTuple):
+class LoggedEntries(NamedTuple):
     """What a transaction added to the log of one queue, in order."""
 
     queue: int
@@ -40,12 +40,12 @@ class Transaction:
 
     __slots__ = (
         *("_counts", "_drains", "_events"),
-        *("careful", "delayed", "ended", "lease_now", "limited", "nonce", "now", "ready"),
+        *("verify_first", "delayed", "ended", "lease_now", "limited", "nonce", "now", "ready"),
         "stopping",
     )
 
     def __init__(self, now: int, lease_now: int, nonce: int, careful: bool = False) -> None:
-        self.careful = careful
+        self.verify_first = careful
         """A second try after a conflict: look at each job before moving it."""
         self.now = now
         self.lease_now = lease_now
@@ -81,12 +81,12 @@ class Transaction:
         """The change of a kept count so far."""
         return self._counts.get(queue, _UNCHANGED)[kind]
 
-    def runs_ended(self, queue: int, number: int) -> None:
+    def count_runs_ended(self, queue: int, number: int) -> None:
         """Count jobs out of active by the end of their runs: the queue may be drained now."""
         self.count(queue, "active", -number)
         self._drains.add(queue)
 
-    def measure(self, queue: int, completed: int, failed: int) -> None:
+    def count_finished(self, queue: int, completed: int, failed: int) -> None:
         """Count jobs that ended for those who measure."""
         before = self.ended.get(queue, (0, 0))
         self.ended[queue] = before[0] + completed, before[1] + failed
@@ -95,28 +95,28 @@ class Transaction:
         """Append to the event log; the order of calls is the order readers see."""
         self._events.setdefault(queue, []).append((kind, events))
 
-    def logged(self) -> list[Logged]:
+    def logged(self) -> list[LoggedEntries]:
         """Everything appended to the log."""
         return [
-            Logged(queue, kind, events, self.now)
+            LoggedEntries(queue, kind, events, self.now)
             for queue, batches in self._events.items()
             for kind, events in batches
         ]
 
-    def made_ready(self, queue: int, name: str, number: int = 1) -> None:
+    def notify_ready(self, queue: int, name: str, number: int = 1) -> None:
         """Say that jobs called `name` can be claimed from `queue` when this commits."""
         names = self.ready.setdefault(queue, {})
         names[name] = names.get(name, 0) + number
 
-    def made_delayed(self, queue: int, due: int) -> None:
+    def notify_due(self, queue: int, due: int) -> None:
         """Say that a job of `queue` will be due at `due`."""
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
 
-    def told_to_stop(self, queue: int, nonce: int) -> None:
+    def notify_cancelled(self, queue: int, nonce: int) -> None:
         """Say that a process runs a job of `queue` that is cancelled: it should look for it."""
         self.stopping.add((queue, nonce))
 
-    def take_turn(self, queue: int) -> Operation[None]:
+    def lock_limits(self, queue: int) -> Operation[None]:
         """Wait until nobody else counts what limits `queue`, and keep others waiting.
 
         That may take a while: then it is later than it was.
@@ -125,7 +125,7 @@ class Transaction:
         if turn.rows and turn.rows[0][0] is not None:
             self.now = max(self.now, turn.rows[0][0])
 
-    def close_books(self) -> Operation[None]:
+    def write_counts_and_events(self) -> Operation[None]:
         """Write the counts and the events, a statement or two whatever the batch.
 
         A row of the log says how many events its queue had up to its end; where writers work side
@@ -147,7 +147,7 @@ class Transaction:
             freed = -counts["active"]
             if shares_slots and freed > 0:
                 # However they ended: somebody, of any name, may take the slots.
-                self.made_ready(queue, "", freed)
+                self.notify_ready(queue, "", freed)
             if drains and is_drained:
                 events.append((DRAINED, [(None, None)]))
                 self._events[queue] = events

@@ -13,7 +13,7 @@ from ..database.statements import alike_statement, move_statement
 from .transaction import Operation, Transaction
 
 
-class Place(NamedTuple):
+class LockedJob(NamedTuple):
     """Where a job is, and who may move it."""
 
     job: int
@@ -27,8 +27,8 @@ class Place(NamedTuple):
     removed_from: str | None
     custom_id: str | None
     original_queue: int | None
-    ahead: int
-    traits: int
+    prefetched: int
+    flags: int
     delay: int
     deferred_failure: str | None
 
@@ -37,13 +37,13 @@ class Place(NamedTuple):
         return self.custom_id or self.job
 
 
-def where_they_are(jobs: Sequence[int]) -> Operation[dict[int, Place]]:
+def load_for_update(jobs: Sequence[int]) -> Operation[dict[int, LockedJob]]:
     """The places of those jobs that exist."""
     result = yield "where_they_are", {"jobs": as_json(jobs)}
-    return {row[0]: Place(*row) for row in result.rows}
+    return {row[0]: LockedJob(*row) for row in result.rows}
 
 
-def swap_all(
+def transition(
     tx: Transaction,
     move: Move,
     source: State,
@@ -76,7 +76,7 @@ def _one_token(asked: Mapping[int, Any] | Sequence[int]) -> int | None:
     return one if type(one) is int and tokens.count(one) == len(tokens) else None
 
 
-def take_numbers(count: int) -> Operation[Sequence[int]]:
+def allocate_ids(count: int) -> Operation[Sequence[int]]:
     """Reserve `count` numbers, never handed out before, in rising order."""
     if not count:
         return ()
@@ -87,7 +87,7 @@ def take_numbers(count: int) -> Operation[Sequence[int]]:
     return sorted(row[0] for row in result.rows)
 
 
-def change_queue(
+def move_to_queue(
     queue: int, target: int, jobs: Sequence[int], original_queue: int | None
 ) -> Operation[None]:
     """Put finished jobs into another queue, as they are; counts and log are the caller's."""
@@ -108,16 +108,16 @@ def change_queue(
     yield "move_tags", {"jobs": as_json(jobs), "target": target}
 
 
-def back_in_line(
+def transition_to_queue_end(
     tx: Transaction, move: Move, source: State, jobs: Sequence[tuple[int, int]], **more: Any
 ) -> Operation[None]:
     """Make `move`, which takes a place in line: at the end, or in front for those that are lifo."""
-    numbers = yield from take_numbers(len(jobs))
+    numbers = yield from allocate_ids(len(jobs))
     asked = {
         job: [0, -number if lifo else number]
         for number, (job, lifo) in zip(numbers, jobs, strict=True)
     }
-    yield from swap_all(tx, move, source, asked, **more)
+    yield from transition(tx, move, source, asked, **more)
 
 
 def delete_jobs(
@@ -157,7 +157,7 @@ def count_out(tx: Transaction, queue: int, state: State, priorities: Sequence[in
 def count_in(tx: Transaction, queue: int, state: State | None, priorities: Sequence[int]) -> None:
     _count(tx, queue, state, priorities, +1)
     if state is State.WAITING:
-        tx.made_ready(queue, ANY_NAME, len(priorities))
+        tx.notify_ready(queue, ANY_NAME, len(priorities))
 
 
 UNSORTED = ""

@@ -19,7 +19,7 @@ from ..errors import BulliteError, IllegalMove, JobNotFound, LostLock
 from .queue_settings import read_settings
 from .request import Request
 from .transaction import Operation, Transaction
-from .transitions import Place, take_numbers, where_they_are
+from .transitions import LockedJob, allocate_ids, load_for_update
 
 
 class Progress(Request):
@@ -32,7 +32,7 @@ class Progress(Request):
     progress: str
     durable = False
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -43,13 +43,13 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
     asked = {request.job: [request.token, request.progress] for request in held}
     if asked:
         yield "write_progress", {"jobs": as_json(asked), "nonce": tx.nonce}
-    places = yield from where_they_are([request.job for request in requests])
+    places = yield from load_for_update([request.job for request in requests])
     for request in requests:
         place = places.get(request.job)
-        if _refusal(tx, request.job, place, request.token) is not None:
+        if _lost_or_missing(tx, request.job, place, request.token) is not None:
             continue
         assert place is not None
-        yield from _begin(tx, place, request.token)
+        yield from _mark_started(tx, place, request.token)
         if request.token is None:
             yield "set_progress", {"job": request.job, "progress": request.progress}
         stored.add(request.job)
@@ -61,15 +61,15 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
     return [request.job in stored for request in requests]
 
 
-def _begin(tx: Transaction, place: Place, token: int | None) -> Operation[None]:
+def _mark_started(tx: Transaction, place: LockedJob, token: int | None) -> Operation[None]:
     """A job that was fetched ahead says something: so it has begun, and that is told first."""
-    if place.ahead and token is not None:
+    if place.prefetched and token is not None:
         yield "begin", {"job": place.job}
         tx.log(place.queue, CLAIM.name, [place.public_id])
 
 
-def _refusal(
-    tx: Transaction, job: int, place: Place | None, token: int | None
+def _lost_or_missing(
+    tx: Transaction, job: int, place: LockedJob | None, token: int | None
 ) -> BulliteError | None:
     """Why somebody with this token, or none, may not change a job; None if they may."""
     if place is None or place.state == State.REMOVED:
@@ -89,15 +89,15 @@ class SetData(Request):
     token: int | None
     data: str
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
 def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
-    places = yield from where_they_are([request.job for request in requests])
+    places = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        refusal = _refusal(tx, request.job, places.get(request.job), request.token)
+        refusal = _lost_or_missing(tx, request.job, places.get(request.job), request.token)
         if refusal is None:
             yield "set_data", {"job": request.job, "data": request.data}
         answers.append(refusal)
@@ -113,7 +113,7 @@ class SetPriority(Request):
     """It means the same in either order, and is written as where higher comes first."""
     lifo: bool
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -124,11 +124,11 @@ def set_priority(
     tx: Transaction, requests: Sequence[SetPriority]
 ) -> Operation[list[BulliteError | int]]:
     answers: list[BulliteError | int] = []
-    places = yield from where_they_are([request.job for request in requests])
-    numbers = yield from take_numbers(len(requests))
+    places = yield from load_for_update([request.job for request in requests])
+    numbers = yield from allocate_ids(len(requests))
     for number, request in zip(numbers, requests, strict=True):
         place = places.get(request.job)
-        refusal = _refusal(tx, request.job, place, None)
+        refusal = _lost_or_missing(tx, request.job, place, None)
         if place is not None and refusal is None and place.state not in _UNFINISHED:
             refusal = IllegalMove(f"job {place.public_id} is {place.state}: it waits for nothing")
         if place is None or refusal is not None:
@@ -151,7 +151,7 @@ def set_priority(
         if place.state == State.WAITING:
             tx.count_waiting(place.queue, [place.priority], -1)
             tx.count_waiting(place.queue, [priority], +1)
-            tx.made_ready(place.queue, ANY_NAME)
+            tx.notify_ready(place.queue, ANY_NAME)
     return answers
 
 
@@ -163,7 +163,7 @@ class ExtendLease(Request):
     duration: int
     durable = False
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
@@ -171,9 +171,9 @@ def extend_leases(
     tx: Transaction, requests: Sequence[ExtendLease]
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
-    places = yield from where_they_are([request.job for request in requests])
+    places = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        refusal = _refusal(tx, request.job, places.get(request.job), request.token)
+        refusal = _lost_or_missing(tx, request.job, places.get(request.job), request.token)
         if refusal is None:
             yield (
                 "set_lease",
@@ -207,26 +207,26 @@ class AddLog(Request):
     durable = False
     keeps_order = True
 
-    def keys(self) -> Sequence[int]:
+    def job_ids(self) -> Sequence[int]:
         return (self.job,)
 
 
 def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[BulliteError | int]]:
     jobs = list({request.job for request in requests})
-    places = yield from where_they_are(jobs)
+    places = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
     answers: list[BulliteError | int] = []
     rows: list[tuple[Any, ...]] = []
     for request in requests:
         place = places.get(request.job)
-        refusal = _refusal(tx, request.job, place, request.token)
+        refusal = _lost_or_missing(tx, request.job, place, request.token)
         if refusal is not None:
             answers.append(refusal)
             continue
         assert place is not None
-        yield from _begin(tx, place, request.token)
+        yield from _mark_started(tx, place, request.token)
         if request.token is not None:
-            places[request.job] = place._replace(ahead=0)
+            places[request.job] = place._replace(prefetched=0)
         first, last = ranges[request.job]
         last += 1
         rows.append((request.job, last, tx.now, request.level, request.message))
@@ -266,10 +266,10 @@ def clear_logs(
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
     jobs = [request.job for request in requests]
-    places = yield from where_they_are(jobs)
+    places = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
     for request in requests:
-        refusal = _refusal(tx, request.job, places.get(request.job), None)
+        refusal = _lost_or_missing(tx, request.job, places.get(request.job), None)
         if refusal is None:
             yield "trim_logs", {"job": request.job, "last": ranges[request.job][1] - request.keep}
         answers.append(refusal)

@@ -13,23 +13,23 @@ from ..core.job_flags import CANCELLED, SCHEDULED
 from ..core.outcomes import STALLED
 from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, State
 from ..database.driver import ANY_NAME, WorkerRow
-from .cancel import end_the_cancelled
-from .rate_limits import LONGEST_REST, Limiter
+from .cancel import end_cancelled
+from .rate_limits import MAX_BLOCK, Rate
 from .request import ALONE, ALONE_BESIDE_OTHERS, Request
-from .scheduler_ticks import living_among
+from .scheduler_ticks import with_live_scheduler
 from .transaction import Event, Operation, Transaction
-from .transitions import swap_all, take_numbers
+from .transitions import allocate_ids, transition
 
-MOST_RECOVERED = 1_000
+MAX_RECOVERED = 1_000
 """Jobs of one dead worker taken back in one transaction."""
 
-FOR_EVER = 2**62
+NEVER_EXPIRES = 2**62
 
 NAMES_KEPT = 10_000
 """Workers that have left whose names are still known to the jobs they ran."""
 
 
-class Register(Request):
+class RegisterWorker(Request):
     """A worker begins. Answers its id."""
 
     queue: int
@@ -48,13 +48,13 @@ class Register(Request):
     concurrency: int = 1
     stalled_backoff: bool = False
     """Whether its jobs go through their back-off when it is lost."""
-    limiter: Limiter | None = None
-    longest_rest: int = LONGEST_REST
+    limiter: Rate | None = None
+    longest_rest: int = MAX_BLOCK
     """Ms after which it looks again, while a limit lets nothing begin."""
     apart = ALONE_BESIDE_OTHERS
 
 
-def register(tx: Transaction, requests: Sequence[Register]) -> Operation[list[int]]:
+def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Operation[list[int]]:
     answers = []
     for r in requests:
         if r.names is not None:
@@ -92,7 +92,7 @@ GIVEN_UP, LEAVING = 0, 2
 run, or one that was told to stop and whose jobs do."""
 
 
-class Deregister(Request):
+class DeregisterWorker(Request):
     """A worker takes no more jobs. Answers whether it holds none, and so is off the register.
 
     What it still holds is left to its lease. If it is `leaving`, its lease is renewed until it
@@ -105,7 +105,9 @@ class Deregister(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[list[bool]]:
+def deregister_worker(
+    tx: Transaction, requests: Sequence[DeregisterWorker]
+) -> Operation[list[bool]]:
     answers: list[bool] = []
     for request in requests:
         registered = LEAVING if request.leaving else GIVEN_UP
@@ -115,13 +117,13 @@ def deregister(tx: Transaction, requests: Sequence[Deregister]) -> Operation[lis
         )
         deleted = yield (
             "delete_idle_worker",
-            {"worker": request.worker, "expired_before": FOR_EVER, "dead": 0},
+            {"worker": request.worker, "expired_before": NEVER_EXPIRES, "dead": 0},
         )
         answers.append(deleted.changed > 0 or not known.changed)
     return answers
 
 
-class Resize(Request):
+class SetWorkerConcurrency(Request):
     """A worker runs more or fewer jobs at a time from now on."""
 
     worker: int
@@ -130,29 +132,31 @@ class Resize(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-def resize(tx: Transaction, requests: Sequence[Resize]) -> Operation[list[None]]:
+def set_worker_concurrency(
+    tx: Transaction, requests: Sequence[SetWorkerConcurrency]
+) -> Operation[list[None]]:
     for request in requests:
         params = {"worker": request.worker, "concurrency": request.concurrency}
         yield "set_concurrency", params
     return [None] * len(requests)
 
 
-class Renew(Request):
+class RenewLeases(Request):
     """The workers of this process live on. Answers the ids of those still registered."""
 
     durable = False
-    awaited = False
+    reply_before_claims = False
     apart = ALONE
 
 
-def renew(tx: Transaction, requests: Sequence[Renew]) -> Operation[list[set[int]]]:
+def renew_leases(tx: Transaction, requests: Sequence[RenewLeases]) -> Operation[list[set[int]]]:
     params = {"lease_now": tx.lease_now, "now": tx.now, "nonce": tx.nonce}
     yield "renew_workers", params
     result = yield "workers_of_process", {"nonce": tx.nonce}
     return [{row[0] for row in result.rows}] * len(requests)
 
 
-class Recover(Request):
+class RecoverStalled(Request):
     """Take back the jobs of a worker that died, or whose lease ran out. Answers a Recovered.
 
     A job that it had only fetched ahead goes back to its old place, unharmed. So does one that ran
@@ -176,23 +180,25 @@ class Recovered(NamedTuple):
         return self.jobs > 0 or self.has_ended_worker
 
 
-def recover(tx: Transaction, requests: Sequence[Recover]) -> Operation[list[Recovered]]:
+def recover_stalled(
+    tx: Transaction, requests: Sequence[RecoverStalled]
+) -> Operation[list[Recovered]]:
     answers: list[Recovered] = []
     for request in requests:
         answers.append((yield from _recover_one(tx, request)))
     return answers
 
 
-def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
+def _recover_one(tx: Transaction, request: RecoverStalled) -> Operation[Recovered]:
     worker = request.worker
-    expired_before = FOR_EVER if request.dead else tx.lease_now
+    expired_before = NEVER_EXPIRES if request.dead else tx.lease_now
     held = yield (
         "held_by_worker",
         {
             "queue": worker.queue,
             "worker": worker.id,
             "expired_before": expired_before,
-            "most": MOST_RECOVERED,
+            "most": MAX_RECOVERED,
         },
     )
     begun = [row for row in held.rows if not row[3]]
@@ -203,13 +209,13 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
         yield from _stall(tx, worker, begun)
     if ahead:
         asked = {job: token for job, token, *_ in ahead}
-        yield from swap_all(tx, RETURN_UNSTARTED, State.ACTIVE, asked, nonce=worker.nonce)
+        yield from transition(tx, RETURN_UNSTARTED, State.ACTIVE, asked, nonce=worker.nonce)
         _count_back(tx, worker.queue, ahead)
     if held.rows:
         yield "forget_tokens", {"jobs": as_json([row[0] for row in held.rows])}
     cancelled = [row[0] for row in held.rows if row[5] & CANCELLED]
     if cancelled:
-        yield from end_the_cancelled(tx, cancelled)
+        yield from end_cancelled(tx, cancelled)
     deleted = yield (
         "delete_idle_worker",
         {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},
@@ -220,7 +226,7 @@ def _recover_one(tx: Transaction, request: Recover) -> Operation[Recovered]:
 def _release(tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]) -> Operation[None]:
     """The worker was told to stop, and its process ended before these had."""
     asked = {job: token for job, token, *_ in begun}
-    yield from swap_all(tx, RELEASE, State.ACTIVE, asked, nonce=worker.nonce)
+    yield from transition(tx, RELEASE, State.ACTIVE, asked, nonce=worker.nonce)
     _count_back(tx, worker.queue, begun)
     tx.log(worker.queue, RELEASE.name, [row[4] or row[0] for row in begun])
 
@@ -258,13 +264,13 @@ def _stall_for_later(
     tx: Transaction, worker: WorkerRow, rows: Sequence[Sequence[Any]], delays: dict[int, int]
 ) -> Operation[None]:
     asked = {job: [token, delays[job]] for job, token, *_ in rows}
-    yield from swap_all(tx, STALL_DELAYED, State.ACTIVE, asked, nonce=worker.nonce)
+    yield from transition(tx, STALL_DELAYED, State.ACTIVE, asked, nonce=worker.nonce)
     tx.count(worker.queue, "active", -len(rows))
     tx.count(worker.queue, State.DELAYED.value, len(rows))
     events: list[Event] = [(row[4] or row[0], tx.now + delays[row[0]]) for row in rows]
     tx.log(worker.queue, STALL_DELAYED.name, events)
-    tx.made_delayed(worker.queue, tx.now + min(delays.values()))
-    tx.made_ready(worker.queue, ANY_NAME, len(rows))  # there may be a limit to how many run
+    tx.notify_due(worker.queue, tx.now + min(delays.values()))
+    tx.notify_ready(worker.queue, ANY_NAME, len(rows))  # there may be a limit to how many run
 
 
 def _stall_to_front(
@@ -274,17 +280,17 @@ def _stall_to_front(
 
     Jobs of a scheduler may stall as often as they like, as long as it exists.
     """
-    numbers = yield from take_numbers(len(begun))
+    numbers = yield from allocate_ids(len(begun))
     asked = {job: [token, -number] for number, (job, token, *_) in zip(numbers, begun, strict=True)}
-    spared = yield from living_among(
+    spared = yield from with_live_scheduler(
         worker.queue, {row[0]: row[4] for row in begun if row[5] & SCHEDULED}
     )
     for some, limit in (
         ({job: a for job, a in asked.items() if job not in spared}, worker.max_stalled_count),
-        ({job: asked[job] for job in spared}, FOR_EVER),
+        ({job: asked[job] for job in spared}, NEVER_EXPIRES),
     ):
         if some:
-            yield from swap_all(
+            yield from transition(
                 tx,
                 STALL,
                 State.ACTIVE,
@@ -300,4 +306,4 @@ def _stall_to_front(
 def _count_back(tx: Transaction, queue: int, rows: Sequence[Sequence[Any]]) -> None:
     tx.count(queue, "active", -len(rows))
     tx.count_waiting(queue, [row[2] for row in rows], +1)
-    tx.made_ready(queue, ANY_NAME, len(rows))
+    tx.notify_ready(queue, ANY_NAME, len(rows))

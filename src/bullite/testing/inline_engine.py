@@ -15,7 +15,7 @@ from ..engine.maintenance import Chores
 from ..engine.read_thread import ReadingThread
 from ..engine.replies import Ask, Joiner, Mailbox, Reply
 from ..errors import StoreClosed
-from ..operations.workers import Recover, Renew
+from ..operations.workers import RecoverStalled, RenewLeases
 
 NEVER = 2**62
 
@@ -72,9 +72,9 @@ class InlineEngine(Engine):
         """All that the scheduler service would do now; whether there was anything to do."""
         chores, did = Chores(self.driver), False
         for chore in chores.due(self.clock.lease_now()):
-            if isinstance(chore, Renew):
+            if isinstance(chore, RenewLeases):
                 continue  # a live process that is silent is taken for frozen, not for dead
-            if isinstance(chore, Recover):
+            if isinstance(chore, RecoverStalled):
                 if not may_recover(chore.worker):
                     continue
                 chore.worker = self._feeding.judge(chore.worker)

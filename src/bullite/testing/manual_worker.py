@@ -18,7 +18,7 @@ from ..engine.replies import DIRECT
 from ..engine.subscription import FIRST_PAUSE, Appetite
 from ..errors import InvalidOption
 from ..operations.claim import Claimed
-from ..operations.finish import Settled
+from ..operations.finish import FinishResult
 from ..worker.completer import Batch, Run, Settler
 from ..worker.processors import ANY, Handler
 from ..worker.runner import LoopRunner, ThreadRunner, is_suspension
@@ -128,7 +128,7 @@ class OneByOne(Worker):
             answer: Answer[Claimed] = Answer()
             self._engine.claim_now(self._appetite, answer, DIRECT)
             claimed = answer.result()
-            if claimed.rows or claimed.drained or claimed.paused:
+            if claimed.rows or claimed.exhausted or claimed.paused:
                 break  # otherwise it did as much as one transaction may, and there is more
         self.next_due = claimed.next_due
         if not claimed.rows:
@@ -151,7 +151,7 @@ class OneByOne(Worker):
         self._settler.settle(Batch.of([part]))
         return not self._lost
 
-    def report(self, batch: Batch, settled: Settled) -> None:
+    def report(self, batch: Batch, settled: FinishResult) -> None:
         self._lost = bool(settled.lost)
         super().report(batch, settled)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ..database.driver import Driver, WorkerRow
-from ..operations.scheduler_ticks import late
-from ..operations.workers import MOST_RECOVERED
+from ..operations.scheduler_ticks import late_params
+from ..operations.workers import MAX_RECOVERED
 
 Finds = Callable[[int], bool]
 """Whether there would be something to do at a moment; once there is, there stays something."""
@@ -53,7 +53,7 @@ def _questions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[Finds]:
     yield has_rows("due_queues")
     yield has_rows("expired_queues")
     yield has_rows("failed_due_queues")
-    yield lambda at: bool(driver.execute("late_schedulers", late(at)).rows)
+    yield lambda at: bool(driver.execute("late_schedulers", late_params(at)).rows)
     for row in driver.execute("workers", {}).rows:
         worker = WorkerRow(*row)
         if worker.nonce in deaths:
@@ -72,7 +72,7 @@ def _loses_jobs(driver: Driver, worker: WorkerRow, ahead: int) -> Finds:
             "queue": worker.queue,
             "worker": worker.id,
             "expired_before": at + ahead,
-            "most": MOST_RECOVERED,
+            "most": MAX_RECOVERED,
         }
         return bool(driver.execute("held_by_worker", params).rows)
 

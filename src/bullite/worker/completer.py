@@ -16,8 +16,8 @@ from ..engine.engine import Engine
 from ..engine.replies import Ask
 from ..engine.subscription import FIRST_PAUSE, LONGEST_PAUSE, Appetite
 from ..errors import ENDING, RequestRefused, StoreClosed
-from ..operations.command_output import EndRun
-from ..operations.finish import Settle, Settled
+from ..operations.command_output import CommandExit
+from ..operations.finish import FinishResult, FinishRuns
 
 _FINAL = (StoreClosed, RequestRefused, *ENDING)
 """Errors after which trying again is no use."""
@@ -32,7 +32,7 @@ class Run(NamedTuple):
     result: Result
 
 
-Part = tuple[RunOutcome, Run | None, EndRun | None]
+Part = tuple[RunOutcome, Run | None, CommandExit | None]
 """What one run in a thread came to: the run only if somebody listens, and the end of its command.
 
 No class: short runs in threads would be several per cent slower for it."""
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
     verdicts: Sequence[RunOutcome]
     runs: Sequence[Run] | None
-    commands: Sequence[EndRun] = ()
+    commands: Sequence[CommandExit] = ()
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Batch:
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
         )
 
 
-Report = Callable[[Batch, Settled], None]
+Report = Callable[[Batch, FinishResult], None]
 Trouble = Callable[[Exception], None]
 
 
@@ -108,7 +108,7 @@ class Settler:
         return [self._ask(Batch.of(some)) for some in (unheard, heard) if some]
 
     def _ask(self, batch: Batch, pause: int = FIRST_PAUSE) -> Ask:
-        settle = Settle(self._worker.queue, batch.verdicts, batch.commands)
+        settle = FinishRuns(self._worker.queue, batch.verdicts, batch.commands)
         return Ask(settle, partial(self._answered, batch, pause), self._worker.mailbox)
 
     def _send_again(self, batch: Batch, pause: int) -> None:

@@ -13,8 +13,8 @@ from ..core.decide_outcome import Unstarted, decide
 from ..engine.engine import Engine
 from ..engine.subscription import Appetite, Habits
 from ..operations.claim import Claimed
-from ..operations.finish import Settle
-from ..operations.workers import Register
+from ..operations.finish import FinishRuns
+from ..operations.workers import RegisterWorker
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -24,7 +24,7 @@ class Hands:
     """The standing order of a worker that is fed only what it is asked for."""
 
     def __init__(
-        self, worker: Worker, engine: Engine, registration: Register, habits: Habits
+        self, worker: Worker, engine: Engine, registration: RegisterWorker, habits: Habits
     ) -> None:
         self._worker = worker
         self._engine = engine
@@ -88,7 +88,7 @@ class Hands:
 
     def give_back(self, job: Job) -> None:
         verdict = decide(job, Unstarted(), self._worker.queue.random)
-        self._engine.submit(Settle(self._worker.queue.key, (verdict,)), _nothing)
+        self._engine.submit(FinishRuns(self._worker.queue.key, (verdict,)), _nothing)
 
     async def starve(self) -> None:
         """Nothing more until `feed`; those who wait get nothing."""

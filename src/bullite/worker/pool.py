@@ -24,8 +24,8 @@ from ..engine.replies import DIRECT, Mailbox
 from ..engine.subscription import Appetite, Habits, Stop
 from ..errors import JobCancelled
 from ..operations.claim import Claimed
-from ..operations.finish import Settled
-from ..operations.workers import Register
+from ..operations.finish import FinishResult
+from ..operations.workers import RegisterWorker
 from .completer import Batch, Run, Settler
 from .processors import ANY, Assignment
 from .runner import LoopRunner, Runner, ThreadRunner
@@ -48,7 +48,7 @@ class Owner(Protocol):
     def progressed(self, job: Job, progress: Any) -> None: ...
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait: ...
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]: ...
-    def report(self, batch: Batch, settled: Settled) -> None: ...
+    def report(self, batch: Batch, settled: FinishResult) -> None: ...
     def trouble(self, error: Exception) -> None: ...
     def check_idle(self) -> None: ...
     def taken_away(self, jobs: Sequence[Job]) -> None: ...
@@ -65,7 +65,7 @@ class Pool:
         assignment: Assignment,
         concurrency: int,
         engine: Engine,
-        registration: Register,
+        registration: RegisterWorker,
         habits: Habits,
         mailbox: Mailbox,
         most_started: int | None,
@@ -116,7 +116,7 @@ class Pool:
             return
         if claimed.rows:
             self._take(claimed)
-        if claimed.drained and not claimed.held_back:
+        if claimed.exhausted and not claimed.limited_out:
             self._owner.found_nothing()
 
     def _take(self, claimed: Claimed) -> None:
@@ -125,8 +125,8 @@ class Pool:
         owner.took_some()
         if claimed.token <= self.appetite.unloaded_until:
             # A limit or a pause came behind the claim, while this was on its way here.
-            self.give_back(jobs[claimed.begun :])
-            jobs = jobs[: claimed.begun]
+            self.give_back(jobs[claimed.started :])
+            jobs = jobs[: claimed.started]
         if self._closing:
             self.give_back(jobs)
         elif self._fed_directly:

@@ -41,10 +41,10 @@ from ..errors import (
     StoreClosed,
     WrongProcess,
 )
-from ..operations.finish import Settled
-from ..operations.rate_limits import Limiter
-from ..operations.transaction import Logged
-from ..operations.workers import Register
+from ..operations.finish import FinishResult
+from ..operations.rate_limits import Rate
+from ..operations.transaction import LoggedEntries
+from ..operations.workers import RegisterWorker
 from .completer import Batch
 from .manual import Hands
 from .pool import Pool
@@ -153,7 +153,7 @@ class Worker(OwnEmitter):
             _check_retention("remove_on_complete", remove_on_complete),
             _check_retention("remove_on_fail", remove_on_fail),
         )
-        self._limiter = None if limiter is None else Limiter(*check_rate("limiter", limiter))
+        self._limiter = None if limiter is None else Rate(*check_rate("limiter", limiter))
         self._longest_rest = check_duration(
             "maximum_rate_limit_delay", maximum_rate_limit_delay, least=1
         )
@@ -162,7 +162,7 @@ class Worker(OwnEmitter):
         self._pid = os.getpid()
         self._ordinal = next(_ordinals)
         self._pools: list[Pool] = []
-        self.auditor: Callable[[Batch, Settled], None] | None = None
+        self.auditor: Callable[[Batch, FinishResult], None] | None = None
         """Told of all verdicts once they are recorded, many at a time, on whatever thread."""
         self._hands: Hands | None = None
         self.wants_reports = False
@@ -331,8 +331,8 @@ class Worker(OwnEmitter):
         self._pools.append(pool)
         self._engine.attach(pool.appetite)
 
-    def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> Register:
-        return Register(
+    def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> RegisterWorker:
+        return RegisterWorker(
             queue=self.queue.key,
             name=self.name,
             names=names,
@@ -418,14 +418,14 @@ class Worker(OwnEmitter):
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
         return self._strategies.ask(job, error)
 
-    def report(self, batch: Batch, settled: Settled) -> None:
+    def report(self, batch: Batch, settled: FinishResult) -> None:
         """The verdicts on these runs are in the database, but for the jobs that were lost."""
         if self.auditor is not None:
             self.auditor(batch, settled)
         if batch.runs is not None or settled.lost:
             self._in_loop(self._report, batch, settled)
 
-    def _report(self, batch: Batch, settled: Settled) -> None:
+    def _report(self, batch: Batch, settled: FinishResult) -> None:
         lost = set(settled.lost)
         for job in lost:
             message = f"job {job} was no longer held when its run ended; nothing was recorded"
@@ -435,7 +435,7 @@ class Worker(OwnEmitter):
             if verdict.job in lost:
                 continue
             active = State.ACTIVE.value
-            if (problem := settled.spoilt.get(verdict.job)) is not None:
+            if (problem := settled.overridden.get(verdict.job)) is not None:
                 outcome = CANCELLED if isinstance(problem, JobCancelled) else verdict.outcome
                 failed = verdict._replace(move=FAIL, reason=str(problem), outcome=outcome, delay=0)
                 run.job.settled(failed, settled.at)
@@ -497,7 +497,7 @@ class Worker(OwnEmitter):
         if ids:
             self._tell("locks-renewed", {"count": len(ids), "job_ids": ids})
 
-    def _hear_of_stalls(self, logged: Sequence[Logged] | BaseException) -> None:
+    def _hear_of_stalls(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
         if isinstance(logged, BaseException):
             return
         for entry in logged:

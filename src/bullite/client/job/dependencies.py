@@ -10,9 +10,9 @@ from ...core.dependency_options import ParentRef, check_relative
 from ...core.job_flags import UPSTREAM
 from ...core.job_options import check_int
 from ...errors import InvalidOption, InvalidOptionType
-from ...operations.children import AwaitChildren, LeaveParent, RemoveUnprocessed
+from ...operations.children import AwaitChildren, DetachFromParent, RemoveUnprocessedChildren
 from ...operations.dependencies import CHILD, DEPENDENCY
-from ...operations.flow_graph import Ref
+from ...operations.flow_graph import FlowRef
 from ..runtime import bridge
 from ..runtime.pending import Pending
 
@@ -78,7 +78,7 @@ class Family:
     @property
     def parent_key(self) -> str | None:
         """Its parent as one text, as keys of children are."""
-        return None if self.parent is None else Ref(self.parent["queue"], self.parent["id"]).key
+        return None if self.parent is None else FlowRef(self.parent["queue"], self.parent["id"]).key
 
     @property
     def depends_on(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Family:
             self.has_no_parent()
             return had_parent
 
-        return self._ask(LeaveParent(self.pk), left)
+        return self._ask(DetachFromParent(self.pk), left)
 
     # --- below ---
 
@@ -113,7 +113,7 @@ class Family:
         key = None
         if child is not None:
             other = check_relative("child", child)
-            key = Ref(other.queue or "", other.id).key
+            key = FlowRef(other.queue or "", other.id).key
 
         def answered(must_wait: bool) -> bool:
             if must_wait:
@@ -197,7 +197,7 @@ class Family:
 
     def remove_unprocessed_children(self) -> Pending[int]:
         """Take out those of its descendants that nobody has begun; how many."""
-        return self._ask(RemoveUnprocessed(self.pk), lambda removed: removed)
+        return self._ask(RemoveUnprocessedChildren(self.pk), lambda removed: removed)
 
     # --- underneath ---
 

@@ -64,10 +64,10 @@ from ...errors import (
     LostLock,
 )
 from ...operations.claim import Claimed
-from ...operations.command_output import EndRun
+from ...operations.command_output import CommandExit
 from ...operations.deduplicate_release import FreeKeyOf
-from ...operations.finish import Settle, Settled
-from ...operations.move import MoveOne
+from ...operations.finish import FinishResult, FinishRuns
+from ...operations.move import MoveJob
 from ...operations.update import AddLog, ClearLogs, ExtendLease, Progress, SetData, SetPriority
 from ..runtime import bridge
 from ..runtime.pending import Pending
@@ -147,7 +147,7 @@ class Job(JobRecord, Family, Stepping):
         """Its worker fetched it ahead: that it begins is recorded together with its end."""
         self.moving: Pending[Any] | None = None
         """The move that its own run asked for, if it did."""
-        self.command_end: EndRun | None = None
+        self.command_end: CommandExit | None = None
         """What its command came to, to be written with the verdict on this run."""
 
     run: Run
@@ -285,7 +285,7 @@ class Job(JobRecord, Family, Stepping):
         check_bool("reset_attempts", reset_attempts)
 
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
-        request = MoveOne(move, self.pk, self.id, wait, reset_attempts, source)
+        request = MoveJob(move, self.pk, self.id, wait, reset_attempts, source)
         return self._ask(request, lambda _: self.revived(wait, reset_attempts))
 
     def remove(self, remove_children: bool = True) -> Pending[None]:
@@ -294,7 +294,7 @@ class Job(JobRecord, Family, Stepping):
         Not while it, or one of them, runs: then JobLocked, and nothing is taken out.
         """
         check_bool("remove_children", remove_children)
-        request = MoveOne(REMOVE, self.pk, self.id, with_descendants=remove_children)
+        request = MoveJob(REMOVE, self.pk, self.id, with_descendants=remove_children)
         return self._ask(request, lambda _: self._tell_removed())
 
     def change_delay(self, delay: Duration) -> Pending[None]:
@@ -359,7 +359,7 @@ class Job(JobRecord, Family, Stepping):
         if signal is not None:
             signal.abort(reason)
 
-    def end_command(self, end: EndRun) -> None:
+    def end_command(self, end: CommandExit) -> None:
         """Say what its command came to."""
         self.command_end = end
         self.acquire_traits(COMMAND)
@@ -623,23 +623,23 @@ class Job(JobRecord, Family, Stepping):
         return verdict._replace(retention=retention_of(check_keep(option, given)))
 
     def _settle(self, verdict: RunOutcome) -> Pending[Any]:
-        def answered(answer: Settled) -> int | None:
+        def answered(answer: FinishResult) -> int | None:
             if answer.lost:
                 raise LostLock(f"job {self.id} is no longer held by this run; nothing was changed")
-            if self.pk in answer.spoilt:
+            if self.pk in answer.overridden:
                 self.moving = None
-                raise answer.spoilt[self.pk]
+                raise answer.overridden[self.pk]
             self.settled(verdict, answer.at)
             return answer.ttl if verdict.move is RELEASE else None
 
         by_hand = verdict._replace(manual=True)
-        self.moving = self._ask(Settle(self._queue.key, (by_hand,)), answered)
+        self.moving = self._ask(FinishRuns(self._queue.key, (by_hand,)), answered)
         return self.moving
 
     def _move(
         self, move: Move, delay: int = 0, then: Callable[[], None] | None = None
     ) -> Pending[None]:
-        request = MoveOne(move, self.pk, self.id, delay)
+        request = MoveJob(move, self.pk, self.id, delay)
         return self._ask(request, lambda _: then() if then is not None else None)
 
     def _ask(self, request: Any, read: Callable[[Any], Any]) -> Pending[Any]:
@@ -665,7 +665,7 @@ class Job(JobRecord, Family, Stepping):
 def claimed_jobs(queue: Getters, claimed: Claimed, holder: Holder, worker: str) -> list[Job]:
     """The jobs that a worker of this name has claimed, as it holds them."""
     fate = JobStatusRow(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
-    token, begun = claimed.token, claimed.begun
+    token, begun = claimed.token, claimed.started
     jobs = [Job(queue, row, fate, token, False, holder) for row in claimed.rows[:begun]]
     jobs += [Job(queue, row, fate, token, True, holder) for row in claimed.rows[begun:]]
     if claimed.failed_reasons:

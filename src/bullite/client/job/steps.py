@@ -20,7 +20,16 @@ from ...core.job_flags import STEPPED
 from ...core.job_options import Duration, check_duration, check_name, encode_limited
 from ...core.states import DELAY
 from ...errors import EventTimedOut, IllegalMove, InvalidOptionType, JobSuspended
-from ...operations.steps import EVENT, SLEEP, STEP, Over, Pause, PutOff, RecordStep, SendEvent
+from ...operations.steps import (
+    EVENT,
+    SLEEP,
+    STEP,
+    RecordStep,
+    SendEvent,
+    StepDone,
+    Suspend,
+    Suspended,
+)
 from ..runtime.pending import Pending, Plan, is_in_loop
 from ..runtime.store import Store
 
@@ -249,32 +258,32 @@ class Run:
         if (kind, name, number) in known:
             return known[kind, name, number]
         job, place = self._job, next(self._places)
-        request = Pause(
+        request = Suspend(
             *(job._queue_key, job.pk, job.token_number, kind, name, number, place, ms),
             ahead=job.prefetched,
             custom_id=job.custom_id,
         )
         self._pausing = pausing = Pending(job._store, request, self._paused)
         try:
-            answer: Over | PutOff = yield pausing
+            answer: StepDone | Suspended = yield pausing
         finally:
             if self._pausing is pausing:  # it failed, or this run was told to end
                 self._pausing = None
         self._go_on()
-        assert isinstance(answer, Over)
+        assert isinstance(answer, StepDone)
         known[kind, name, number] = answer.value
         return answer.value
 
-    def _paused(self, answer: Over | PutOff) -> Over | PutOff:
+    def _paused(self, answer: StepDone | Suspended) -> StepDone | Suspended:
         """Taken in by whoever comes to it first, of those who wait for it."""
         pausing, self._pausing = self._pausing, None
         self._job.acquire_traits(STEPPED)
-        if isinstance(answer, PutOff):
+        if isinstance(answer, Suspended):
             self._job.moving = pausing
             self._put_off(answer)
         return answer
 
-    def _put_off(self, answer: PutOff) -> None:
+    def _put_off(self, answer: Suspended) -> None:
         job = self._job
         verdict = RunOutcome(job.pk, job.token_number, DELAY, answer.until - answer.at)
         job.settled(verdict, answer.at)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.clock import moment_of
 from ...core.states import PROMOTE, State
 from ...errors import DelayedError
-from ...operations.move import MoveByHand
+from ...operations.move import MoveJobs
 from ..runtime import bridge
 from .job import Job
 
@@ -51,4 +51,4 @@ async def unpark(queue: Queue, too_new: Mapping[str, Callable[[Job], bool]]) -> 
         if is_known and await is_parked(job):
             parked.append(job.pk)
     if parked:
-        await bridge.ask(queue.store, MoveByHand(PROMOTE, parked))
+        await bridge.ask(queue.store, MoveJobs(PROMOTE, parked))

@@ -11,7 +11,7 @@ from ...core.codec import encode_plain
 from ...core.job_flags import STEPPED
 from ...core.job_options import MAX_TIME
 from ...core.states import PRIORITIZED, State
-from ...operations.rate_limits import Limits
+from ...operations.rate_limits import QueueLimits
 from ...operations.rate_limits_by_key import window_of
 from ...operations.steps import EVENT, SLEEP
 from ..job.version_skew import NEWER, is_parked
@@ -70,7 +70,7 @@ async def _what_it_waits_for(queue: Getters, job: Job) -> list[str]:
 
 async def _limits(queue: Getters) -> list[str]:
     rows = await bridge.read(queue.store, "limits", {"queue": queue.key})
-    limits, now = Limits(*rows[0]), queue.store.open().clock.now()
+    limits, now = QueueLimits(*rows[0]), queue.store.open().clock.now()
     reasons = []
     if limits.concurrency is not None:
         [[running]] = await bridge.read(queue.store, "count_active", {"queue": queue.key})
@@ -82,7 +82,7 @@ async def _limits(queue: Getters) -> list[str]:
                 f"no more than {limits.concurrency} may run at a time, and their slots are held "
                 f"by {holders}{more}"
             )
-    if limits.left(None, now) == 0:
+    if limits.remaining(None, now) == 0:
         reasons.append(f"a rate limit lets nothing begin before {_shown(limits.until)}")
     elif limits.max is None and limits.until > now:
         reasons.append(

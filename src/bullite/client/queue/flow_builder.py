@@ -11,9 +11,9 @@ from ...core.job_options import CheckedOptions, JobOptions, check_name
 from ...core.job_record import JobStatusRow
 from ...core.states import State
 from ...errors import BulliteError, InvalidOption, InvalidOptionType
-from ...operations.add import NewJob, OutOfDate
-from ...operations.add_flow import Grow, Grown, Planted
-from ...operations.flow_graph import Node, Ref
+from ...operations.add import NewJob, StaleSettings
+from ...operations.add_flow import AddFlow, FlowAdded, StoredNode
+from ...operations.flow_graph import FlowRef, Node
 from ..job.job import Job
 from ..runtime import bridge
 
@@ -194,9 +194,9 @@ async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
         queues = {seedling.queue.name: seedling.queue for seedling in seedlings}
         nodes = _nodes(garden, seedlings)
         versions = {queue.key: queue.settings_version for queue in queues.values()}
-        request = Grow(nodes, versions)
-        grown: Grown | OutOfDate = await bridge.ask(seedlings[0].queue.store, request)
-        if isinstance(grown, Grown):
+        request = AddFlow(nodes, versions)
+        grown: FlowAdded | StaleSettings = await bridge.ask(seedlings[0].queue.store, request)
+        if isinstance(grown, FlowAdded):
             return seedlings, await _as_jobs(seedlings, nodes, grown)
         for queue in queues.values():
             await queue.look_again()
@@ -226,18 +226,20 @@ def _node(seedling: Seedling) -> Node:
     queue, options = seedling.queue, seedling.options
     job = _job(seedling)
     ties = options.dependencies or DependencyOptions(policy=options.policy)
-    parent: int | Ref | None = seedling.parent
+    parent: int | FlowRef | None = seedling.parent
     if parent is None and ties.parent is not None:
         parent = _ref(ties.parent, queue)
     depends_on = tuple(_ref(other, queue) for other in ties.depends_on)
     return Node(queue.key, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
 
 
-def _ref(other: JobRef, queue: Queue) -> Ref:
-    return Ref(queue.name if other.queue is None else other.queue, other.id)
+def _ref(other: JobRef, queue: Queue) -> FlowRef:
+    return FlowRef(queue.name if other.queue is None else other.queue, other.id)
 
 
-async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: Grown) -> list[Job]:
+async def _as_jobs(
+    seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: FlowAdded
+) -> list[Job]:
     jobs: list[Job] = []
     found = await _found_again(seedlings, grown)
     met = set(grown.existing)
@@ -248,7 +250,7 @@ async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: 
             jobs.append(kept or queue.as_new_job(node.job, id, grown.created_at))
             continue
         met.add(id)
-        planted = grown.planted.get(id)
+        planted = grown.stored.get(id)
         job = queue.as_new_job(planted.job if planted else node.job, id, grown.created_at)
         if planted is not None:
             job.planted(_fate(planted, grown.created_at))
@@ -259,7 +261,7 @@ async def _as_jobs(seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: 
     return jobs
 
 
-async def _found_again(seedlings: Sequence[Seedling], grown: Grown) -> dict[int, Job]:
+async def _found_again(seedlings: Sequence[Seedling], grown: FlowAdded) -> dict[int, Job]:
     """The jobs that were there before, or that several seedlings stand for, as they are stored."""
     met = set(grown.existing)
     by_queue: dict[Queue, list[int]] = {}
@@ -273,8 +275,8 @@ async def _found_again(seedlings: Sequence[Seedling], grown: Grown) -> dict[int,
     return found
 
 
-def _fate(planted: Planted, now: int) -> JobStatusRow:
-    extras = planted.job.extras
+def _fate(planted: StoredNode, now: int) -> JobStatusRow:
+    extras = planted.job.rare_fields
     expires = None if extras is None or extras.expires is None else now + extras.expires
     return JobStatusRow(
         planted.state.value,

@@ -24,8 +24,13 @@ from ...core.job_options import (
 from ...core.recurrence import Recurrence, check_recurrence
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.add import NewJob
-from ...operations.scheduler_ticks import Plan, Scheduler, id_of, offset_of
-from ...operations.schedulers import EnableScheduler, Planned, RemoveScheduler, RunScheduler
+from ...operations.scheduler_ticks import Scheduler, SchedulerSpec, id_of, offset_of
+from ...operations.schedulers import (
+    EnableScheduler,
+    RemoveScheduler,
+    RunScheduler,
+    SchedulersUpserted,
+)
 from ..job.job import Job
 from ..runtime import bridge
 from .reads import Getters, page_window
@@ -87,7 +92,7 @@ class Schedules(Getters):
     _defaults: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], CheckedOptions]
     new_job: Callable[[str, Any, CheckedOptions], NewJob]
-    _add_planned: Callable[[Callable[[], Sequence[NewJob | Plan]]], Any]
+    _add_planned: Callable[[Callable[[], Sequence[NewJob | SchedulerSpec]]], Any]
     _as_jobs: Callable[..., Any]
 
     async def upsert_job_scheduler(
@@ -155,7 +160,7 @@ class Schedules(Getters):
 
     async def run_job_scheduler(self, id: str) -> Job:
         """Make one job of a job scheduler now, paused or not; its schedule goes on as it would."""
-        planned: Planned = await self._ask_scheduler(RunScheduler, id)
+        planned: SchedulersUpserted = await self._ask_scheduler(RunScheduler, id)
         [job] = await self._as_jobs(planned.jobs, planned.added)
         made: Job = job
         return made
@@ -198,7 +203,7 @@ class Schedules(Getters):
         params = await self._params(id)
         return await bridge.ask(self.store, request(params["queue"], params["key"], *more))
 
-    def _repeating(self, name: str, data: Any, options: Mapping[str, Any]) -> Plan:
+    def _repeating(self, name: str, data: Any, options: Mapping[str, Any]) -> SchedulerSpec:
         """What `add` with `repeat` asks for."""
         key, settings = _check_repeat(options["repeat"])
         recurrence = self._recurrence(settings)
@@ -224,11 +229,11 @@ class Schedules(Getters):
         name: str,
         data: Any,
         options: Mapping[str, Any],
-    ) -> Plan:
+    ) -> SchedulerSpec:
         """A plan with the options of its jobs resolved, those of the queue's that can hold, too."""
         late = {name: 0 for name in ("delay",) if name in self._defaults}
         checked = self.check({**late, **options})
-        return Plan(key, recurrence, self.new_job(name, data, checked), list(options))
+        return SchedulerSpec(key, recurrence, self.new_job(name, data, checked), list(options))
 
 
 def check_key(what: str, value: Any) -> str:

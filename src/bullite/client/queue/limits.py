@@ -15,8 +15,8 @@ from ...core.job_options import (
     check_limit_key,
     check_rate,
 )
-from ...operations.rate_limits import Limiter, Limits, SetConcurrency, SetRate, UseUpWindow
-from ...operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit, Window, window_of
+from ...operations.rate_limits import BlockQueue, QueueLimits, Rate, SetConcurrency, SetRate
+from ...operations.rate_limits_by_key import EVERY_KEY, RateWindow, SetKeyLimit, window_of
 from ..runtime import bridge
 from .reads import Getters
 
@@ -75,7 +75,7 @@ class Limited(Getters):
         next: its job goes back to its place."""
         ms = check_duration("duration", duration, least=1)
         await self._be_ready()
-        await bridge.ask(self.store, UseUpWindow(self.key, ms))
+        await bridge.ask(self.store, BlockQueue(self.key, ms))
 
     async def get_rate_limit_ttl(
         self, max_jobs: int | None = None, *, key: str | None = None
@@ -89,12 +89,12 @@ class Limited(Getters):
             check_int("max_jobs", max_jobs, 1, MAX_ATTEMPTS)
         if key is not None:
             return (await self._window(check_limit_key(key))).ttl(self._now(), max_jobs)
-        return (await self._limits()).ttl(self._now(), max_jobs)
+        return (await self._limits()).blocked_for_ms(self._now(), max_jobs)
 
     async def remove_rate_limit_key(self) -> bool:
         """End the running window, also one set by `rate_limit`; False if none ran."""
         await self._be_ready()
-        ran: bool = await bridge.ask(self.store, UseUpWindow(self.key, None))
+        ran: bool = await bridge.ask(self.store, BlockQueue(self.key, None))
         return ran
 
     # --- how many of a key begin ---
@@ -131,12 +131,12 @@ class Limited(Getters):
         meta["max_rate"] = _shown(meta.pop("max_rate_count"), meta.pop("max_rate_duration"))
         return meta
 
-    async def _limits(self) -> Limits:
+    async def _limits(self) -> QueueLimits:
         await self._be_ready()
         rows = await bridge.read(self.store, "limits", {"queue": self.key})
-        return Limits(*rows[0])
+        return QueueLimits(*rows[0])
 
-    async def _window(self, key: str) -> Window:
+    async def _window(self, key: str) -> RateWindow:
         await self._be_ready()
         params = {"queue": self.key, "keys": encode_plain([key]).decode()}
         return window_of(key, await bridge.read(self.store, "key_windows", params))
@@ -145,8 +145,8 @@ class Limited(Getters):
         return self.store.open().clock.now()
 
 
-def _limiter(value: RateLimit) -> Limiter:
-    return Limiter(*check_rate("limit", value))
+def _limiter(value: RateLimit) -> Rate:
+    return Rate(*check_rate("limit", value))
 
 
 def _stored(key: str | None) -> str:

@@ -11,7 +11,7 @@ from ...core.codec import decode, encode_plain
 from ...core.event_log import DRAINED, Event, Failure, failure_of, unfold
 from ...engine.engine import Engine
 from ...errors import JobFailed, StoreError
-from ...operations.transaction import Logged
+from ...operations.transaction import LoggedEntries
 from ..runtime import bridge
 from ..runtime.blocking import running_loop
 from ..runtime.emitter import EventEmitter
@@ -46,7 +46,7 @@ class Feed:
         self._emitter = emitter
         self._engine = engine
         self._key = key
-        self._batches: deque[Sequence[Logged]] = deque()
+        self._batches: deque[Sequence[LoggedEntries]] = deque()
         self._telling: asyncio.Task[None] | None = None
         self._mailbox = bridge.mailbox()
         engine.follow(key, self._hear, self._mailbox)
@@ -69,7 +69,7 @@ class Feed:
         if self._telling is not None:
             await self._telling
 
-    def _hear(self, logged: Sequence[Logged] | BaseException) -> None:
+    def _hear(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
         if isinstance(logged, BaseException):
             return  # the engine has stopped: there is nothing more to hear
         self._batches.append(logged)
@@ -89,7 +89,7 @@ class Feed:
         finally:
             self._telling = None
 
-    async def _tell(self, event: Event, logged: Logged, entry: Any) -> None:
+    async def _tell(self, event: Event, logged: LoggedEntries, entry: Any) -> None:
         if not (self.objects and self._emitter.hears(event.name)):
             return
         queue = self.objects[0]
@@ -104,7 +104,7 @@ class Feed:
 _TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
 
 
-async def _arguments(queue: Getters, event: Event, logged: Logged, entry: Any) -> list[Any]:
+async def _arguments(queue: Getters, event: Event, logged: LoggedEntries, entry: Any) -> list[Any]:
     """What a listener gets after the name of the queue."""
     payload = dict(event.payload)
     id = payload.pop("job_id", None)

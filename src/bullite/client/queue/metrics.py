@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.clock import moment_of
 from ...core.histogram import DurationHistogram
-from ...operations.metrics import MINUTE, Tally, stored_tally
+from ...operations.metrics import MINUTE, MinuteTotals, stored_totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Metrics:
 
 def metrics_of(rows: Sequence[Sequence[Any]]) -> Metrics:
     """From rows of [minute, completed, failed, durations, waits]."""
-    total, minutes = Tally(), list[Minute]()
+    total, minutes = MinuteTotals(), list[Minute]()
     for minute, *row in rows:
-        tally = stored_tally(row)
+        tally = stored_totals(row)
         total.merge(tally)
         minutes.append(
             Minute(

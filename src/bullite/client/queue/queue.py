@@ -56,22 +56,22 @@ from ...errors import (
     QueueHasActiveJobs,
     SchedulerOwnsJob,
 )
-from ...operations.add import NO_EXTRAS, Added, AddJobs, Extras, NewJob, OutOfDate
-from ...operations.add_flow import Grown
+from ...operations.add import NO_RARE_FIELDS, Added, AddJobs, NewJob, RareFields, StaleSettings
+from ...operations.add_flow import FlowAdded
 from ...operations.cancel import Cancel
 from ...operations.job_lists import START
-from ...operations.move import MoveByHand, Moved, MoveListed, MoveOne
+from ...operations.move import Moved, MoveJob, MoveJobs, MoveListed
 from ...operations.prune import Purge
 from ...operations.queue_settings import (
-    MOST_TRIMMED,
+    MAX_TRIMMED,
     Configure,
-    Reset,
+    LogCleaned,
+    ResetQueue,
     SetPaused,
-    TellCleaned,
     TrimEvents,
 )
-from ...operations.scheduler_ticks import Plan
-from ...operations.schedulers import AddPlanned, ForgetSchedulers, Planned
+from ...operations.scheduler_ticks import SchedulerSpec
+from ...operations.schedulers import DeleteSchedulers, SchedulersUpserted, UpsertSchedulers
 from ...operations.update import Progress
 from ..directory import removed_job
 from ..job.job import Job
@@ -305,7 +305,7 @@ class Queue(Keys, Schedules, Limited):
             return await self._plant_bulk(given, chunk, on_chunk)
         new = self._bulk_jobs(given, range(len(given)))
         add: Callable[..., Any] = self._add_all
-        if has_options and any(type(job) is Plan for job in new):
+        if has_options and any(type(job) is SchedulerSpec for job in new):
             add = self._add_planned
         version, stored = self._ready().version, list[Job]()
         for start in range(0, len(new), chunk):
@@ -357,15 +357,15 @@ class Queue(Keys, Schedules, Limited):
             if self.hears("added", "waiting", "delayed"):
                 first = self._tell_added(new)
             added = await bridge.ask(self.store, request, first)
-            if not isinstance(added, OutOfDate):
+            if not isinstance(added, StaleSettings):
                 return await self._as_jobs(new, added)
             await self._find()
             new, version = resolve(), self._ready().version
 
     async def _add_planned(
         self,
-        resolve: Callable[[], Sequence[NewJob | Plan]],
-        new: Sequence[NewJob | Plan] | None = None,
+        resolve: Callable[[], Sequence[NewJob | SchedulerSpec]],
+        new: Sequence[NewJob | SchedulerSpec] | None = None,
         version: int = 0,
     ) -> list[Job]:
         """The same for jobs of which some are made by job schedulers."""
@@ -373,12 +373,12 @@ class Queue(Keys, Schedules, Limited):
         if new is None:
             new, version = resolve(), self._ready().version
         while True:
-            request = AddPlanned(self.key, new, version)
+            request = UpsertSchedulers(self.key, new, version)
             first = None
             if self.hears("added", "waiting", "delayed"):
                 first = self._tell_planned
             planned = await bridge.ask(self.store, request, first)
-            if isinstance(planned, Planned):
+            if isinstance(planned, SchedulersUpserted):
                 return await self._as_jobs(planned.jobs, planned.added)
             await self._find()
             new, version = resolve(), self._ready().version
@@ -398,7 +398,7 @@ class Queue(Keys, Schedules, Limited):
 
     def _bulk_job(
         self, index: int, job: Any, alike: dict[int, tuple[CheckedOptions, NewJob]]
-    ) -> NewJob | Plan:
+    ) -> NewJob | SchedulerSpec:
         """A job of many. `alike` has, by the identity of its options, one that shares them."""
         if type(job) is not dict:
             alike.clear()  # what is no dict may run its own code, and change options of others
@@ -468,9 +468,9 @@ class Queue(Keys, Schedules, Limited):
             _extras_of(options),
         )
 
-    def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | OutOfDate], None]:
-        def tell(added: Added | OutOfDate) -> None:
-            if isinstance(added, OutOfDate):
+    def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | StaleSettings], None]:
+        def tell(added: Added | StaleSettings) -> None:
+            if isinstance(added, StaleSettings):
                 return
             for job, id in zip(new, added.ids, strict=True):
                 if id not in added.existing:
@@ -480,8 +480,8 @@ class Queue(Keys, Schedules, Limited):
 
         return tell
 
-    def _tell_planned(self, planned: Planned | OutOfDate) -> None:
-        if isinstance(planned, Planned):
+    def _tell_planned(self, planned: SchedulersUpserted | StaleSettings) -> None:
+        if isinstance(planned, SchedulersUpserted):
             self._tell_added(planned.jobs)(planned.added)
 
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
@@ -504,7 +504,7 @@ class Queue(Keys, Schedules, Limited):
                     jobs[index] = kept or jobs[index]
         return jobs
 
-    def as_gone(self, job: NewJob, id: int, added: Added | Grown) -> Job | None:
+    def as_gone(self, job: NewJob, id: int, added: Added | FlowAdded) -> Job | None:
         """What stands behind a deduplication key when only its name is left."""
         if id not in added.behind_keys:
             return None
@@ -513,10 +513,10 @@ class Queue(Keys, Schedules, Limited):
 
     def as_new_job(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
         """A job that was just stored, tied to nobody."""
-        extras = job.extras or NO_EXTRAS
+        extras = job.rare_fields or NO_RARE_FIELDS
         created_at = now if extras.timestamp is None else extras.timestamp
         facts = (id, job.name, job.custom_id, job.priority, job.attempts, 0, 0, 0, created_at,
-                 None, job.opts, job.rank, -id if job.lifo else id, extras.traits,
+                 None, job.opts, job.rank, -id if job.lifo else id, extras.flags,
                  job.data)  # fmt: skip
         due_at = created_at + job.delay if job.delay else extras.run_at
         waits = job.delay > 0 or (extras.run_at or 0) > now
@@ -594,13 +594,13 @@ class Queue(Keys, Schedules, Limited):
             raise QueueHasActiveJobs(
                 f"queue {self.name!r} has active jobs: wait for them, or obliterate(force=True)"
             )
-        await bridge.ask(self.store, ForgetSchedulers(self.key))
+        await bridge.ask(self.store, DeleteSchedulers(self.key))
         while any([await self._delete_list(name, count) for name in SHOWN_STATES]):
             pass  # jobs that waited for others may have come to a list that was empty already
         params = {"queue": self.key, "before": MAX_TIME, "most": count}
         while rows := await bridge.read(self.store, "old_removed", params):
-            await bridge.ask(self.store, MoveByHand(DELETE, [row[0] for row in rows]))
-        await bridge.ask(self.store, Reset(self.key))
+            await bridge.ask(self.store, MoveJobs(DELETE, [row[0] for row in rows]))
+        await bridge.ask(self.store, ResetQueue(self.key))
         await self._find()
 
     async def _delete_list(self, name: str, at_once: int) -> bool:
@@ -616,7 +616,7 @@ class Queue(Keys, Schedules, Limited):
         check_int("max_length", max_length, 0, 2**31 - 1)
         await self._be_ready()
         trimmed = piece = await bridge.ask(self.store, TrimEvents(self.key, max_length))
-        while piece >= MOST_TRIMMED:
+        while piece >= MAX_TRIMMED:
             piece = await bridge.ask(self.store, TrimEvents(self.key, max_length, recount=False))
             trimmed += piece
         return int(trimmed)
@@ -659,7 +659,7 @@ class Queue(Keys, Schedules, Limited):
                 left = limit - len(cleaned) if limit else None
                 async for moved in self._move_list(REMOVE, name, before=before, limit=left):
                     cleaned += moved.ids
-        await bridge.ask(self.store, TellCleaned(self.key, len(cleaned)))
+        await bridge.ask(self.store, LogCleaned(self.key, len(cleaned)))
         self.emit("cleaned", cleaned, shown_name(state))
         return cleaned
 
@@ -729,7 +729,7 @@ class Queue(Keys, Schedules, Limited):
         before = now if timestamp is None else check_moment("timestamp", timestamp)
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
         if fits is not None:
-            request = partial(MoveByHand, move, delay=wait, forget_attempts=reset_attempts)
+            request = partial(MoveJobs, move, delay=wait, forget_attempts=reset_attempts)
             return await self._retry_those(fits, name, before, count, request, on_piece)
         retried: list[str] = []
         async for moved in self._move_list(
@@ -746,7 +746,7 @@ class Queue(Keys, Schedules, Limited):
         name: str,
         before: int,
         count: int,
-        request: Callable[[list[int]], MoveByHand],
+        request: Callable[[list[int]], MoveJobs],
         on_piece: Callable[[int], object] | None,
     ) -> list[str]:
         """Retry the jobs of a list that `fits` says yes to, which has to see each of them."""
@@ -840,7 +840,7 @@ class Queue(Keys, Schedules, Limited):
         if removed is None or removed.removed_at < oldest:
             raise JobNotFound(f"no job {job_id} was removed from {self.name!r} of late")
         move = RESTORE[State(removed.removed_from)]
-        await bridge.ask(self.store, MoveOne(move, removed.pk, job_id, with_descendants=True))
+        await bridge.ask(self.store, MoveJob(move, removed.pk, job_id, with_descendants=True))
         job = await self.job_numbered(removed.pk)
         if job is None:
             raise JobIdTaken(f"job {job_id} was removed again meanwhile")
@@ -854,7 +854,7 @@ class Queue(Keys, Schedules, Limited):
         check_bool("reset_attempts", reset_attempts)
         job = await self._existing(job_id)
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
-        await bridge.ask(self.store, MoveOne(move, job.pk, job.id, wait, reset_attempts))
+        await bridge.ask(self.store, MoveJob(move, job.pk, job.id, wait, reset_attempts))
         home: Queue = self
         if job.original_queue is not None:
             home = Queue(job.original_queue, self.store)
@@ -898,21 +898,21 @@ def _is_tied(job: Any) -> bool:
     return is_mapping and not _TIES.isdisjoint(options)
 
 
-def _refuse_plans(new: Sequence[NewJob | Plan]) -> None:
-    if any(type(job) is Plan for job in new):
+def _refuse_plans(new: Sequence[NewJob | SchedulerSpec]) -> None:
+    if any(type(job) is SchedulerSpec for job in new):
         raise InvalidOption(
             "jobs with repeat and jobs that are tied to others cannot be added together; add them "
             "apart"
         )
 
 
-def _extras_of(options: CheckedOptions) -> Extras | None:
+def _extras_of(options: CheckedOptions) -> RareFields | None:
     """What few jobs have; None for the many."""
-    extras = Extras(
+    extras = RareFields(
         options.timestamp,
         options.run_at,
         options.expires,
-        traits=options.flags | (DEDUPLICATED if options.deduplication else 0),
+        flags=options.flags | (DEDUPLICATED if options.deduplication else 0),
         deduplication=options.deduplication,
     )
-    return None if extras == NO_EXTRAS else extras
+    return None if extras == NO_RARE_FIELDS else extras

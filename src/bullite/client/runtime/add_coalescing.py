@@ -9,7 +9,7 @@ from typing import Any
 from ...engine.engine import Engine
 from ...engine.replies import Ask
 from ...errors import RequestRefused, StoreError
-from ...operations.add import Added, AddJobs, OutOfDate
+from ...operations.add import Added, AddJobs, StaleSettings
 
 
 def joined(engine: Engine, asks: Sequence[Ask]) -> list[Ask]:
@@ -27,7 +27,7 @@ def _terms(ask: Ask) -> tuple[int, int] | None:
     if type(request) is not AddJobs or len(request.jobs) != 1 or request.always:
         return None
     [job] = request.jobs
-    is_plain = job.custom_id is None and job.extras is None
+    is_plain = job.custom_id is None and job.rare_fields is None
     return (request.queue, request.version) if is_plain else None
 
 
@@ -49,7 +49,7 @@ class _Answers:
         if isinstance(answer, Added):
             for ask, id in zip(self._asks, answer.ids, strict=True):
                 ask.reply(Added((id,), answer.created_at, answer.existing))
-        elif isinstance(answer, OutOfDate) or _concerns_all(answer):
+        elif isinstance(answer, StaleSettings) or _concerns_all(answer):
             for ask in self._asks:
                 ask.reply(answer)
         else:
