@@ -32,11 +32,11 @@ from bullite.core.states import (
 from bullite.database import driver as drivers
 from bullite.database.driver import Driver, Params, Reader, Result, Step
 from bullite.engine.engine import Engine
-from bullite.engine.maintenance import Chores
-from bullite.engine.read_thread import ReadingThread
-from bullite.engine.replies import DIRECT, Mailbox, Reply
-from bullite.engine.result_waiters import Watched
-from bullite.engine.subscription import Appetite, Habits, Stop
+from bullite.engine.maintenance import Maintenance
+from bullite.engine.read_thread import ReadThread
+from bullite.engine.replies import SAME_THREAD, Reply, ReplyTarget
+from bullite.engine.result_waiters import AwaitedJob
+from bullite.engine.subscription import CancelRunning, Subscription, WorkerIntervals
 from bullite.errors import BulliteError
 from bullite.operations.add import Added, AddJobs, NewJob, RareFields
 from bullite.operations.add_flow import AddFlow, FlowAdded
@@ -179,7 +179,7 @@ class Recorder:
         self._driver.commit()
 
 
-class Reads(ReadingThread):
+class Reads(ReadThread):
     """The thread for reads of an engine: it has none, and reads while the caller waits."""
 
     def __init__(self, driver: Recorder) -> None:
@@ -189,9 +189,9 @@ class Reads(ReadingThread):
         self.asked: list[tuple[str, Params]] = []
         self.is_slow = False
         """While it is, reads wait for `go_on`."""
-        self._waiting: list[tuple[str, Params, Reply, Mailbox]] = []
+        self._waiting: list[tuple[str, Params, Reply, ReplyTarget]] = []
 
-    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: ReplyTarget) -> None:
         self.asked.append((statement, params))
         self._waiting.append((statement, params, reply, mailbox))
         if not self.is_slow:
@@ -213,7 +213,7 @@ class Reads(ReadingThread):
             self._reader.close()
 
 
-class Resting(Chores):
+class Resting(Maintenance):
     """The scheduler service of an engine, at work only when a test calls for a chore."""
 
     def next_at(self) -> int:
@@ -282,8 +282,8 @@ class Process:
         self.driver.open()
         self.engine = ThoroughEngine(self.driver)
         self.engine.reading = self.reads = Reads(self.driver)
-        assert isinstance(self.engine._chores, Chores)
-        self.engine._chores = Resting(self.driver)
+        assert isinstance(self.engine._maintenance, Maintenance)
+        self.engine._maintenance = Resting(self.driver)
         self.queue = self.open_queue(QUEUE)
 
     def close(self) -> None:
@@ -360,7 +360,7 @@ class Process:
         max_stalled_count: int = 1,
         renews: bool = True,
         stalled_backoff: bool = False,
-        habits: Habits = Habits(),  # noqa: B008 - it is frozen
+        habits: WorkerIntervals = WorkerIntervals(),  # noqa: B008 - it is frozen
         by_hand: bool = False,
         limiter: Rate | None = None,
         longest_rest: int = MAX_BLOCK,
@@ -389,7 +389,7 @@ class Process:
 
     def chores(self, kind: type) -> list[Any]:
         """What the scheduler service would do now."""
-        everything = Chores(self.driver).due(self.clock.lease_now())
+        everything = Maintenance(self.driver).due(self.clock.lease_now())
         return [chore for chore in everything if isinstance(chore, kind)]
 
     def do_chores(self, kind: type) -> int:
@@ -436,28 +436,28 @@ class Worker:
     """A worker of a process, fed by its engine."""
 
     def __init__(
-        self, process: Process, registration: RegisterWorker, habits: Habits, by_hand: bool
+        self, process: Process, registration: RegisterWorker, habits: WorkerIntervals, by_hand: bool
     ) -> None:
         self.process = process
         self.received: list[Held] = []
         self.errors: list[Exception] = []
         self.unloaded = 0
-        self.stopped: list[Stop] = []
-        self.appetite = Appetite(
+        self.stopped: list[CancelRunning] = []
+        self.subscription = Subscription(
             registration,
             0,
             self._take,
-            DIRECT,
+            SAME_THREAD,
             self._unload,
             habits,
             self.stopped.extend,
-            by_hand=by_hand,
+            manual=by_hand,
         )
-        process.engine.attach(self.appetite)
+        process.engine.subscribe(self.subscription)
 
     @property
     def id(self) -> int:
-        return self.appetite.worker
+        return self.subscription.worker
 
     def _take(self, claimed: Claimed | Exception) -> None:
         if isinstance(claimed, Exception):
@@ -471,14 +471,14 @@ class Worker:
 
     def wants(self, more: int, ahead: int = 0) -> None:
         """It has so many free slots; the engine fills them when it next turns."""
-        self.appetite.concurrency = self.appetite.held + more
-        self.appetite.ahead = ahead
+        self.subscription.concurrency = self.subscription.held + more
+        self.subscription.prefetched = ahead
 
     def claim(self, want: int = 1, ahead: int = 0) -> list[Held]:
         """Look for up to `want` jobs to begin now, and `ahead` more, and take them."""
         before = len(self.received)
         self.wants(want, ahead)
-        self.process.engine.poke()
+        self.process.engine.poll_now()
         self.process.engine.turn()
         self.wants(0)
         if self.errors:
@@ -490,7 +490,7 @@ class Worker:
         return held
 
     def settle(self, move: Move, *held: Held, **details: Any) -> list[int]:
-        queue = self.appetite.queue
+        queue = self.subscription.queue
         verdicts = [
             RunOutcome(
                 h.id,
@@ -525,23 +525,23 @@ class Worker:
 
     def progress(self, held: Held, progress: str = "1") -> bool:
         """Whether it was stored."""
-        queue = self.appetite.queue
+        queue = self.subscription.queue
         stored: bool = self.process.ask(Progress(queue, held.id, held.token, progress))
         return stored
 
     def leave(self) -> None:
         """Go off the register, whatever is still held."""
-        self.process.engine.detach(self.appetite, lambda answer: None)
+        self.process.engine.unsubscribe(self.subscription, lambda answer: None)
         self.process.engine.turn()
 
     def leave_running(self) -> None:
         """Be told to stop while what is held still runs, and go on running it."""
-        self.appetite.runs = lambda: self.appetite.held
+        self.subscription.runs = lambda: self.subscription.held
         self.leave()
 
     def run_nothing(self) -> None:
         """What it ran has ended, or was ended with its process."""
-        self.appetite.runs = lambda: 0
+        self.subscription.runs = lambda: 0
 
     def as_seen(self) -> drivers.WorkerRow:
         """Its row in the database, as a recovery sees it."""
@@ -669,10 +669,10 @@ class Store:
         """The rows of a statement, as readers get them."""
         return list(self._reader.read(statement, params).rows)
 
-    def watched(self, job: int) -> Watched:
+    def watched(self, job: int) -> AwaitedJob:
         """What somebody who waits for a job knows of it."""
         row = self.row(job)
-        return Watched(job, row.queue, row.custom_id or str(job))
+        return AwaitedJob(job, row.queue, row.custom_id or str(job))
 
     def workers(self) -> list[int]:
         return [row["id"] for row in self.database.rows("workers")]

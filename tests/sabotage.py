@@ -493,7 +493,7 @@ MUTANTS = (
     Mutant(
         "what was fetched behind a job that takes long is given back",
         "engine/engine.py",
-        "        self._feeding.unload_the_stuck()\n",
+        "        self._dispatcher.return_stuck_prefetched()\n",
         "",
         ["test_fetching_ahead.py"],
     ),
@@ -572,8 +572,8 @@ MUTANTS = (
     Mutant(
         "requests run alone are run with care",
         "engine/engine.py",
-        "self._persist([ask], careful=True)",
-        "self._persist([ask])",
+        "self._run_with_retries([ask], careful=True)",
+        "self._run_with_retries([ask])",
         ["test_batches.py::test_a_lost_verdict_does_not_harm_the_others_of_its_batch"],
     ),
     Mutant(
@@ -1318,15 +1318,15 @@ MUTANTS = (
     Mutant(
         "a starved worker gets nothing by hand",
         "engine/engine.py",
-        "if appetite.starved",
-        "if False and appetite.starved",
+        "if subscription.paused",
+        "if False and subscription.paused",
         ["test_by_hand.py::test_a_starved_worker_gets_nothing_until_it_is_fed_again"],
     ),
     Mutant(
         "who stops waiting twice owes nothing",
         "engine/engine.py",
-        "max(0, appetite.concurrency + more)",
-        "appetite.concurrency + more",
+        "max(0, subscription.concurrency + more)",
+        "subscription.concurrency + more",
         ["test_by_hand.py::test_to_stop_waiting_twice_does_no_harm"],
     ),
     # --- those who wait and those who follow ---
@@ -1368,8 +1368,8 @@ MUTANTS = (
     Mutant(
         "a caretaker has the chores done",
         "engine/engine.py",
-        "return bool(self._feeding) or self._caretakers > 0",
-        "return bool(self._feeding)",
+        "return bool(self._dispatcher) or self._maintenance_users > 0",
+        "return bool(self._dispatcher)",
         ["test_following.py::test_a_caretaker_has_the_chores_done_without_a_worker"],
     ),
     Mutant(
@@ -1588,8 +1588,8 @@ MUTANTS = (
     Mutant(
         "housekeeping shares no transaction with claims",
         "engine/engine.py",
-        "self._attempt([piece.ask], serves=False)",
-        "self._attempt([piece.ask])",
+        "self._run_transaction([piece.ask], serves=False)",
+        "self._run_transaction([piece.ask])",
         ["test_housekeeping.py"],
     ),
     Mutant(
@@ -2139,14 +2139,14 @@ where bullite_jobs.traits = :traits
         "a worker that leaves leaves its readings",
         "engine/engine.py",
         "        last = self._record()",
-        "        last = list[Ask]()",
+        "        last = list[PendingRequest]()",
         ["test_measuring.py::test_a_worker_that_leaves_leaves_its_readings"],
     ),
     Mutant(
         "what was measured is written when the store is closed",
         "engine/engine.py",
-        "Ask(_Order(self._record), _ignore)",
-        "Ask(_Order(lambda ask: None), _ignore)",
+        "PendingRequest(EngineCall(self._record), _ignore)",
+        "PendingRequest(EngineCall(lambda ask: None), _ignore)",
         ["api/test_metrics.py::test_what_was_measured_is_written_when_the_store_is_closed"],
     ),
     Mutant(
@@ -2463,15 +2463,15 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a worker that wanted nothing when nothing was left looks again when it does",
         "engine/dispatcher.py",
-        "appetite.stirred = not appetite.told_hungry",
-        "appetite.stirred = not claimed.exhausted",
+        "subscription.needs_poll = not subscription.advertised_idle",
+        "subscription.needs_poll = not claimed.exhausted",
         ["store/test_fetching_ahead.py"],
     ),
     Mutant(
         "nobody holds more ahead than its share",
         "engine/subscription.py",
-        "min(self.ahead, self.share)",
-        "self.ahead",
+        "min(self.prefetched, self.fair_share)",
+        "self.prefetched",
         ["store/test_fetching_ahead.py"],
     ),
     Mutant(

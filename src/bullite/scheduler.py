@@ -24,12 +24,12 @@ class Scheduler:
     async def start(self) -> None:
         if not self._at_work:
             engine = await bridge.in_thread(self.store.open)
-            engine.take_care(+1)
+            engine.change_maintenance_users(+1)
             self._at_work = True
 
     async def close(self) -> None:
         if self._at_work and self.store.is_open:
-            self.store.open().take_care(-1)
+            self.store.open().change_maintenance_users(-1)
         self._at_work = False
         if self._owns_store:
             await bridge.in_thread(self.store.close)

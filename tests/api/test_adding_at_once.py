@@ -11,7 +11,7 @@ import pytest
 from bullite import Job, Queue, QueueFull
 from bullite.client.runtime import bridge
 from bullite.engine.engine import Engine
-from bullite.engine.replies import Ask
+from bullite.engine.replies import PendingRequest
 from bullite.errors import RequestRefused
 from bullite.operations.add import AddJobs, NewJob
 
@@ -22,7 +22,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[AddJobs]:
     requests: list[AddJobs] = []
     submit_all = Engine.submit_all
 
-    def listen(self: Engine, asks: Sequence[Ask]) -> None:
+    def listen(self: Engine, asks: Sequence[PendingRequest]) -> None:
         requests.extend(ask.request for ask in asks if isinstance(ask.request, AddJobs))
         submit_all(self, asks)
 

@@ -13,7 +13,7 @@ import pytest
 
 from bullite import Job, JobCancelled, JobFailed, Queue, Signal, Worker
 from bullite.core.outcomes import CANCELLED
-from bullite.engine.subscription import Stop
+from bullite.engine.subscription import CancelRunning
 from bullite.errors import IllegalMove, InvalidOptionType, JobNotFound
 
 from .helpers import again, state_of, until
@@ -609,9 +609,9 @@ async def test_word_of_an_earlier_run_does_not_stop_the_one_of_now(queue: Queue)
         job = await hang_in(queue, work)
         [pool] = worker._pools
         [run] = pool.running()
-        pool.appetite.stop([Stop(job.pk, run.token_number - 1, "an earlier reason")])
+        pool.subscription.stop([CancelRunning(job.pk, run.token_number - 1, "an earlier reason")])
         assert run.cancellation is None
-        pool.appetite.stop([Stop(job.pk, run.token_number, REASON)])
+        pool.subscription.stop([CancelRunning(job.pk, run.token_number, REASON)])
         await is_cancelled(queue, job)
 
 
@@ -663,7 +663,7 @@ async def test_so_they_do_when_the_run_fails_before_its_worker_knows(
         worker.on("failed", lambda job, error, prev: heard.append((job, error)))
         job = await queue.add("a", attempts=3, backoff="1h")
         await begun.wait()
-        monkeypatch.setattr(worker._pools[0].appetite, "stop", lambda stops: None)
+        monkeypatch.setattr(worker._pools[0].subscription, "stop", lambda stops: None)
         await queue.cancel(job.id, REASON)
         go_on.set()
         await is_cancelled(queue, job)

@@ -11,8 +11,8 @@ import pytest
 from bullite import FlowProducer, Job, Queue, Worker
 from bullite.database.driver import Result
 from bullite.engine.engine import Engine
-from bullite.engine.read_thread import ReadingThread
-from bullite.engine.replies import Ask, Mailbox, Reply
+from bullite.engine.read_thread import ReadThread
+from bullite.engine.replies import PendingRequest, Reply, ReplyTarget
 
 from .helpers import until
 
@@ -27,14 +27,14 @@ class Sent:
         self.names: list[str] = []
         self.looked_at = 0
         """Rows of lists of jobs that were read in order to move them."""
-        submit_all, read, execute = Engine.submit_all, ReadingThread.read, Engine._timed
+        submit_all, read, execute = Engine.submit_all, ReadThread.read, Engine._timed
 
-        def submitted(engine: Engine, asks: Sequence[Ask]) -> None:
+        def submitted(engine: Engine, asks: Sequence[PendingRequest]) -> None:
             self.names += [type(ask.request).__name__ for ask in asks]
             submit_all(engine, asks)
 
         def read_by(
-            thread: ReadingThread, statement: str, params: Any, reply: Reply, mailbox: Mailbox
+            thread: ReadThread, statement: str, params: Any, reply: Reply, mailbox: ReplyTarget
         ) -> None:
             def answered(rows: Any) -> None:
                 self._count(statement, rows)
@@ -50,7 +50,7 @@ class Sent:
 
         monkeypatch.setattr(Engine, "submit_all", submitted)
         monkeypatch.setattr(Engine, "_timed", executed)
-        monkeypatch.setattr(ReadingThread, "read", read_by)
+        monkeypatch.setattr(ReadThread, "read", read_by)
 
     def _count(self, statement: str, rows: Sequence[Any]) -> None:
         if statement.startswith("oldest:"):

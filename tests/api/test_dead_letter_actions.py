@@ -20,7 +20,7 @@ NOTICE: Any = {"queue": "news", "name": "tell"}
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler service looks for failed jobs all the time."""
-    monkeypatch.setattr(maintenance, "SWEEP_EVERY", 5)
+    monkeypatch.setattr(maintenance, "PRUNE_EVERY", 5)
 
 
 async def fail(job: Job) -> None:

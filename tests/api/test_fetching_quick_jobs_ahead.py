@@ -16,7 +16,7 @@ from .helpers import again, until
 
 
 def held(worker: Worker) -> int:
-    return sum(pool.appetite.held for pool in worker._pools)
+    return sum(pool.subscription.held for pool in worker._pools)
 
 
 async def nothing(job: Job) -> None:
@@ -186,17 +186,17 @@ async def test_what_was_fetched_ahead_and_comes_late_does_not_begin_after_a_stop
         await queue.add("a")
         await until(lambda: begun == ["a"])
         [pool] = worker._pools
-        pool.appetite.reply = late.append
+        pool.subscription.reply = late.append
 
         def has_all() -> bool:
             # Again and again: the engine sets both, too, whenever it has looked or waited.
-            pool.appetite.ahead, pool.appetite.share = 10, 10
+            pool.subscription.prefetched, pool.subscription.fair_share = 10, 10
             return sum(len(claimed.rows) for claimed in late) == 5
 
         await queue.add_bulk([{"name": "b"}] * 5)
         await until(has_all)
         await (queue.rate_limit(60_000) if stop == "rate_limit" else queue.pause())
-        pool.appetite.reply = pool._receive
+        pool.subscription.reply = pool._receive
         for claimed in late:
             pool._receive(claimed)
         go_on.set()

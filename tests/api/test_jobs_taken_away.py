@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.engine import subscription
+from bullite.engine import subscription as subscriptions
 from bullite.errors import LostLock
 
 from .helpers import again, until
@@ -125,7 +125,7 @@ async def test_a_job_that_its_own_run_has_moved_is_not_reported(queue: Queue) ->
 async def test_what_was_fetched_ahead_and_taken_away_is_not_begun(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscription, "UNLOAD_AFTER", 10**9)
+    monkeypatch.setattr(subscriptions, "PREFETCH_RETURN_AFTER", 10**9)
     begun: list[str] = []
     stops, go = asyncio.Event(), asyncio.Event()
 

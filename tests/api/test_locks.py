@@ -99,7 +99,7 @@ async def test_who_waits_is_woken_when_the_lock_is_let_go(store: Store) -> None:
             waits.append(time.monotonic())
 
     waiting = asyncio.create_task(wait())
-    bells = store.open().keeping._bells
+    bells = store.open().held_locks._wakeups
     await until(lambda: bells.get("a"))
     await asyncio.sleep(0.1)
     let_go = time.monotonic()
@@ -119,7 +119,7 @@ async def test_a_waiting_thread_is_woken_too(store: Store) -> None:
     async with store.lock("a"):
         thread = threading.Thread(target=wait)
         thread.start()
-        await until(lambda: store.open().keeping._bells.get("a"))
+        await until(lambda: store.open().held_locks._wakeups.get("a"))
         assert not got.is_set()
     await asyncio.to_thread(thread.join)
     assert got.is_set()
@@ -137,7 +137,7 @@ async def test_a_lock_is_renewed_while_it_is_held(store: Store) -> None:
 async def test_a_holder_that_was_not_renewed_is_told(store: Store) -> None:
     lock = store.lock("a", ttl=100)
     await lock.acquire()
-    store.open().keeping.forget_all()  # as if nothing had been heard of this process
+    store.open().held_locks.forget_all()  # as if nothing had been heard of this process
     heir = store.lock("a")
     await heir.acquire()
     assert not lock.held
@@ -152,7 +152,7 @@ async def test_a_holder_that_was_not_renewed_is_told(store: Store) -> None:
 async def test_a_block_whose_lock_was_lost_ends_with_that(store: Store) -> None:
     with pytest.raises(LostLock):
         async with store.lock("a", ttl=100):
-            store.open().keeping.forget_all()
+            store.open().held_locks.forget_all()
             async with store.lock("a"):
                 pass
 
@@ -160,7 +160,7 @@ async def test_a_block_whose_lock_was_lost_ends_with_that(store: Store) -> None:
 async def test_the_error_of_a_block_is_not_hidden_by_a_lost_lock(store: Store) -> None:
     with pytest.raises(ZeroDivisionError):
         async with store.lock("a", ttl=100):
-            store.open().keeping.forget_all()
+            store.open().held_locks.forget_all()
             async with store.lock("a"):
                 raise ZeroDivisionError
 
@@ -193,7 +193,7 @@ async def test_an_object_is_for_one_holder_at_a_time(store: Store) -> None:
 async def test_a_lock_is_extended(store: Store) -> None:
     async with store.lock("a", ttl=100) as lock:
         await lock.extend("10s")
-        store.open().keeping.forget_all()
+        store.open().held_locks.forget_all()
         with pytest.raises(LockNotAcquired):
             await store.lock("a", wait=200).acquire()
 

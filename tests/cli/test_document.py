@@ -167,7 +167,7 @@ async def test_failures_wait_2_then_4_then_8_seconds_and_then_it_is_dead(place: 
             waits.append(round((job.process_at - job.updated_at).total_seconds()))
             statuses.append((await asyncio.to_thread(job_of, place, id))["status"])
             clock.passed += waits[-1] * 1000
-            queue.store.open().poke()
+            queue.store.open().poll_now()
         await until(lambda: is_in(queue, id, "failed"))
 
     assert waits == [2, 4, 8]

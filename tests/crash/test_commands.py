@@ -22,7 +22,7 @@ from bullite.cli import worker_process
 from bullite.cli.worker_process import SPEC, Spec
 from bullite.commands.processors import Crew
 from bullite.engine import maintenance
-from bullite.engine.maintenance import MOST_LOOKS, Chores
+from bullite.engine.maintenance import MAX_LOOKS, Maintenance
 from bullite.operations.workers import RecoverStalled
 from bullite.processes import orphaned_commands, process_info
 from bullite.processes.orphaned_commands import (
@@ -429,7 +429,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Left:
     return left
 
 
-def recoveries(due: Chores, store: Store) -> list[int]:
+def recoveries(due: Maintenance, store: Store) -> list[int]:
     """The workers whose jobs would be taken back now."""
     found = due.due(store.clock.lease_now())
     return [one.worker.id for one in found if isinstance(one, RecoverStalled)]
@@ -440,13 +440,13 @@ def test_commands_are_looked_for_once_for_all_that_died(store: Store, left: Left
     lost = [one.worker(names=NAMES).id for one in doomed for _ in range(2)]
     for one in doomed:
         store.kill(one)
-    assert sorted(recoveries(Chores(store.home.driver), store)) == sorted(lost)
+    assert sorted(recoveries(Maintenance(store.home.driver), store)) == sorted(lost)
     assert left.looks == 1
 
 
 def test_nobody_looks_for_commands_while_nobody_has_died(store: Store, left: Left) -> None:
     store.process().worker(names=NAMES)
-    due = Chores(store.home.driver)
+    due = Maintenance(store.home.driver)
     for _ in range(3):
         recoveries(due, store)
         store.clock.advance(1_000)
@@ -460,7 +460,7 @@ def test_jobs_are_taken_back_when_the_commands_are_dead(store: Store, left: Left
     job = lost.claim_one()
     left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
     store.kill(doomed)
-    due = Chores(store.home.driver)
+    due = Maintenance(store.home.driver)
 
     assert recoveries(due, store) == []
     assert left.ended == [7]
@@ -478,7 +478,7 @@ def test_what_a_process_left_that_is_gone_is_ended_while_its_lease_lasts(
     gone = store.process()
     job = gone.worker(names=NAMES).claim_one()
     left.add(gone.nonce, job.id, store.row(job.id).token, pid=7, space=number_space())
-    assert recoveries(Chores(store.home.driver), store) == []
+    assert recoveries(Maintenance(store.home.driver), store) == []
     assert left.ended == [7]
 
 
@@ -489,8 +489,8 @@ def test_who_cannot_be_killed_does_not_keep_a_job_for_ever(store: Store, left: L
     job = lost.claim_one()
     left.add(doomed.nonce, job.id, store.row(job.id).token, pid=7)
     store.kill(doomed)
-    due = Chores(store.home.driver)
-    for _ in range(MOST_LOOKS):
+    due = Maintenance(store.home.driver)
+    for _ in range(MAX_LOOKS):
         assert recoveries(due, store) == []
         store.clock.advance(maintenance.UNTIL_KILLED)
     assert recoveries(due, store) == [lost.id]
@@ -509,7 +509,7 @@ def test_only_commands_of_jobs_that_are_held_are_ended(store: Store, left: Left)
     left.add(doomed.nonce, held.id, token, pid=4)
     left.add(doomed.nonce, held.id + 1_000, token, pid=5)
     store.kill(doomed)
-    recoveries(Chores(store.home.driver), store)
+    recoveries(Maintenance(store.home.driver), store)
     assert left.ended == [4]
 
 
@@ -526,7 +526,7 @@ def test_nobody_looks_for_commands_of_workers_that_run_none(
     lost = [doomed.worker(), doomed.worker(names=["mail"])]
     for one in lost:
         one.claim_one()
-    due = Chores(store.home.driver)
+    due = Maintenance(store.home.driver)
     assert recoveries(due, store) == []
     store.kill(doomed)
     store.clock.advance(1_000)
@@ -548,7 +548,7 @@ def test_commands_are_looked_for_beside_the_engine(
     doomed = store.process()
     lost = doomed.worker(names=NAMES)
     store.kill(doomed)
-    due = Chores(store.home.driver)
+    due = Maintenance(store.home.driver)
     for _ in range(2):
         assert recoveries(due, store) == []
         assert looked.wait(20)
@@ -568,7 +568,7 @@ def test_who_is_lost_while_commands_are_looked_for_is_looked_for_again(
     first, second = store.process(), store.process()
     lost = [one.worker(names=NAMES).id for one in (first, second)]
     store.kill(first)
-    due = Chores(store.home.driver)
+    due = Maintenance(store.home.driver)
     assert recoveries(due, store) == []
     store.kill(second)
     store.clock.advance(maintenance.UNTIL_KILLED)

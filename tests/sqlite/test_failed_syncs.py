@@ -140,7 +140,7 @@ async def test_a_failed_sync_of_a_checkpoint_ends_the_engine(database, monkeypat
         with monkeypatch.context() as failing:
             failing.setattr(driver, "checkpoint", fail)
             failing.setattr(engine.driver._gauge, "is_due", lambda: True)
-            engine.poke()
+            engine.poll_now()
             await until(lambda: engine.is_stopping)
         await assert_ended(queue)
 

@@ -20,7 +20,7 @@ from bullite.core.states import (
 )
 from bullite.engine import engine
 from bullite.engine.batching import group
-from bullite.engine.replies import DIRECT
+from bullite.engine.replies import SAME_THREAD
 from bullite.errors import StoreFull, StoreUnavailable
 from bullite.operations.add import AddJobs
 from bullite.operations.finish import FinishRuns
@@ -304,7 +304,7 @@ def test_claimed_jobs_are_handed_over_even_if_looking_for_results_fails(store: S
     first, second = store.add(), store.add()
     worker = store.worker()
     held = worker.claim_one()
-    store.home.engine.watch(store.watched(first), lambda answer: None, DIRECT)
+    store.home.engine.watch(store.watched(first), lambda answer: None, SAME_THREAD)
     store.home.engine.turn()
     worker.wants(1)
     store.home.driver.fail_at["finished_among"] = StoreUnavailable("cannot read")
@@ -318,7 +318,7 @@ def test_requests_are_answered_although_looking_around_fails(store: Store) -> No
     worker.wants(1)
     store.home.engine.turn()
     store.home.driver.fail_at["outlook"] = StoreUnavailable("cannot read")
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     [answer] = store.ask_together(AddJobs(store.queue, [new_job()]))
     assert len(answer.ids) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.engine.replies import DIRECT
+from bullite.engine.replies import SAME_THREAD
 from bullite.operations.queue_settings import SetPaused
 from bullite.operations.workers import DeregisterWorker
 from tests.harness import LOCK_DURATION, Store, Worker, new_job
@@ -12,7 +12,7 @@ from tests.harness import LOCK_DURATION, Store, Worker, new_job
 
 def claim_now(worker: Worker) -> Any:
     answers: list[Any] = []
-    worker.process.engine.claim_now(worker.appetite, answers.append, DIRECT)
+    worker.process.engine.claim_one(worker.subscription, answers.append, SAME_THREAD)
     worker.process.engine.turn()
     [answer] = answers
     return answer
@@ -21,7 +21,7 @@ def claim_now(worker: Worker) -> Any:
 def test_a_worker_by_hand_is_given_nothing_it_did_not_ask_for(store: Store) -> None:
     store.add()
     worker = store.worker(by_hand=True)
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.engine.turn()
     assert worker.received == []
 
@@ -30,7 +30,7 @@ def test_it_is_given_one_job_for_each_time_it_is_asked(store: Store) -> None:
     jobs = store.add_all(*(new_job() for _ in range(3)))
     worker = store.worker(by_hand=True)
     for _ in range(2):
-        store.home.engine.serve_one(worker.appetite)
+        store.home.engine.request_job(worker.subscription)
     store.home.engine.turn()
     store.home.engine.turn()
     assert [held.id for held in worker.received] == jobs[:2]
@@ -38,7 +38,7 @@ def test_it_is_given_one_job_for_each_time_it_is_asked(store: Store) -> None:
 
 def test_it_is_given_a_job_that_comes_later(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.serve_one(worker.appetite)
+    store.home.engine.request_job(worker.subscription)
     store.home.engine.turn()
     assert worker.received == []
     job = store.add()
@@ -47,16 +47,16 @@ def test_it_is_given_a_job_that_comes_later(store: Store) -> None:
 
 def test_who_waits_no_more_is_given_nothing(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.serve_one(worker.appetite)
-    store.home.engine.serve_no_more(worker.appetite)
+    store.home.engine.request_job(worker.subscription)
+    store.home.engine.cancel_request_job(worker.subscription)
     store.add()
     assert worker.received == []
 
 
 def test_to_stop_waiting_twice_does_no_harm(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.serve_no_more(worker.appetite)
-    store.home.engine.serve_one(worker.appetite)
+    store.home.engine.cancel_request_job(worker.subscription)
+    store.home.engine.request_job(worker.subscription)
     job = store.add()
     assert [held.id for held in worker.received] == [job]
 
@@ -65,7 +65,7 @@ def test_jobs_it_still_runs_do_not_keep_it_from_more(store: Store) -> None:
     store.add_all(new_job(), new_job())
     worker = store.worker(by_hand=True)
     for _ in range(2):
-        store.home.engine.serve_one(worker.appetite)
+        store.home.engine.request_job(worker.subscription)
         store.home.engine.turn()
     assert len(worker.received) == 2
 
@@ -94,10 +94,10 @@ def test_a_starved_worker_gets_nothing_until_it_is_fed_again(store: Store) -> No
     store.add()
     worker = store.worker(by_hand=True)
     answers: list[Any] = []
-    store.home.engine.starve(worker.appetite, answers.append)
+    store.home.engine.pause_subscription(worker.subscription, answers.append)
     assert claim_now(worker) is None
     assert answers == [None]
-    store.home.engine.feed(worker.appetite)
+    store.home.engine.resume_subscription(worker.subscription)
     assert len(claim_now(worker).rows) == 1
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_is_not_registered_takes_nothing(store: Store) -> None:
     job = store.add()
     worker = store.worker(by_hand=True)
     store.ask(DeregisterWorker(worker.id))
-    worker.appetite.worker = 0
+    worker.subscription.worker = 0
     claimed = claim_now(worker)
     assert claimed is None or not claimed.rows
     assert store.state(job) == "waiting"

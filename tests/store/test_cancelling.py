@@ -30,8 +30,8 @@ from bullite.core.states import (
     Move,
 )
 from bullite.database.driver import Conflict
-from bullite.engine.replies import DIRECT
-from bullite.engine.subscription import Stop
+from bullite.engine.replies import SAME_THREAD
+from bullite.engine.subscription import CancelRunning
 from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
 from bullite.operations.auto_retry import RetryFailedDue
 from bullite.operations.cancel import Cancel
@@ -86,12 +86,12 @@ ENDED = ("failed", CANCELLED, REASON)
 
 def watch(store: Store, job: int) -> list[Any]:
     told: list[Any] = []
-    store.home.engine.watch(store.watched(job), told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
     store.home.engine.turn()
     return told
 
 
-def stops(worker: Worker) -> list[Stop]:
+def stops(worker: Worker) -> list[CancelRunning]:
     """What the worker is told to stop when its engine next turns."""
     worker.stopped.clear()
     worker.process.engine.turn()
@@ -369,7 +369,7 @@ def test_a_job_that_runs_stays_with_its_worker(store: Store) -> None:
 
 def test_the_worker_of_a_cancelled_job_is_told_to_stop_it(store: Store) -> None:
     worker, held = cancelled_run(store)
-    assert stops(worker) == [Stop(held.id, held.token, REASON)]
+    assert stops(worker) == [CancelRunning(held.id, held.token, REASON)]
 
 
 def test_only_the_worker_that_runs_it_is_told(store: Store) -> None:
@@ -387,7 +387,7 @@ def test_a_worker_of_another_process_is_told_when_its_engine_looks(store: Store)
     held = worker.claim_one()
     cancel(store, job)
     store.clock.advance(500)
-    assert stops(worker) == [Stop(job, held.token, REASON)]
+    assert stops(worker) == [CancelRunning(job, held.token, REASON)]
 
 
 def test_nobody_is_told_to_stop_a_job_that_has_ended(store: Store) -> None:
@@ -665,7 +665,7 @@ def test_the_end_of_a_job_that_another_process_cancelled_is_in_the_log(
     job = store.add(opts='{"remove_on_fail":true}', custom_id=custom_id)
     told = watch(store, job)
     cancel(store, job, by=store.process())
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.turn()
     assert told == [["failed", None, REASON]]
 

@@ -417,7 +417,7 @@ def test_a_starved_worker_is_fed_no_more(store: Store) -> None:
     worker = store.worker()
     worker.wants(1)
     answers: list[object] = []
-    store.home.engine.starve(worker.appetite, answers.append)
+    store.home.engine.pause_subscription(worker.subscription, answers.append)
     store.home.engine.turn()
     assert answers == [None]
     store.add()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bullite.core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move, State
-from bullite.engine.maintenance import Chores
+from bullite.engine.maintenance import Maintenance
 from bullite.operations import claim
 from bullite.operations import expire as expiry
 from bullite.operations.expire import REASON, Expire
@@ -191,6 +191,6 @@ def test_the_scheduler_finds_expired_jobs_of_queues_without_a_worker(store: Stor
     assert store.home.chores(Expire) == []
     store.clock.advance(5)
     store.worker()
-    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine._maintenance = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.state(job) == "failed"

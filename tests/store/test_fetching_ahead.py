@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bullite.core.states import COMPLETE
-from bullite.engine.replies import Ask
-from bullite.engine.subscription import UNLOAD_AFTER
+from bullite.engine.replies import PendingRequest
+from bullite.engine.subscription import PREFETCH_RETURN_AFTER
 from bullite.operations.update import AddLog, Progress
 from tests.harness import Store, new_job
 
@@ -41,14 +41,14 @@ def test_who_wants_nothing_when_nothing_is_left_looks_again_when_it_does(store: 
     store.add()
     worker, engine = store.worker(), store.home.engine
     worker.wants(1)
-    engine.poke()
+    engine.poll_now()
     engine.turn()
-    worker.appetite.ahead = 1
+    worker.subscription.prefetched = 1
     engine.turn()
     [held] = worker.received
-    worker.appetite.ended(1, store.clock.lease_now())
+    worker.subscription.remove_held(1, store.clock.lease_now())
     worker.complete(held)
-    assert worker.appetite.told_hungry
+    assert worker.subscription.advertised_idle
 
 
 def test_the_beginning_of_such_a_job_is_told_with_its_end(store: Store) -> None:
@@ -122,9 +122,9 @@ def test_a_worker_none_of_whose_jobs_end_is_told_to_give_back_what_it_has_not_be
     store.add_all(*(new_job() for _ in range(3)))
     worker = store.worker()
     worker.wants(1, ahead=2)
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.engine.turn()
-    store.clock.advance(UNLOAD_AFTER - 1)
+    store.clock.advance(PREFETCH_RETURN_AFTER - 1)
     store.home.engine.turn()
     assert worker.unloaded == 0
     store.clock.advance(1)
@@ -136,16 +136,16 @@ def test_a_worker_that_only_runs_what_it_holds_is_left_alone(store: Store) -> No
     store.add_all(*(new_job() for _ in range(3)))
     worker = store.worker()
     worker.wants(3)
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.engine.turn()
-    store.clock.advance(10 * UNLOAD_AFTER)
+    store.clock.advance(10 * PREFETCH_RETURN_AFTER)
     store.home.engine.turn()
     assert worker.unloaded == 0
 
 
 @pytest.mark.parametrize(
     ("ahead", "later", "waits"),
-    [(2, 0, True), (2, UNLOAD_AFTER, False), (0, 0, False)],
+    [(2, 0, True), (2, PREFETCH_RETURN_AFTER, False), (0, 0, False)],
     ids=["ahead", "too long", "nothing ahead"],
 )
 def test_ends_of_runs_wait_only_as_long_as_jobs_may_be_held_ahead(
@@ -154,9 +154,9 @@ def test_ends_of_runs_wait_only_as_long_as_jobs_may_be_held_ahead(
     store.add_all(*(new_job() for _ in range(3)))
     worker, engine, taken = store.worker(), store.home.engine, Taken()
     worker.wants(1, ahead=ahead)
-    engine.poke()
+    engine.poll_now()
     engine.turn()
-    engine.submit_with_others(taken, "the end of a run", hurry=False)
+    engine.submit_merged(taken, "the end of a run", hurry=False)
     store.clock.advance(later)
     engine.turn()
     assert (taken.parts == []) is waits
@@ -168,6 +168,6 @@ class Taken:
     def __init__(self) -> None:
         self.parts: list[Any] = []
 
-    def join(self, parts: Sequence[Any]) -> list[Ask]:
+    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
         self.parts += parts
         return []

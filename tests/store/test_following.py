@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.engine.maintenance import Chores
-from bullite.engine.replies import DIRECT
-from bullite.engine.subscription import Habits
+from bullite.engine.maintenance import Maintenance
+from bullite.engine.replies import SAME_THREAD
+from bullite.engine.subscription import WorkerIntervals
 from bullite.operations.add import AddJobs
 from bullite.operations.queue_settings import PublishEvent
 from bullite.operations.workers import RecoverStalled
@@ -15,7 +15,7 @@ from tests.harness import Process, Store, new_job
 
 def follow(process: Process, queue: int, kinds: frozenset[str] | None = None) -> list[Any]:
     heard: list[Any] = []
-    process.engine.follow(queue, heard.append, DIRECT, kinds)
+    process.engine.follow(queue, heard.append, SAME_THREAD, kinds)
     process.engine.turn()
     return heard
 
@@ -65,7 +65,7 @@ def test_who_follows_no_more_hears_no_more(store: Store) -> None:
     heard: list[Any] = []
     other = follow(store.home, store.queue)
     reply = heard.append
-    store.home.engine.follow(store.queue, reply, DIRECT)
+    store.home.engine.follow(store.queue, reply, SAME_THREAD)
     store.home.engine.unfollow(reply)
     store.ask(PublishEvent(store.queue, "tick", {}))
     assert (heard, kinds_of(other)) == ([], ["custom"])
@@ -73,7 +73,7 @@ def test_who_follows_no_more_hears_no_more(store: Store) -> None:
 
 def test_a_follower_hears_before_the_caller_is_answered(store: Store) -> None:
     order: list[str] = []
-    store.home.engine.follow(store.queue, lambda logged: order.append("heard"), DIRECT)
+    store.home.engine.follow(store.queue, lambda logged: order.append("heard"), SAME_THREAD)
     store.home.engine.submit(
         AddJobs(store.queue, [new_job()]), lambda answer: order.append("answered")
     )
@@ -87,7 +87,7 @@ def test_a_follower_hears_before_the_caller_is_answered(store: Store) -> None:
 def test_without_a_worker_the_chores_are_left_to_others(store: Store) -> None:
     job = store.add(delay=5)
     store.clock.advance(5)
-    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine._maintenance = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.state(job) == "delayed"
 
@@ -95,16 +95,16 @@ def test_without_a_worker_the_chores_are_left_to_others(store: Store) -> None:
 def test_a_caretaker_has_the_chores_done_without_a_worker(store: Store) -> None:
     job = store.add(delay=5)
     store.clock.advance(5)
-    store.home.engine._chores = Chores(store.home.driver)
-    store.home.engine.take_care(+1)
+    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine.change_maintenance_users(+1)
     store.home.engine.turn()
     assert store.state(job) == "waiting"
 
 
 def test_when_the_last_caretaker_has_gone_they_are_left_to_others_again(store: Store) -> None:
-    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine._maintenance = Maintenance(store.home.driver)
     for more in (+1, +1, -1, -1):
-        store.home.engine.take_care(more)
+        store.home.engine.change_maintenance_users(more)
     job = store.add(delay=5)
     store.clock.advance(5)
     store.home.engine.turn()
@@ -120,45 +120,47 @@ def lose_a_job(store: Store) -> None:
 
 def recoveries(store: Store) -> bool:
     """Whether the engine takes back the jobs of dead workers when it next does its chores."""
-    chores = store.home.engine._chores
-    due = Chores(store.home.driver, recovers=chores.recovers).due(store.clock.lease_now())
+    chores = store.home.engine._maintenance
+    due = Maintenance(store.home.driver, recovers=chores.recovers).due(store.clock.lease_now())
     return any(isinstance(chore, RecoverStalled) for chore in due)
 
 
 def test_workers_that_do_not_check_for_stalled_jobs_leave_them_to_others(store: Store) -> None:
     lose_a_job(store)
-    store.worker(habits=Habits(checks_stalled=False))
+    store.worker(habits=WorkerIntervals(checks_stalled=False))
     assert not recoveries(store)
 
 
 def test_one_worker_that_checks_is_enough(store: Store) -> None:
     lose_a_job(store)
-    store.worker(habits=Habits(checks_stalled=False))
+    store.worker(habits=WorkerIntervals(checks_stalled=False))
     store.worker()
     assert recoveries(store)
 
 
 def test_a_caretaker_checks_while_it_is_there(store: Store) -> None:
     lose_a_job(store)
-    store.worker(habits=Habits(checks_stalled=False))
-    store.home.engine.take_care(+1)
+    store.worker(habits=WorkerIntervals(checks_stalled=False))
+    store.home.engine.change_maintenance_users(+1)
     store.home.engine.turn()
     assert recoveries(store)
-    store.home.engine.take_care(-1)
+    store.home.engine.change_maintenance_users(-1)
     store.home.engine.turn()
     assert not recoveries(store)
 
 
 def test_the_strictest_habits_of_a_process_count(store: Store) -> None:
-    store.worker(habits=Habits(maintenance_interval=500, renew_every=9_000))
-    store.worker(habits=Habits(maintenance_interval=900, stalled_interval=100, renew_every=7_000))
-    chores = store.home.engine._chores
+    store.worker(habits=WorkerIntervals(maintenance_interval=500, renew_every=9_000))
+    store.worker(
+        habits=WorkerIntervals(maintenance_interval=900, stalled_interval=100, renew_every=7_000)
+    )
+    chores = store.home.engine._maintenance
     assert (chores.maintenance_interval, chores.renew_every) == (100, 7_000)
 
 
 def test_a_worker_is_told_whether_its_lease_was_renewed(store: Store) -> None:
     kept: list[bool] = []
-    store.worker(habits=Habits(renewed=kept.append))
-    store.home.engine._chores = Chores(store.home.driver)
+    store.worker(habits=WorkerIntervals(renewed=kept.append))
+    store.home.engine._maintenance = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert kept == [True]

@@ -12,8 +12,8 @@ import pytest
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE
 from bullite.database.driver import Params, Result, Step, TransactionAborted
-from bullite.engine.engine import MOST_PUT_OFF, Engine
-from bullite.engine.maintenance import Chores
+from bullite.engine.engine import MAX_POSTPONED, Engine
+from bullite.engine.maintenance import Maintenance
 from bullite.errors import StoreBusy
 from bullite.operations import prune
 from bullite.operations.add import AddJobs
@@ -29,7 +29,7 @@ LATE = 20_000
 @pytest.fixture
 def store(store: Store) -> Store:
     """A store whose first process looks after it."""
-    store.home.engine._chores = Chores(store.home.driver)
+    store.home.engine._maintenance = Maintenance(store.home.driver)
     return store
 
 
@@ -93,7 +93,7 @@ def test_results_and_claims_share_no_transaction_with_what_is_due_by_the_clock(s
 def test_what_housekeeping_makes_ready_is_claimed_in_another_transaction(store):
     worker = store.worker()
     worker.wants(1)
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.turn()
     job = store.process().add(delay=1_000)  # here nobody waits for its time
     store.clock.advance(LATE)
@@ -138,7 +138,7 @@ def test_a_result_is_not_recorded_again_when_what_is_due_by_the_clock_is_undone(
 def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(store):
     store.worker()
     store.clock.advance(LATE)
-    for _ in range(10 + MOST_PUT_OFF):
+    for _ in range(10 + MAX_POSTPONED):
         store.home.driver.fail_at["renew_workers"] = TransactionAborted("to let others go on")
         Engine.turn(store.home.engine)
 

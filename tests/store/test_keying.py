@@ -38,7 +38,7 @@ def everything(worker: Worker, want: int = 99) -> list[int]:
     """What it gets in as many looks as it takes."""
     worker.wants(want)
     before = len(worker.received)
-    worker.process.engine.poke()
+    worker.process.engine.poll_now()
     for _ in range(20):
         worker.process.engine.turn()
     worker.wants(0)
@@ -83,7 +83,7 @@ def test_the_worker_looks_again_when_the_first_window_ends(store: Store) -> None
     store.home.engine.turn()
     store.home.engine.turn()
     assert len(worker.received) == 2
-    assert store.home.engine._feeding.next_at() == 300
+    assert store.home.engine._dispatcher.next_at() == 300
 
 
 def test_a_window_begins_with_the_first_job_of_its_key(store: Store) -> None:

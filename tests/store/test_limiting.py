@@ -153,7 +153,7 @@ def test_a_slot_that_is_taken_again_at_once_wakes_nobody(
     monkeypatch.setattr(
         store.home.driver, "queue_notification", lambda queue, names, most: woken.append(most)
     )
-    worker.appetite.ended(1, store.clock.lease_now())
+    worker.subscription.remove_held(1, store.clock.lease_now())
     worker.complete(worker.received[0])
     assert len(worker.received) == 2
     assert woken == []
@@ -322,7 +322,7 @@ def test_a_worker_that_is_limited_looks_again_when_the_window_ends(store: Store)
     worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
-    assert store.home.engine._feeding.next_at() == 1_000
+    assert store.home.engine._dispatcher.next_at() == 1_000
     store.clock.advance(1_000)
     turn(store)
     assert len(worker.received) == 2
@@ -333,7 +333,7 @@ def test_it_looks_again_sooner_if_it_wants_to(store: Store) -> None:
     worker = store.worker(limiter=Rate(1, 1_000), longest_rest=300)
     worker.wants(2)
     turn(store)
-    assert store.home.engine._feeding.next_at() == 300
+    assert store.home.engine._dispatcher.next_at() == 300
 
 
 def test_delayed_jobs_are_promoted_though_nothing_may_begin(store: Store) -> None:
@@ -341,7 +341,7 @@ def test_delayed_jobs_are_promoted_though_nothing_may_begin(store: Store) -> Non
     worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
-    assert store.home.engine._feeding.next_at() == 400
+    assert store.home.engine._dispatcher.next_at() == 400
     store.clock.advance(400)
     turn(store)
     assert store.counts() == {"waiting": 2, "active": 1}
@@ -375,8 +375,8 @@ def test_a_job_asked_for_by_hand_counts(store: Store) -> None:
     worker = store.worker(limiter=Rate(1, 1_000), by_hand=True)
     answers: list[int] = []
     for _ in range(2):
-        store.home.engine.claim_now(
-            worker.appetite, lambda claimed: answers.append(len(claimed.rows)), _Box()
+        store.home.engine.claim_one(
+            worker.subscription, lambda claimed: answers.append(len(claimed.rows)), _Box()
         )
         turn(store)
     assert answers == [1, 0]
@@ -422,8 +422,8 @@ def test_a_worker_elsewhere_learns_of_a_limit_when_it_next_looks(store: Store) -
     worker = store.process().worker()
     worker.claim(1, ahead=4)
     at_most(store, 1)
-    worker.appetite.concurrency, worker.appetite.ahead = 1, 5
-    worker.process.engine.poke()
+    worker.subscription.concurrency, worker.subscription.prefetched = 1, 5
+    worker.process.engine.poll_now()
     worker.process.engine.turn()
     assert worker.unloaded == 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.held_locks import Grant
-from bullite.engine.maintenance import Chores
+from bullite.engine.held_locks import LockRequest
+from bullite.engine.maintenance import Maintenance
 from bullite.operations.locks import (
     ExtendLock,
     Lease,
@@ -175,8 +175,8 @@ def test_lapsed_locks_are_cleared_away_and_no_others(store: Store) -> None:
 # --- what the engine does with those of its process ----------------------------------------------
 
 
-def granted(process: Process, name: str = "invoice") -> Grant:
-    grant = Grant(name, TTL)
+def granted(process: Process, name: str = "invoice") -> LockRequest:
+    grant = LockRequest(name, TTL)
     process.ask(process.engine.taking(grant, None))
     return grant
 
@@ -192,7 +192,7 @@ def test_the_engine_renews_what_is_held(store: Store) -> None:
 
 
 def test_the_engine_knows_when_to_renew_next(store: Store) -> None:
-    keeping = store.home.engine.keeping
+    keeping = store.home.engine.held_locks
     assert keeping.next_at() is None
     granted(store.home)
     assert keeping.next_at() == store.clock.lease_now() + TTL // 3
@@ -206,17 +206,17 @@ def test_a_lock_that_was_not_renewed_in_time_is_lost(
     store.home.engine.turn()
     assert grant.lost
     assert "'invoice' was lost" in caplog.text
-    assert store.home.engine.keeping.next_at() is None
+    assert store.home.engine.held_locks.next_at() is None
 
 
 def test_what_is_released_is_not_renewed(store: Store) -> None:
     grant = granted(store.home)
     assert store.home.ask(store.home.engine.releasing(grant)) is True
-    assert store.home.engine.keeping.next_at() is None
+    assert store.home.engine.held_locks.next_at() is None
 
 
 def test_a_lock_that_nobody_waits_for_any_more_is_let_go_when_it_comes(store: Store) -> None:
-    grant, engine = Grant("invoice", TTL), store.home.engine
+    grant, engine = LockRequest("invoice", TTL), store.home.engine
     engine.submit(engine.taking(grant, None), lambda answer: None)
     engine.abandon(grant)
     engine.turn()
@@ -232,14 +232,14 @@ def test_a_lock_that_came_just_before_its_waiter_went_is_let_go(store: Store) ->
 
 
 def test_who_waited_longest_in_this_process_is_woken_when_a_lock_is_let_go(store: Store) -> None:
-    grant, keeping = granted(store.home), store.home.engine.keeping
+    grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
     store.home.ask(store.home.engine.releasing(grant))
     assert (first.done(), second.done()) == (True, False)
 
 
 def test_who_waits_no_more_is_not_woken(store: Store) -> None:
-    grant, keeping = granted(store.home), store.home.engine.keeping
+    grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
     keeping.leave("invoice", first)
     store.home.ask(store.home.engine.releasing(grant))
@@ -258,7 +258,7 @@ def test_others_see_that_the_holder_of_a_lock_has_gone(store: Store) -> None:
     granted(other)
     assert not is_free(store)
     store.quit(other)
-    Chores(store.home.driver).due(store.clock.lease_now())
+    Maintenance(store.home.driver).due(store.clock.lease_now())
     assert is_free(store)
 
 

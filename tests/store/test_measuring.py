@@ -12,8 +12,8 @@ from bullite.core.histogram import DurationHistogram
 from bullite.core.states import RETRY_FINISHED
 from bullite.database.driver import InvalidData
 from bullite.engine import metrics as engine_metrics
-from bullite.engine.metrics import Gauges, Readings
-from bullite.engine.replies import Ask
+from bullite.engine.metrics import MetricsBuffer, RunTimings
+from bullite.engine.replies import PendingRequest
 from bullite.errors import StoreBusy
 from bullite.operations.add import Added, AddJobs
 from bullite.operations.metrics import KEPT_MINUTES, MINUTE, MinuteTotals, WriteMetrics
@@ -30,7 +30,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_down(process: Process) -> bool:
     """What the engine does every other second; whether there was anything to write."""
-    record = process.engine.gauges.record(process.engine._feeding.all(), process.clock.now())
+    record = process.engine.metrics.record(process.engine._dispatcher.all(), process.clock.now())
     if record is not None:
         process.ask(record)
     return record is not None
@@ -43,10 +43,10 @@ def metrics(store: Store, last: int = 60) -> Metrics:
     return metrics_of(rows)
 
 
-def read(worker: Worker, *seconds: float) -> Readings:
+def read(worker: Worker, *seconds: float) -> RunTimings:
     """Have a worker measure runs of these lengths."""
-    readings = Readings()
-    worker.appetite.readings = (readings,)
+    readings = RunTimings()
+    worker.subscription.timings = (readings,)
     for length in seconds:
         readings.took(length)
     return readings
@@ -281,8 +281,8 @@ def test_a_worker_tells_its_runs_and_how_long_it_was_busy(store: Store) -> None:
 
 def test_a_worker_with_several_runners_tells_of_all(store: Store) -> None:
     worker = store.worker()
-    first, second = Readings(), Readings()
-    worker.appetite.readings = (first, second)
+    first, second = RunTimings(), RunTimings()
+    worker.subscription.timings = (first, second)
     first.took(0.010)
     second.took(0.020)
     write_down(store.home)
@@ -299,9 +299,9 @@ def test_a_worker_is_seen_with_each_renewal(store: Store) -> None:
 
 def test_how_many_jobs_end_in_one_transaction_is_told(store: Store) -> None:
     worker = store.worker()
-    store.home.engine.gauges.transacted(0, 0)
-    store.home.engine.gauges.transacted(3, 0)
-    store.home.engine.gauges.transacted(2, 0)
+    store.home.engine.metrics.transacted(0, 0)
+    store.home.engine.metrics.transacted(3, 0)
+    store.home.engine.metrics.transacted(2, 0)
     write_down(store.home)
     told = said(store, worker)
     assert (told["batches"], told["batched"]) == (2, 5)
@@ -309,8 +309,8 @@ def test_how_many_jobs_end_in_one_transaction_is_told(store: Store) -> None:
 
 def test_waits_for_the_write_lock_are_told(store: Store) -> None:
     worker = store.worker()
-    store.home.engine.gauges.transacted(1, LONG_WAIT - 1)
-    store.home.engine.gauges.transacted(1, LONG_WAIT + 1)
+    store.home.engine.metrics.transacted(1, LONG_WAIT - 1)
+    store.home.engine.metrics.transacted(1, LONG_WAIT + 1)
     write_down(store.home)
     assert said(store, worker)["lock_waits"] == 1
     assert said(store, worker)["lock_wait_ms"] == (LONG_WAIT + 1) * 1_000
@@ -380,7 +380,7 @@ def test_the_engine_writes_it_down_by_itself_from_time_to_time(store: Store) -> 
     answers: list[Any] = []
     asks = engine._record_if_due()
     assert [type(ask.request) for ask in asks] == [WriteMetrics]
-    engine.submit_all([Ask(ask.request, answers.append) for ask in asks])
+    engine.submit_all([PendingRequest(ask.request, answers.append) for ask in asks])
     engine.turn()
     assert answers == [None]
     assert metrics(store).completed == 1
@@ -391,7 +391,7 @@ def test_the_engine_writes_it_down_by_itself_from_time_to_time(store: Store) -> 
 
 
 def test_what_is_stored_is_what_was_measured() -> None:
-    measured = Gauges()
+    measured = MetricsBuffer()
     measured.ended(1, 5 * MINUTE, 2, 1)
     measured.ended(1, 5 * MINUTE + 1, 1, 0)
     measured.waited(1, 6 * MINUTE, -5, 3)

@@ -21,7 +21,7 @@ from bullite.core.states import (
     RETURN_UNSTARTED,
     Move,
 )
-from bullite.engine.replies import DIRECT
+from bullite.engine.replies import SAME_THREAD
 from bullite.errors import JobNotFound
 from bullite.operations.update import Progress
 from tests.harness import Event, Store, new_job
@@ -380,7 +380,7 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
     job = store.add()
     worker = store.worker()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
     held = worker.claim_one()
     assert told == []
     worker.complete(held, value="7")
@@ -390,11 +390,11 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
 def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
     store.home.engine.turn()
     worker = store.process().worker()
     worker.fail(worker.claim_one(), reason="no")
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.engine.turn()
     assert told == [["failed", None, "no"]]
 
@@ -402,8 +402,8 @@ def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: 
 def test_who_waits_for_a_job_that_is_removed_is_told_that_it_is_gone(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, DIRECT)
+    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
     store.move(REMOVE, job)
-    store.home.engine.poke()
+    store.home.engine.poll_now()
     store.home.engine.turn()
     assert [type(answer) for answer in told] == [JobNotFound]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullite.engine.maintenance import Chores
+from bullite.engine.maintenance import Maintenance
 from bullite.errors import StoreUnavailable, StoreUnsynced
 from tests.harness import Process, Store, Worker
 
@@ -18,7 +18,7 @@ class Outage:
     """Nothing can be read or written while it lasts."""
 
     def __init__(self, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-        process.engine._chores = Chores(process.driver)
+        process.engine._maintenance = Maintenance(process.driver)
         self._process = process
         self._patch = monkeypatch
         self.error = StoreUnavailable("the database cannot be reached")
@@ -59,7 +59,7 @@ def seconds_of_errors(store: Store, worker: Worker, seconds: int) -> list[float]
     """When, in a time of so many seconds, it was told of an error."""
     told: list[float] = []
     for tenth in range(10 * seconds):
-        store.home.engine.poke()
+        store.home.engine.poll_now()
         store.home.turn()
         told += [tenth / 10] * len(worker.errors)
         worker.errors.clear()

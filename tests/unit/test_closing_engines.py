@@ -16,8 +16,8 @@ from bullite.core.clock import SystemClock
 from bullite.database.driver import Params, Result
 from bullite.database.sqlite.driver import SQLiteDriver
 from bullite.engine.engine import Engine
-from bullite.engine.read_thread import ReadingThread
-from bullite.engine.replies import DIRECT, Ask
+from bullite.engine.read_thread import ReadThread
+from bullite.engine.replies import SAME_THREAD, PendingRequest
 from bullite.engine.threads import start_thread
 from bullite.errors import StoreClosed
 from bullite.operations.open_queue import OpenQueue
@@ -37,11 +37,11 @@ class Joiner:
     def __init__(self, reply: Callable[[Any], None]) -> None:
         self._reply = reply
 
-    def join(self, parts: Sequence[Any]) -> list[Ask]:
-        return [Ask(part, self._reply) for part in parts]
+    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+        return [PendingRequest(part, self._reply) for part in parts]
 
 
-@pytest.mark.parametrize("way", ["put", "put_part", "when_room"])
+@pytest.mark.parametrize("way", ["put", "put_fragment", "when_room"])
 def test_a_request_put_in_when_the_engine_has_just_been_closed_is_answered(
     engine: Engine, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,10 +58,10 @@ def test_a_request_put_in_when_the_engine_has_just_been_closed_is_answered(
     request = OpenQueue("work", None)
     if way == "put":
         engine.submit(request, answers.append)
-    elif way == "put_part":
-        engine.submit_with_others(Joiner(answers.append), request)
+    elif way == "put_fragment":
+        engine.submit_merged(Joiner(answers.append), request)
     else:
-        engine.when_room(answers.append, DIRECT)
+        engine.when_room(answers.append, SAME_THREAD)
     expected = type(None) if way == "when_room" else StoreClosed
     assert [type(answer) for answer in answers] == [expected]
 
@@ -89,15 +89,15 @@ def test_a_read_put_in_beside_the_close_is_answered() -> None:
         closing.start()
         closing.join(0.2)  # it ends meanwhile where nothing keeps it from that
 
-    reading = ReadingThread(Silent, spawn_and_close)
+    reading = ReadThread(Silent, spawn_and_close)
     answered = threading.Event()
-    reading.read("statement", {}, lambda answer: answered.set(), DIRECT)
+    reading.read("statement", {}, lambda answer: answered.set(), SAME_THREAD)
     assert answered.wait(PATIENCE)
     closing.join()
 
 
 def interrupted(act: Callable[[], None], line: int, meanwhile: Callable[[], None]) -> bool:
-    """Run `act` in a thread, and `meanwhile` in another before a line of `ReadingThread.read`.
+    """Run `act` in a thread, and `meanwhile` in another before a line of `ReadThread.read`.
 
     Return False if it has fewer lines. What `meanwhile` waits for, it gets when `act` goes on.
     """
@@ -106,7 +106,7 @@ def interrupted(act: Callable[[], None], line: int, meanwhile: Callable[[], None
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal seen
-        if frame.f_code is not ReadingThread.read.__code__:
+        if frame.f_code is not ReadThread.read.__code__:
             return None
         if event == "line":
             seen += 1
@@ -136,11 +136,11 @@ def test_two_threads_that_read_first_start_one_reader() -> None:
 
     for line in itertools.count(1):
         started.clear()
-        reading = ReadingThread(Silent, spawn)
+        reading = ReadThread(Silent, spawn)
 
-        def read(reading: ReadingThread = reading) -> None:
+        def read(reading: ReadThread = reading) -> None:
             answered = threading.Event()
-            reading.read("statement", {}, lambda answer: answered.set(), DIRECT)
+            reading.read("statement", {}, lambda answer: answered.set(), SAME_THREAD)
             assert answered.wait(PATIENCE)
 
         both = interrupted(read, line, read)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from bullite.engine.inbox import BATCH_ROWS, Inbox
-from bullite.engine.replies import Ask
+from bullite.engine.replies import PendingRequest
 
 
 class Joined:
     """A joiner whose requests are the lists of their parts."""
 
-    def join(self, parts: Sequence[Any]) -> list[Ask]:
-        return [Ask(list(parts), ignore)]
+    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+        return [PendingRequest(list(parts), ignore)]
 
 
 def ignore(answer: Any) -> None:
@@ -36,7 +36,7 @@ def taken(inbox: Inbox) -> list[Any]:
 def test_parts_that_wait_become_one_request_of_each_joiner(inbox: Inbox) -> None:
     one, other = Joined(), Joined()
     for joiner, part in ((one, 1), (other, 2), (one, 3)):
-        inbox.put_part(joiner, part)
+        inbox.put_fragment(joiner, part)
 
     assert inbox
     assert taken(inbox) == [[1, 3], [2]]
@@ -45,52 +45,52 @@ def test_parts_that_wait_become_one_request_of_each_joiner(inbox: Inbox) -> None
 
 def test_a_part_comes_behind_the_requests_that_were_put_in_before_it(inbox: Inbox) -> None:
     joiner = Joined()
-    inbox.put_part(joiner, "part")
-    inbox.put([Ask("before the second", ignore)])
-    inbox.put_part(joiner, "second")
+    inbox.put_fragment(joiner, "part")
+    inbox.put([PendingRequest("before the second", ignore)])
+    inbox.put_fragment(joiner, "second")
 
     assert taken(inbox) == ["before the second", ["part", "second"]]
 
 
 def test_parts_wait_while_requests_from_before_them_do(inbox: Inbox) -> None:
     joiner = Joined()
-    inbox.put([Ask(number, ignore) for number in range(BATCH_ROWS + 1)])
-    inbox.put_part(joiner, "part")
+    inbox.put([PendingRequest(number, ignore) for number in range(BATCH_ROWS + 1)])
+    inbox.put_fragment(joiner, "part")
 
     assert taken(inbox) == list(range(BATCH_ROWS))
     assert taken(inbox) == [BATCH_ROWS, ["part"]]
 
 
 def test_a_part_keeps_the_engine_from_sleeping(inbox: Inbox) -> None:
-    inbox.put_part(Joined(), "part")
+    inbox.put_fragment(Joined(), "part")
 
     assert inbox.sleep([], timeout=60) is False
 
 
 def test_a_part_without_hurry_waits_for_one_that_has_some(inbox: Inbox) -> None:
     joiner = Joined()
-    inbox.put_part(joiner, 1, hurry=False)
+    inbox.put_fragment(joiner, 1, hurry=False)
 
     assert inbox, "it must not be forgotten when the engine stops"
-    assert not inbox.is_urgent()
+    assert not inbox.has_urgent()
     assert inbox.take(patiently=True) == []
-    inbox.put_part(joiner, 2)
-    inbox.put_part(joiner, 3, hurry=False)
-    assert inbox.is_urgent()
+    inbox.put_fragment(joiner, 2)
+    inbox.put_fragment(joiner, 3, hurry=False)
+    assert inbox.has_urgent()
     assert taken(inbox) == [[1, 2, 3]]
-    assert not inbox.is_urgent()
+    assert not inbox.has_urgent()
 
 
 def test_a_part_without_hurry_comes_with_any_request(inbox: Inbox) -> None:
-    inbox.put_part(Joined(), "part", hurry=False)
-    inbox.put([Ask("request", ignore)])
+    inbox.put_fragment(Joined(), "part", hurry=False)
+    inbox.put([PendingRequest("request", ignore)])
 
     assert taken(inbox) == ["request", ["part"]]
 
 
 def test_a_closed_inbox_is_drained_of_everything(inbox: Inbox) -> None:
-    inbox.put([Ask("request", ignore)])
-    inbox.put_part(Joined(), "part")
+    inbox.put([PendingRequest("request", ignore)])
+    inbox.put_fragment(Joined(), "part")
     inbox.close()
 
     assert [ask.request for ask in inbox.drain()] == ["request", ["part"]]

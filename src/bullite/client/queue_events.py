@@ -17,7 +17,7 @@ from ..core.codec import decode, encode_plain
 from ..core.event_log import Event, unfold
 from ..core.job_options import check_bool, check_int, check_name, encode_limited
 from ..core.names import job_number
-from ..engine.subscription import FIRST_PAUSE, LONGEST_PAUSE
+from ..engine.subscription import MAX_BACKOFF, MIN_BACKOFF
 from ..errors import (
     ENDING,
     EventsAlreadyRunning,
@@ -171,7 +171,7 @@ class QueueEvents(OwnEmitter):
         await asyncio.shield(self._opening)
 
     async def _find_place_patiently(self) -> None:
-        pause = FIRST_PAUSE
+        pause = MIN_BACKOFF
         while not self._closed:
             try:
                 await self._find_place()
@@ -183,7 +183,7 @@ class QueueEvents(OwnEmitter):
             if not self._closed:
                 self._bell.clear()
                 await self._rings_within(pause / 1000)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_BACKOFF)
         raise StoreClosed("these queue events were closed before they had been opened")
 
     async def _find_place(self) -> None:

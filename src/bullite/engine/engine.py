@@ -60,16 +60,16 @@ from ..operations import deduplicate_release as releasing
 from ..operations.request import split
 from ..operations.transaction import Operation, Transaction
 from .batching import group
-from .dispatcher import LOOKING, WRITING, Feeding, Served
-from .held_locks import Grant, Keeping
+from .dispatcher import LOOKING, WRITING, Dispatcher, Served
+from .held_locks import HeldLocks, LockRequest
 from .inbox import Inbox
 from .lock_order import NOTHING_AHEAD, Ahead, LockOrder, locked_ahead
-from .maintenance import Chore, Chores
-from .metrics import Gauges
-from .read_thread import ReadingThread
-from .replies import DIRECT, Ask, Joiner, Mailbox, Reply
-from .result_waiters import Watched, Watchers
-from .subscription import Appetite
+from .maintenance import Chore, Maintenance
+from .metrics import MetricsBuffer
+from .read_thread import ReadThread
+from .replies import SAME_THREAD, PendingRequest, Reply, ReplyTarget, RequestMerger
+from .result_waiters import AwaitedJob, ResultWaiters
+from .subscription import Subscription
 from .threads import Spawn, start_thread
 
 log = logging.getLogger("bullite.engine")
@@ -85,16 +85,16 @@ CHECK_SOON = 5
 POLL_INTERVAL = 1_000
 """Ms after which a hungry worker has a look, whether anything seems to have changed or not."""
 
-MOST_TRIES = 30
+MAX_TRIES = 30
 """How often a transaction is run again that the database undoes."""
 
-MOST_PUT_OFF = 5
+MAX_POSTPONED = 5
 """How often one piece of housekeeping is; what is due by the clock comes again by itself."""
 
-MOST_CONFLICTS = 5
+MAX_CONFLICTS = 5
 """How often one request is, that looked first and yet found something else than it saw."""
 
-LONGEST_REST = 0.2
+MAX_BACKOFF = 0.2
 """Seconds before it is run again, at most; less, and by chance, the first times."""
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
@@ -171,36 +171,36 @@ class Engine:
         self.clock = driver.clock
         self._spawn = spawn
         self._inbox = Inbox()
-        self._chores = Chores(driver)
-        self._backlog: deque[_Piece] = deque()
+        self._maintenance = Maintenance(driver)
+        self._backlog: deque[_MaintenanceTask] = deque()
         self._order: LockOrder | None = None
-        self._feeding = Feeding(driver)
-        self.gauges = Gauges()
-        self.reading = ReadingThread(driver.reader, spawn, self._end)
-        self._watchers = Watchers(driver, self._read_for_watchers)
-        self.keeping = Keeping(driver, self.submit)
-        self._check_at = self._check_from = self._look_at = 0
+        self._dispatcher = Dispatcher(driver)
+        self.metrics = MetricsBuffer()
+        self.reading = ReadThread(driver.reader, spawn, self._end)
+        self._result_waiters = ResultWaiters(driver, self._read_for_watchers)
+        self.held_locks = HeldLocks(driver, self.submit)
+        self._check_at = self._check_from = self._poll_at = 0
         self._poll_interval = POLL_INTERVAL
-        self._caretakers = 0
-        self._followers: list[tuple[int, frozenset[str] | None, Ask]] = []
+        self._maintenance_users = 0
+        self._followers: list[tuple[int, frozenset[str] | None, PendingRequest]] = []
         self._is_running = self._stopping = self._is_alerted = False
         self._broken: StoreError | None = None
-        self._leaving: list[Appetite] = []
+        self._leaving: list[Subscription] = []
         """Workers that were told to stop and still hold jobs."""
-        self._see_off_at = 0
-        self._waiting_for_leavers: list[Callable[[], None]] = []
+        self._deregister_leaving_at = 0
+        self._leave_callbacks: list[Callable[[], None]] = []
         self._exiting = False
         self._stopped = threading.Event()
-        self._seldom = ThrottledLog(log)
-        self._slow = ThrottledLog(log, every=1)
+        self._throttled_log = ThrottledLog(log)
+        self._slow_log = ThrottledLog(log, every=1)
 
     # --- asking, from any thread -----------------------------------------------------------------
 
-    def submit(self, request: Any, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
+    def submit(self, request: Any, reply: Reply, mailbox: ReplyTarget = SAME_THREAD) -> None:
         """Put a request in; `reply` gets its answer, or the exception, after the commit."""
-        self.submit_all([Ask(request, reply, mailbox)])
+        self.submit_all([PendingRequest(request, reply, mailbox)])
 
-    def submit_all(self, asks: Sequence[Ask]) -> None:
+    def submit_all(self, asks: Sequence[PendingRequest]) -> None:
         """Put requests in together: they will be carried out in one transaction."""
         if self._stopping:
             error = self._broken or StoreClosed("the store is closed")
@@ -209,13 +209,13 @@ class Engine:
             self._inbox.put(asks)
             self._refuse_if_closed()
 
-    def submit_with_others(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
+    def submit_merged(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
         """Put in what `joiner` makes a request of, with other parts that come meanwhile."""
         if self._stopping:
             self.submit_all(joiner.join([part]))
         else:
             # Somebody who waits for the end of a job may wait for this one's.
-            self._inbox.put_part(joiner, part, hurry or bool(self._watchers))
+            self._inbox.put_fragment(joiner, part, hurry or bool(self._result_waiters))
             self._refuse_if_closed()
 
     def _refuse_if_closed(self) -> None:
@@ -223,100 +223,108 @@ class Engine:
         if self._inbox.is_closed:
             error = self._broken or StoreClosed("the store was closed")
             self._deliver([(ask, error) for ask in self._inbox.drain()])
-            self._deliver(self._inbox.make_room())
+            self._deliver(self._inbox.waiters_to_release())
 
-    def settle(
-        self, settle: finish.FinishRuns, reply: Reply, mailbox: Mailbox, worker: Appetite
+    def finish_runs(
+        self, settle: finish.FinishRuns, reply: Reply, mailbox: ReplyTarget, worker: Subscription
     ) -> None:
         """Settle runs of a worker and, in the same transaction, fill the slots they leave."""
-        order = _Order(partial(self._ended, worker, len(settle.outcomes)))
-        self.submit_all([Ask(order, _accept), Ask(settle, reply, mailbox)])
+        order = EngineCall(partial(self._ended, worker, len(settle.outcomes)))
+        self.submit_all(
+            [PendingRequest(order, _ignore_reply), PendingRequest(settle, reply, mailbox)]
+        )
 
-    def ended(self, worker: Appetite, jobs: int) -> None:
+    def ended(self, worker: Subscription, jobs: int) -> None:
         """Runs of a worker ended with nothing left to settle: their slots are free."""
-        self.submit(_Order(partial(self._ended, worker, jobs)), _accept)
+        self.submit(EngineCall(partial(self._ended, worker, jobs)), _ignore_reply)
 
-    def attach(self, appetite: Appetite) -> None:
+    def subscribe(self, subscription: Subscription) -> None:
         """Register a worker and feed it from now on."""
-        self.submit(_Order(partial(self._attach, appetite)), _ignore)
+        self.submit(EngineCall(partial(self._subscribe, subscription)), _ignore)
 
-    def starve(self, appetite: Appetite, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
+    def pause_subscription(
+        self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget = SAME_THREAD
+    ) -> None:
         """Feed a worker no more; answered when nothing it has not received is under way."""
-        self.submit(_Order(partial(self._starve, appetite)), reply, mailbox)
+        self.submit(EngineCall(partial(self._pause_subscription, subscription)), reply, mailbox)
 
-    def detach(self, appetite: Appetite, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
+    def unsubscribe(
+        self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget = SAME_THREAD
+    ) -> None:
         """Take a worker off the register; what it holds, it still holds, until its lease ends.
 
         One that still runs jobs leaves when their runs have ended: its lease is renewed until then.
         """
-        self.submit(_Order(partial(self._detach, appetite)), reply, mailbox)
+        self.submit(EngineCall(partial(self._unsubscribe, subscription)), reply, mailbox)
 
-    def change_concurrency(self, appetite: Appetite, concurrency: int) -> None:
+    def change_concurrency(self, subscription: Subscription, concurrency: int) -> None:
         """Let a worker run more or fewer jobs at a time from now on."""
-        self.submit(_Order(partial(self._change_concurrency, appetite, concurrency)), _accept)
+        self.submit(
+            EngineCall(partial(self._change_concurrency, subscription, concurrency)), _ignore_reply
+        )
 
-    def feed(self, appetite: Appetite) -> None:
+    def resume_subscription(self, subscription: Subscription) -> None:
         """Feed a starved worker again."""
-        self.submit(_Order(partial(self._feed, appetite)), _accept)
+        self.submit(EngineCall(partial(self._resume_subscription, subscription)), _ignore_reply)
 
-    def serve_one(self, appetite: Appetite) -> None:
+    def request_job(self, subscription: Subscription) -> None:
         """Feed a worker by hand one job more, when there is one."""
-        self.submit(_Order(partial(self._serve, appetite, 1)), _accept)
+        self.submit(EngineCall(partial(self._request_job, subscription, 1)), _ignore_reply)
 
-    def serve_no_more(self, appetite: Appetite) -> None:
+    def cancel_request_job(self, subscription: Subscription) -> None:
         """Somebody who asked a worker by hand for a job waits no more."""
-        self.submit(_Order(partial(self._serve, appetite, -1)), _accept)
+        self.submit(EngineCall(partial(self._request_job, subscription, -1)), _ignore_reply)
 
-    def claim_now(self, appetite: Appetite, reply: Reply, mailbox: Mailbox) -> None:
+    def claim_one(self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget) -> None:
         """`reply` gets a `Claimed` with one job for a worker by hand, or with none."""
-        self.submit(_Order(partial(self._claim_now, appetite)), reply, mailbox)
+        self.submit(EngineCall(partial(self._claim_one, subscription)), reply, mailbox)
 
-    def take_care(self, more: int) -> None:
+    def change_maintenance_users(self, more: int) -> None:
         """Do the chores even if no worker lives here, while somebody wants that: +1, then -1."""
-        self.submit(_Order(partial(self._take_care, more)), _accept)
+        self.submit(EngineCall(partial(self._change_maintenance_users, more)), _ignore_reply)
 
     def follow(
-        self, queue: int, reply: Reply, mailbox: Mailbox, kinds: frozenset[str] | None = None
+        self, queue: int, reply: Reply, mailbox: ReplyTarget, kinds: frozenset[str] | None = None
     ) -> None:
         """`reply` gets what this process logs of these kinds, as a list of `LoggedEntries`."""
-        self.submit(_Order(partial(self._follow, queue, kinds)), reply, mailbox)
+        self.submit(EngineCall(partial(self._follow, queue, kinds)), reply, mailbox)
 
     def unfollow(self, reply: Reply) -> None:
-        self.submit(_Order(partial(self._unfollow, reply)), _accept)
+        self.submit(EngineCall(partial(self._unfollow, reply)), _ignore_reply)
 
-    def watch(self, job: Watched, reply: Reply, mailbox: Mailbox) -> None:
+    def watch(self, job: AwaitedJob, reply: Reply, mailbox: ReplyTarget) -> None:
         """`reply` gets [state, return value, failed reason] once the job is finished."""
-        self.submit(_Order(partial(self._watch, job)), reply, mailbox)
+        self.submit(EngineCall(partial(self._watch, job)), reply, mailbox)
 
     def unwatch(self, job: int, reply: Reply) -> None:
         """Who watched with this reply waits no more."""
-        self.submit(_Order(partial(self._unwatch, job, reply)), _accept)
+        self.submit(EngineCall(partial(self._unwatch, job, reply)), _ignore_reply)
 
-    def taking(self, grant: Grant, instead_of: int | None) -> _Order:
+    def taking(self, grant: LockRequest, instead_of: int | None) -> EngineCall:
         """To be submitted: take a named lock, if nobody else holds it."""
-        return _Order(partial(self.keeping.take, grant, instead_of))
+        return EngineCall(partial(self.held_locks.take, grant, instead_of))
 
-    def releasing(self, grant: Grant) -> _Order:
+    def releasing(self, grant: LockRequest) -> EngineCall:
         """To be submitted: let go of a named lock."""
-        return _Order(partial(self.keeping.release, grant))
+        return EngineCall(partial(self.held_locks.release, grant))
 
-    def extending(self, grant: Grant, ttl: int) -> _Order:
+    def extending(self, grant: LockRequest, ttl: int) -> EngineCall:
         """To be submitted: hold a named lock for `ttl` from now."""
-        return _Order(partial(self.keeping.extend, grant, ttl))
+        return EngineCall(partial(self.held_locks.extend, grant, ttl))
 
-    def abandon(self, grant: Grant) -> None:
+    def abandon(self, grant: LockRequest) -> None:
         """Nobody waits for a named lock any more that was asked for."""
-        self.submit(_Order(partial(self.keeping.abandon, grant)), _accept)
+        self.submit(EngineCall(partial(self.held_locks.abandon, grant)), _ignore_reply)
 
-    def poke(self) -> None:
+    def poll_now(self) -> None:
         """Make the engine look around now, as if somebody else had committed."""
-        self.submit(_Order(self._look_around), _ignore)
+        self.submit(EngineCall(self._poll), _ignore)
 
     def has_room(self) -> bool:
         """Whether a producer may put jobs in without waiting."""
         return self._inbox.has_room()
 
-    def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
+    def when_room(self, reply: Reply, mailbox: ReplyTarget) -> None:
         """`reply` is called once the inbox has drained enough."""
         self._inbox.when_room(reply, mailbox)
         self._refuse_if_closed()
@@ -327,11 +335,11 @@ class Engine:
 
     def still_runs(self) -> bool:
         """Whether workers that have left still run jobs in this process."""
-        return any(appetite.runs() for appetite in list(self._leaving))
+        return any(subscription.runs() for subscription in list(self._leaving))
 
     def when_all_left(self, call: Callable[[], None]) -> None:
         """`call` is called on the engine's thread once no worker that left holds a job."""
-        self.submit(_Order(partial(self._note_waiting_for_leavers, call)), _accept)
+        self.submit(EngineCall(partial(self._add_leave_callback, call)), _ignore_reply)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -366,10 +374,10 @@ class Engine:
         """
         self._exiting = exiting
         if self._is_running:
-            self._inbox.put([Ask(_Order(self._leave_all), _accept)])
+            self._inbox.put([PendingRequest(EngineCall(self._leave_all), _ignore_reply)])
         self._stopping = True
         if self._is_running:
-            self._inbox.put([Ask(_Order(self._record), _ignore)])
+            self._inbox.put([PendingRequest(EngineCall(self._record), _ignore)])
             self._refuse_if_closed()
             self._stopped.wait(timeout)
         elif not self._stopped.is_set():
@@ -378,8 +386,8 @@ class Engine:
     def _leave(self) -> None:
         self._stopping = True
         error = self._broken or StoreClosed("the store was closed")
-        self.keeping.forget_all()
-        self._deliver([(ask, error) for ask in self._watchers.everyone()])
+        self.held_locks.forget_all()
+        self._deliver([(ask, error) for ask in self._result_waiters.everyone()])
         self._inbox.close()
         self._refuse_if_closed()
         self.driver.close(self.still_runs(), self._exiting)
@@ -388,16 +396,16 @@ class Engine:
 
     def _sleep(self) -> None:
         """Wait for a request, a wake-up or the time of the next thing to do."""
-        if self._inbox.is_urgent() or self._stopping:
+        if self._inbox.has_urgent() or self._stopping:
             return
-        if self._is_alerted or self._feeding.wants_to_claim():
+        if self._is_alerted or self._dispatcher.wants_to_claim():
             return
         if self._inbox.sleep(self.driver.notification_fds(), self._timeout()):
             heard = self.driver.read_notifications()
             for queue in heard.ready:
-                self._feeding.stir(queue)
+                self._dispatcher.mark_ready(queue)
             self._is_alerted = heard.is_alerted
-        self._check_for_others()
+        self._poll_if_due()
 
     def _timeout(self) -> float | None:
         """Seconds until there is something to do; None if nothing will be."""
@@ -405,23 +413,23 @@ class Engine:
             return 0
         lease_now = self.clock.lease_now()
         times = []
-        if self._has_chores():
-            times.append(self._chores.next_at() - lease_now)
+        if self._has_maintenance():
+            times.append(self._maintenance.next_at() - lease_now)
         if self._is_waited_for():
             times.append(self._check_at - lease_now)
-        if (next_feeding := self._feeding.next_at()) is not None:
+        if (next_feeding := self._dispatcher.next_at()) is not None:
             times.append(next_feeding)
-        if (next_renewal := self.keeping.next_at()) is not None:
+        if (next_renewal := self.held_locks.next_at()) is not None:
             times.append(next_renewal - lease_now)
         return max(0, min(times)) / 1000 if times else None
 
-    def _has_chores(self) -> bool:
-        return bool(self._feeding) or self._caretakers > 0
+    def _has_maintenance(self) -> bool:
+        return bool(self._dispatcher) or self._maintenance_users > 0
 
     def _is_waited_for(self) -> bool:
-        return bool(self._watchers) or self._feeding.is_hungry()
+        return bool(self._result_waiters) or self._dispatcher.has_capacity()
 
-    def _check_for_others(self) -> None:
+    def _poll_if_due(self) -> None:
         """Every now and then, see whether others have committed: wake-ups may get lost."""
         lease_now = self.clock.lease_now()
         if lease_now < self._check_from or not self._is_waited_for():
@@ -430,23 +438,23 @@ class Engine:
         self._check_at = lease_now + interval
         # Early rather than late: an idle engine then wakes up for this and for chores at once.
         self._check_from = lease_now + interval // 2
-        if self.driver.changed() or lease_now >= self._look_at:
-            self._look_at = lease_now + self._poll_interval
-            self._look_around()
+        if self.driver.changed() or lease_now >= self._poll_at:
+            self._poll_at = lease_now + self._poll_interval
+            self._poll()
 
     def _check_interval(self, lease_now: int) -> int:
-        if not self._watchers and self.driver.notification_fds():
+        if not self._result_waiters and self.driver.notification_fds():
             cheap = self.driver.notices_changes
             return min(CHECK_EVERY, self._poll_interval) if cheap else self._poll_interval
         # Nobody wakes us for results, nor for jobs where there are no wake-ups: look sooner.
-        waited = lease_now - self._watchers.since
+        waited = lease_now - self._result_waiters.since
         return min(CHECK_EVERY, max(CHECK_SOON, waited // 20))
 
-    def _look_around(self, ask: Ask | None = None) -> None:
-        self._feeding.look_around()
-        self._tell_results(self._watchers.check)
+    def _poll(self, ask: PendingRequest | None = None) -> None:
+        self._dispatcher.poll_queues()
+        self._deliver_results(self._result_waiters.check)
 
-    def _tell_results(self, look: Callable[[], list[tuple[Ask, Any]]]) -> None:
+    def _deliver_results(self, look: Callable[[], list[tuple[PendingRequest, Any]]]) -> None:
         """Look for what callers of `watch` wait for, and tell them."""
         try:
             results = look()
@@ -455,83 +463,85 @@ class Engine:
         else:
             self._deliver(results)
 
-    def _read_for_watchers(self, statement: str, params: Params, gone: Sequence[Watched]) -> None:
+    def _read_for_watchers(
+        self, statement: str, params: Params, gone: Sequence[AwaitedJob]
+    ) -> None:
         def found(answer: Any) -> None:
-            self.submit(_Order(partial(self._ends_found, gone, answer)), _accept)
+            self.submit(EngineCall(partial(self._ends_found, gone, answer)), _ignore_reply)
 
-        self.reading.read(statement, params, found, DIRECT)
+        self.reading.read(statement, params, found, SAME_THREAD)
 
     def _end(self, error: StoreError) -> None:
         """A reader found that the store must be opened again; called on its thread."""
 
-        def end(ask: Ask) -> None:
+        def end(ask: PendingRequest) -> None:
             self._fail([], error)
 
-        self.submit(_Order(end), _accept)
+        self.submit(EngineCall(end), _ignore_reply)
 
-    def _ends_found(self, gone: Sequence[Watched], found: Any, ask: Ask) -> None:
-        self._tell_results(partial(self._watchers.ends_found, gone, found))
+    def _ends_found(self, gone: Sequence[AwaitedJob], found: Any, ask: PendingRequest) -> None:
+        self._deliver_results(partial(self._result_waiters.ends_found, gone, found))
 
     # --- a turn ----------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """One batch: everything there is to do now; then a piece of what is due by the clock."""
         if self._leaving:
-            self._free_from_loops()
-        asks = self._obey(self._inbox.take(patiently=self._has_time()))
-        self._tell_results(self._watchers.check_noted)
+            self._release_closed_loops()
+        asks = self._run_calls(self._inbox.take(patiently=self._can_wait_for_more()))
+        self._deliver_results(self._result_waiters.check_noted)
         asks += self._registrations()
-        if self._has_chores() and self._chores.are_due(self.clock.lease_now()):
-            self._put_in_front(self._due_chores() + self._record_if_due())
-        asks += self.keeping.due(self.clock.lease_now())
+        if self._has_maintenance() and self._maintenance.are_due(self.clock.lease_now()):
+            self._enqueue_maintenance(self._due_maintenance() + self._record_if_due())
+        asks += self.held_locks.due(self.clock.lease_now())
         if self._leaving:
-            asks += self._see_off()
-        self._feeding.stir_due()
-        self._feeding.unload_the_stuck()
-        self._stop_the_cancelled()
-        self._tell_trouble()
-        if asks or self._feeding.wants_to_claim():
-            self._transact(asks)
+            asks += self._deregister_leaving()
+        self._dispatcher.mark_due_ready()
+        self._dispatcher.return_stuck_prefetched()
+        self._cancel_running_jobs()
+        self._report_failures()
+        if asks or self._dispatcher.wants_to_claim():
+            self._run_batch(asks)
             # Apart from the transaction: its answers are true, whatever becomes of this.
-            self._tell_results(self._watchers.check_noted)
-            self._feeding.look_again()
-        self._keep_house()
-        self._deliver(self._inbox.make_room())
+            self._deliver_results(self._result_waiters.check_noted)
+            self._dispatcher.poll_newly_idle()
+        self._run_maintenance()
+        self._deliver(self._inbox.waiters_to_release())
         if self._broken is None:
-            self._housekeep()
+            self._checkpoint_if_due()
 
-    def _has_time(self) -> bool:
+    def _can_wait_for_more(self) -> bool:
         """Whether what is in no hurry may wait for more of its kind."""
-        return not self._stopping and self._feeding.will_be_heard_of()
+        return not self._stopping and self._dispatcher.all_prefetchers_progressing()
 
-    def _record_if_due(self) -> list[Ask]:
-        due = self._feeding and self._chores.record_is_due(self.clock.lease_now())
+    def _record_if_due(self) -> list[PendingRequest]:
+        due = self._dispatcher and self._maintenance.record_is_due(self.clock.lease_now())
         return self._record() if due else []
 
-    def _record(self, ask: Ask | None = None) -> list[Ask]:
+    def _record(self, ask: PendingRequest | None = None) -> list[PendingRequest]:
         """Write down what was measured."""
-        record = self.gauges.record(self._feeding.all(), self.clock.now())
-        return [] if record is None else [Ask(record, _ignore)]
+        record = self.metrics.record(self._dispatcher.all(), self.clock.now())
+        return [] if record is None else [PendingRequest(record, _ignore)]
 
-    def _tell_trouble(self) -> None:
+    def _report_failures(self) -> None:
         """Tell workers of looks that failed, also those that have nothing to do."""
-        error, self._feeding.trouble = self._feeding.trouble, None
+        error, self._dispatcher.trouble = self._dispatcher.trouble, None
         if error is not None:
-            self._deliver(self._feeding.troubled(LOOKING, error))
+            self._deliver(self._dispatcher.troubled(LOOKING, error))
 
-    def _stop_the_cancelled(self) -> None:
-        if not self._feeding.holds_jobs():
+    def _cancel_running_jobs(self) -> None:
+        if not self._dispatcher.holds_jobs():
             self._is_alerted = False
             return
-        if self._is_alerted or self._chores.stops_are_due(self.clock.lease_now()):
+        if self._is_alerted or self._maintenance.stops_are_due(self.clock.lease_now()):
             self._is_alerted = False
-            self._deliver(self._feeding.stop_the_cancelled())
+            self._deliver(self._dispatcher.cancel_running_jobs())
 
-    def _obey(self, asks: list[Ask]) -> list[Ask]:
+    def _run_calls(self, asks: list[PendingRequest]) -> list[PendingRequest]:
         """Carry out the orders that concern the engine itself; the rest needs a transaction."""
-        requests: list[Ask] = []
+        requests: list[PendingRequest] = []
         for ask in asks:
-            if not isinstance(ask.request, _Order):
+            if not isinstance(ask.request, EngineCall):
                 requests.append(ask)
                 continue
             try:
@@ -540,56 +550,62 @@ class Engine:
                 self._fail([ask], error)
         return requests
 
-    def _attach(self, appetite: Appetite, ask: Ask) -> None:
-        self._feeding.add(appetite)
-        self._take_up_habits()
+    def _subscribe(self, subscription: Subscription, ask: PendingRequest) -> None:
+        self._dispatcher.add(subscription)
+        self._apply_intervals()
 
-    def _take_up_habits(self) -> None:
+    def _apply_intervals(self) -> None:
         """Do things as often as the strictest worker wants."""
-        if not self._feeding:
+        if not self._dispatcher:
             return
-        habits = self._feeding.habits()
+        habits = self._dispatcher.strictest_intervals()
         self._poll_interval = habits.poll_interval
-        self._chores.renew_within(habits.renew_every, self.clock.lease_now())
-        self._chores.recovers = habits.checks_stalled or self._caretakers > 0
-        self._chores.maintenance_interval = min(
+        self._maintenance.renew_within(habits.renew_every, self.clock.lease_now())
+        self._maintenance.recovers = habits.checks_stalled or self._maintenance_users > 0
+        self._maintenance.maintenance_interval = min(
             habits.maintenance_interval, habits.stalled_interval
         )
 
-    def _change_concurrency(self, appetite: Appetite, concurrency: int, ask: Ask) -> list[Ask]:
-        appetite.concurrency = appetite.registration.concurrency = concurrency
-        appetite.stirred = True
-        return [Ask(workers.SetWorkerConcurrency(appetite.worker, concurrency), _accept)]
+    def _change_concurrency(
+        self, subscription: Subscription, concurrency: int, ask: PendingRequest
+    ) -> list[PendingRequest]:
+        subscription.concurrency = subscription.registration.concurrency = concurrency
+        subscription.needs_poll = True
+        return [
+            PendingRequest(
+                workers.SetWorkerConcurrency(subscription.worker, concurrency), _ignore_reply
+            )
+        ]
 
-    def _feed(self, appetite: Appetite, ask: Ask) -> None:
-        appetite.starved = False
-        appetite.stirred = True
+    def _resume_subscription(self, subscription: Subscription, ask: PendingRequest) -> None:
+        subscription.paused = False
+        subscription.needs_poll = True
 
-    def _serve(self, appetite: Appetite, more: int, ask: Ask) -> None:
-        appetite.concurrency = max(0, appetite.concurrency + more)
-        appetite.stirred = True
+    def _request_job(self, subscription: Subscription, more: int, ask: PendingRequest) -> None:
+        subscription.concurrency = max(0, subscription.concurrency + more)
+        subscription.needs_poll = True
 
-    def _claim_now(self, appetite: Appetite, ask: Ask) -> list[Ask]:
-        if appetite.starved:
+    def _claim_one(self, subscription: Subscription, ask: PendingRequest) -> list[PendingRequest]:
+        if subscription.paused:
             self._deliver([(ask, None)])
             return []
-        claim = self._feeding.claim_by_hand(appetite)
-        return [Ask(claim, ask.reply, ask.mailbox)]
+        claim = self._dispatcher.claim_manually(subscription)
+        return [PendingRequest(claim, ask.reply, ask.target)]
 
-    def _take_care(self, more: int, ask: Ask) -> None:
-        self._caretakers += more
-        self._chores.recovers = True
-        self._take_up_habits()
+    def _change_maintenance_users(self, more: int, ask: PendingRequest) -> None:
+        self._maintenance_users += more
+        self._maintenance.recovers = True
+        self._apply_intervals()
 
-    def _follow(self, queue: int, kinds: frozenset[str] | None, ask: Ask) -> None:
+    def _follow(self, queue: int, kinds: frozenset[str] | None, ask: PendingRequest) -> None:
         # Those whose event loop has ended cannot unfollow any more, and would be kept for ever.
-        self._followers = [each for each in self._followers if each[2].mailbox.alive()]
+        self._followers = [each for each in self._followers if each[2].target.alive()]
         self._followers.append((queue, kinds, ask))
 
-    def _unfollow(self, reply: Reply, ask: Ask) -> None:
+    def _unfollow(self, reply: Reply, ask: PendingRequest) -> None:
         self._followers = [follower for follower in self._followers if follower[2].reply != reply]
 
-    def _told(self, tx: Transaction) -> list[tuple[Ask, Any]]:
+    def _entries_for_followers(self, tx: Transaction) -> list[tuple[PendingRequest, Any]]:
         """What the transaction logged, for those who follow."""
         logged = tx.logged()
         return [
@@ -604,138 +620,152 @@ class Engine:
             )
         ]
 
-    def _ended(self, appetite: Appetite, jobs: int, ask: Ask) -> None:
-        appetite.ended(jobs, self.clock.lease_now())
+    def _ended(self, subscription: Subscription, jobs: int, ask: PendingRequest) -> None:
+        subscription.remove_held(jobs, self.clock.lease_now())
 
-    def _starve(self, appetite: Appetite, ask: Ask) -> None:
-        appetite.starved = True
+    def _pause_subscription(self, subscription: Subscription, ask: PendingRequest) -> None:
+        subscription.paused = True
         self._deliver([(ask, None)])
 
-    def _detach(self, appetite: Appetite, ask: Ask) -> list[Ask]:
+    def _unsubscribe(self, subscription: Subscription, ask: PendingRequest) -> list[PendingRequest]:
         last = self._record()  # nobody asks for its readings when it is gone
-        appetite.left = True
-        if appetite.worker and appetite.runs():
-            return [*last, self._begin_to_leave(appetite, ask)]
-        self._feeding.remove(appetite)
-        self._take_up_habits()
-        return [*last, Ask(workers.DeregisterWorker(appetite.worker), ask.reply, ask.mailbox)]
+        subscription.unregistered = True
+        if subscription.worker and subscription.runs():
+            return [*last, self._start_leaving(subscription, ask)]
+        self._dispatcher.remove(subscription)
+        self._apply_intervals()
+        return [
+            *last,
+            PendingRequest(workers.DeregisterWorker(subscription.worker), ask.reply, ask.target),
+        ]
 
     # --- workers that leave ---
 
-    def _begin_to_leave(self, appetite: Appetite, ask: Ask) -> Ask:
+    def _start_leaving(self, subscription: Subscription, ask: PendingRequest) -> PendingRequest:
         """Have it marked as leaving; it is off the register at once if it holds nothing."""
-        appetite.starved = appetite.leaving = True
-        self._leaving.append(appetite)
-        leave = workers.DeregisterWorker(appetite.worker, leaving=True)
-        return Ask(leave, partial(self._marked_as_leaving, appetite, ask))
+        subscription.paused = subscription.leaving = True
+        self._leaving.append(subscription)
+        leave = workers.DeregisterWorker(subscription.worker, leaving=True)
+        return PendingRequest(leave, partial(self._marked_as_leaving, subscription, ask))
 
-    def _marked_as_leaving(self, appetite: Appetite, ask: Ask, answer: Any) -> None:
-        self._seen_off(appetite, answer)
+    def _marked_as_leaving(
+        self, subscription: Subscription, ask: PendingRequest, answer: Any
+    ) -> None:
+        self._deregistered_leaving(subscription, answer)
         self._deliver([(ask, answer)])
 
-    def _leave_all(self, ask: Ask) -> list[Ask]:
+    def _leave_all(self, ask: PendingRequest) -> list[PendingRequest]:
         """The engine is closed: workers that run something are told to stop."""
         return [
-            self._begin_to_leave(appetite, ask)
-            for appetite in self._feeding.all()
-            if appetite.worker and appetite.runs() and not appetite.leaving
+            self._start_leaving(subscription, ask)
+            for subscription in self._dispatcher.all()
+            if subscription.worker and subscription.runs() and not subscription.leaving
         ]
 
-    def _free_from_loops(self) -> None:
+    def _release_closed_loops(self) -> None:
         """Who is left of a worker whose event loop is closed needs answers all the same."""
-        for appetite in self._leaving:
-            if not appetite.mailbox.alive():
-                appetite.mailbox = DIRECT
+        for subscription in self._leaving:
+            if not subscription.target.alive():
+                subscription.target = SAME_THREAD
 
-    def _see_off(self) -> list[Ask]:
+    def _deregister_leaving(self) -> list[PendingRequest]:
         """Take workers off the register that hold nothing any more."""
-        if self.clock.lease_now() < self._see_off_at and all(a.runs() for a in self._leaving):
+        if self.clock.lease_now() < self._deregister_leaving_at and all(
+            a.runs() for a in self._leaving
+        ):
             return []
-        self._see_off_at = self.clock.lease_now() + POLL_INTERVAL
+        self._deregister_leaving_at = self.clock.lease_now() + POLL_INTERVAL
         return [
-            Ask(workers.DeregisterWorker(appetite.worker, True), partial(self._seen_off, appetite))
-            for appetite in self._leaving
+            PendingRequest(
+                workers.DeregisterWorker(subscription.worker, True),
+                partial(self._deregistered_leaving, subscription),
+            )
+            for subscription in self._leaving
         ]
 
-    def _seen_off(self, appetite: Appetite, answer: Any) -> None:
-        if answer is True and appetite in self._leaving:
-            self._leaving.remove(appetite)
-            self._feeding.remove(appetite)
-            self._take_up_habits()
-            self._tell_if_all_left()
+    def _deregistered_leaving(self, subscription: Subscription, answer: Any) -> None:
+        if answer is True and subscription in self._leaving:
+            self._leaving.remove(subscription)
+            self._dispatcher.remove(subscription)
+            self._apply_intervals()
+            self._call_if_all_left()
 
-    def _note_waiting_for_leavers(self, call: Callable[[], None], ask: Ask) -> None:
-        self._waiting_for_leavers.append(call)
-        self._tell_if_all_left()
+    def _add_leave_callback(self, call: Callable[[], None], ask: PendingRequest) -> None:
+        self._leave_callbacks.append(call)
+        self._call_if_all_left()
 
-    def _tell_if_all_left(self) -> None:
+    def _call_if_all_left(self) -> None:
         if not self._leaving:
-            calls, self._waiting_for_leavers = self._waiting_for_leavers, []
+            calls, self._leave_callbacks = self._leave_callbacks, []
             for call in calls:
                 call()
 
-    def _unwatch(self, job: int, reply: Reply, ask: Ask) -> None:
-        self._watchers.remove(job, reply)
+    def _unwatch(self, job: int, reply: Reply, ask: PendingRequest) -> None:
+        self._result_waiters.remove(job, reply)
 
-    def _watch(self, job: Watched, ask: Ask) -> None:
-        self._watchers.add(job, ask)
+    def _watch(self, job: AwaitedJob, ask: PendingRequest) -> None:
+        self._result_waiters.add(job, ask)
         self._check_at = self._check_from = 0
 
-    def _registrations(self) -> list[Ask]:
-        appetites = self._feeding.unregistered() if self._feeding else []
+    def _registrations(self) -> list[PendingRequest]:
+        subscriptions = self._dispatcher.unregistered() if self._dispatcher else []
         try:
-            for appetite in appetites:
-                appetite.registration.address = self.driver.listen(appetite.queue)
+            for subscription in subscriptions:
+                subscription.registration.address = self.driver.listen(subscription.queue)
         except StoreError as error:
             self._fail([], error)
             return []
-        return [Ask(a.registration, partial(self._registered, a)) for a in appetites]
+        return [PendingRequest(a.registration, partial(self._registered, a)) for a in subscriptions]
 
-    def _registered(self, appetite: Appetite, answer: Any) -> None:
+    def _registered(self, subscription: Subscription, answer: Any) -> None:
         if not isinstance(answer, BaseException):
-            appetite.worker = answer
-            appetite.stirred = True
+            subscription.worker = answer
+            subscription.needs_poll = True
             self.driver.registered()
 
-    def _due_chores(self) -> list[Ask]:
-        abandoned = self._feeding.abandoned()
-        for appetite in abandoned:
-            log.error("the event loop of worker %d is closed; it is given up", appetite.worker)
-            self._feeding.remove(appetite)
+    def _due_maintenance(self) -> list[PendingRequest]:
+        abandoned = self._dispatcher.with_dead_loop()
+        for subscription in abandoned:
+            log.error("the event loop of worker %d is closed; it is given up", subscription.worker)
+            self._dispatcher.remove(subscription)
         if abandoned:
-            self._followers = [each for each in self._followers if each[2].mailbox.alive()]
-        chores = self._chores.due(self.clock.lease_now())
-        if self._chores.trouble is None:
-            self._feeding.works(LOOKING)
+            self._followers = [each for each in self._followers if each[2].target.alive()]
+        chores = self._maintenance.due(self.clock.lease_now())
+        if self._maintenance.trouble is None:
+            self._dispatcher.works(LOOKING)
         else:
             what = "the scheduler could not look into the database"
-            self._warn_or_end(LOOKING, what, self._chores.trouble)
+            self._warn_or_end(LOOKING, what, self._maintenance.trouble)
         for chore in chores:
             if isinstance(chore, workers.RecoverStalled):
-                chore.worker = self._feeding.judge(chore.worker)
-        asks = [Ask(chore, partial(self._done, chore)) for chore in chores]
-        return asks + [Ask(workers.DeregisterWorker(a.worker), _ignore) for a in abandoned]
+                chore.worker = self._dispatcher.apply_stall_limit(chore.worker)
+        asks = [PendingRequest(chore, partial(self._maintenance_done, chore)) for chore in chores]
+        return asks + [
+            PendingRequest(workers.DeregisterWorker(a.worker), _ignore) for a in abandoned
+        ]
 
-    def _done(self, chore: Chore, answer: Any) -> None:
+    def _maintenance_done(self, chore: Chore, answer: Any) -> None:
         if isinstance(answer, BaseException):
-            self._seldom.warning("%s failed: %s", type(chore).__name__.lower(), answer)
+            self._throttled_log.warning("%s failed: %s", type(chore).__name__.lower(), answer)
             if isinstance(chore, workers.RenewLeases) or isinstance(answer, StoreError):
-                self._deliver(self._feeding.troubled(WRITING, answer))
+                self._deliver(self._dispatcher.troubled(WRITING, answer))
         elif isinstance(chore, workers.RenewLeases):
-            self._feeding.check_registered(answer)
-            self._deliver(self._feeding.taken_away())
-        elif self._chores.again(chore, answer):
-            self._backlog.append(_Piece(Ask(chore, partial(self._done, chore))))
+            self._dispatcher.check_registered(answer)
+            self._deliver(self._dispatcher.taken_away())
+        elif self._maintenance.again(chore, answer):
+            self._backlog.append(
+                _MaintenanceTask(PendingRequest(chore, partial(self._maintenance_done, chore)))
+            )
 
     # --- housekeeping ----------------------------------------------------------------------------
 
-    def _put_in_front(self, asks: Sequence[Ask]) -> None:
+    def _enqueue_maintenance(self, asks: Sequence[PendingRequest]) -> None:
         """What is due comes before what is left of earlier housekeeping, unless it is that."""
         waiting = [piece.ask.request for piece in self._backlog]
-        new = [_Piece(ask) for ask in asks if ask.request not in waiting]
+        new = [_MaintenanceTask(ask) for ask in asks if ask.request not in waiting]
         self._backlog.extendleft(reversed(new))
 
-    def _keep_house(self) -> None:
+    def _run_maintenance(self) -> None:
         """Carry out one piece of what is due by the clock, in a transaction of its own.
 
         Results and claims are not undone with it, and wait for one piece at most.
@@ -744,10 +774,10 @@ class Engine:
             return
         piece = self._backlog.popleft()
         try:
-            self._attempt([piece.ask], serves=False)
+            self._run_transaction([piece.ask], serves=False)
         except TransactionAborted as error:
             piece.tries += 1
-            if piece.tries < MOST_PUT_OFF:
+            if piece.tries < MAX_POSTPONED:
                 log.debug("housekeeping is put off: %s", error)
                 self._backlog.append(piece)
             else:
@@ -758,28 +788,28 @@ class Engine:
             self._deliver([(piece.ask, error)])
         except Exception as error:
             log.debug("housekeeping is run again, with care: %s", error)
-            self._attempt_alone(piece.ask)
+            self._run_single(piece.ask)
 
     # --- transactions ----------------------------------------------------------------------------
 
-    def _transact(self, asks: list[Ask]) -> None:
+    def _run_batch(self, asks: list[PendingRequest]) -> None:
         """Run a batch, in as few transactions as may be, and see that claims are in one of them."""
         parts = split([ask.request for ask in asks], self.driver.has_other_writers)
         for indexes, is_apart in parts:
-            self._transact_together([asks[index] for index in indexes], serves=not is_apart)
-        if not parts[-1].is_apart and not (asks and self._feeding.are_held_off()):
+            self._run_together([asks[index] for index in indexes], serves=not is_apart)
+        if not parts[-1].is_apart and not (asks and self._dispatcher.are_held_off()):
             return
-        if self._feeding.wants_to_claim():
-            self._transact_together([])
+        if self._dispatcher.wants_to_claim():
+            self._run_together([])
 
-    def _transact_together(self, asks: list[Ask], serves: bool = True) -> None:
+    def _run_together(self, asks: list[PendingRequest], serves: bool = True) -> None:
         """Run a transaction. One bad request must not fail its neighbours."""
         try:
-            self._persist(asks, serves=serves)
+            self._run_with_retries(asks, serves=serves)
         except NotTogether as error:
             log.debug("requests are carried out one group after the other: %s", error)
             for indexes in group([ask.request for ask in asks]):
-                self._transact_together([asks[index] for index in indexes], serves=False)
+                self._run_together([asks[index] for index in indexes], serves=False)
         except StoreError as error:
             self._fail(asks, error)
         except Exception as error:
@@ -787,13 +817,13 @@ class Engine:
             if not asks:
                 self._fail(asks, error)
             for ask in asks:
-                self._attempt_alone(ask)
-            if asks and serves and self._feeding.wants_to_claim():
-                self._transact_together([])
+                self._run_single(ask)
+            if asks and serves and self._dispatcher.wants_to_claim():
+                self._run_together([])
 
-    def _attempt_alone(self, ask: Ask) -> None:
+    def _run_single(self, ask: PendingRequest) -> None:
         try:
-            self._persist([ask], careful=True)
+            self._run_with_retries([ask], careful=True)
         except StoreError as error:
             self._fail([ask], error)
         except InvalidData as error:
@@ -803,33 +833,35 @@ class Engine:
             log.exception("a request failed")
             self._deliver([(ask, error)])
 
-    def _fail(self, asks: list[Ask], error: Exception) -> None:
-        told = self._feeding.failed(error)
+    def _fail(self, asks: list[PendingRequest], error: Exception) -> None:
+        told = self._dispatcher.after_failure(error)
         if isinstance(error, ENDING):
             if self._broken is None:
-                told = self._feeding.tell_all(error)
+                told = self._dispatcher.report_to_all(error)
             self._broken = error
             self._stopping = True
         self._deliver([(ask, error) for ask in asks] + told)
 
-    def _persist(self, asks: list[Ask], careful: bool = False, serves: bool = True) -> None:
+    def _run_with_retries(
+        self, asks: list[PendingRequest], careful: bool = False, serves: bool = True
+    ) -> None:
         """Run a transaction, and again while only the moment was wrong for it."""
         if self._broken is not None:
             raise self._broken
         ahead = NOTHING_AHEAD
         for tries in count(1):
             try:
-                self._attempt(asks, careful, serves, ahead)
+                self._run_transaction(asks, careful, serves, ahead)
                 return
             except NotTogether:
                 raise
             except OutOfOrder as error:
-                if tries >= MOST_TRIES:
+                if tries >= MAX_TRIES:
                     raise StoreBusy(f"undone {tries} times in a row ({error})") from error
                 ahead = ahead.and_what_stopped(error)
                 continue  # it waits for what it needs
             except TransactionAborted as error:
-                if tries >= MOST_TRIES:
+                if tries >= MAX_TRIES:
                     raise StoreBusy(
                         f"undone {tries} times in a row ({error}); nothing was written"
                     ) from error
@@ -837,13 +869,13 @@ class Engine:
             except Conflict as error:
                 if not careful:
                     raise
-                if tries >= MOST_CONFLICTS:
+                if tries >= MAX_CONFLICTS:
                     raise InvalidData(str(error)) from error
-            time.sleep(random.uniform(0, min(LONGEST_REST, 0.001 * 2**tries)))
+            time.sleep(random.uniform(0, min(MAX_BACKOFF, 0.001 * 2**tries)))
 
-    def _attempt(
+    def _run_transaction(
         self,
-        asks: list[Ask],
+        asks: list[PendingRequest],
         careful: bool = False,
         serves: bool = True,
         ahead: Ahead = NOTHING_AHEAD,
@@ -855,11 +887,11 @@ class Engine:
         started = time.perf_counter()
         if requests and self.driver.has_other_writers:
             ahead = locked_ahead(requests, groups, ahead)
-        foreseen = () if any(ahead) else self._foreseen(requests, groups)
+        foreseen = () if any(ahead) else self._first_statements(requests, groups)
         self.driver.begin(any(r.durable for r in requests), foreseen)
         waited = time.perf_counter() - started
         if waited > SLOW_LOCK:
-            self._slow.warning("waited %d ms for the write lock", waited * 1e3)
+            self._slow_log.warning("waited %d ms for the write lock", waited * 1e3)
         try:
             if self.driver.has_other_writers:
                 self._order = LockOrder(self._timed, ahead)
@@ -873,9 +905,13 @@ class Engine:
                     answers[index] = answer
             if self._order is not None:
                 self._order.begin_group(claims=True)
-            served = self._feeding.serve(tx, self._drive) if serves and not careful else ()
+            served = (
+                self._dispatcher.claim_for_subscribers(tx, self._drive)
+                if serves and not careful
+                else ()
+            )
             self._drive(tx.write_counts_and_events())
-            self._feeding.announce(tx, served)
+            self._dispatcher.notify_others(tx, served)
             for queue, nonce in tx.stopping:
                 if nonce == self.driver.nonce:
                     self._is_alerted = True
@@ -888,35 +924,35 @@ class Engine:
         self.driver.send_notifications()
         # Where others write meanwhile there is no such lock: it was the way to the server.
         ended = sum(completed + failed for completed, failed in tx.ended.values())
-        self.gauges.transacted(ended, 0 if self.driver.has_other_writers else waited)
+        self.metrics.transacted(ended, 0 if self.driver.has_other_writers else waited)
         for queue, (completed, failed) in tx.ended.items():
-            self.gauges.ended(queue, tx.now, completed, failed)
+            self.metrics.ended(queue, tx.now, completed, failed)
         self._measure_waits(served)
-        told = self._told(tx) if self._followers else ()
-        jobs = self._feeding.committed(tx, served)
+        told = self._entries_for_followers(tx) if self._followers else ()
+        jobs = self._dispatcher.after_commit(tx, served)
         if sync_due:
             if jobs and not told and not any(r.reply_before_claims for r in requests):
                 self._deliver(jobs)  # a claim need not be on the disk
                 jobs = []
             self.driver.sync()
-        results = self._watchers.settled(requests, answers)
+        results = self._result_waiters.settled(requests, answers)
         # Answers first: who added a job hears of that before it is begun.
         self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])
 
     def _measure_waits(self, served: Served) -> None:
         """How long the jobs waited that were taken: as long as the one in their middle."""
-        for appetite, claimed in served:
+        for subscription, claimed in served:
             if claimed.rows:
                 row = claimed.rows[len(claimed.rows) // 2]
                 if claiming.never_delayed_or_retried(row):
                     waited = claimed.claimed_at - row[_CREATED_AT]
                     jobs = len(claimed.rows)
-                    self.gauges.waited(appetite.queue, claimed.claimed_at, waited, jobs)
+                    self.metrics.waited(subscription.queue, claimed.claimed_at, waited, jobs)
 
-    def _foreseen(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
+    def _first_statements(self, requests: list[Any], groups: list[list[int]]) -> Sequence[Step]:
         """What the first operation will ask, where that is worth knowing."""
         if not requests:
-            return self._feeding.foreseen()
+            return self._dispatcher.first_statements()
         first = [requests[index] for index in groups[0]]
         return add.first_statements(first) if type(first[0]) is add.AddJobs else ()
 
@@ -940,19 +976,19 @@ class Engine:
         result = self.driver.execute(statement, params)
         took = time.perf_counter() - began
         if took > SLOW_STATEMENT:
-            self._slow.warning("the statement %s took %d ms", statement, took * 1e3)
+            self._slow_log.warning("the statement %s took %d ms", statement, took * 1e3)
         return result
 
     # --- around ----------------------------------------------------------------------------------
 
-    def _deliver(self, answers: Sequence[tuple[Ask, Any]]) -> None:
-        by_mailbox: dict[Mailbox, list[tuple[Reply, Any]]] = {}
+    def _deliver(self, answers: Sequence[tuple[PendingRequest, Any]]) -> None:
+        by_mailbox: dict[ReplyTarget, list[tuple[Reply, Any]]] = {}
         for ask, answer in answers:
-            by_mailbox.setdefault(ask.mailbox, []).append((ask.reply, answer))
+            by_mailbox.setdefault(ask.target, []).append((ask.reply, answer))
         for mailbox, replies in by_mailbox.items():
             mailbox.deliver(replies)
 
-    def _housekeep(self) -> None:
+    def _checkpoint_if_due(self) -> None:
         try:
             self.driver.checkpoint_if_due()
         except StoreError as error:
@@ -964,30 +1000,32 @@ class Engine:
             log.error("%s: %s", message, error)
             self._fail([], error)
         else:
-            self._seldom.warning(f"{message}: %s", error)
-            self._deliver(self._feeding.troubled(what, error))
+            self._throttled_log.warning(f"{message}: %s", error)
+            self._deliver(self._dispatcher.troubled(what, error))
 
 
-class _Piece:
+class _MaintenanceTask:
     """A piece of housekeeping, and how often it was undone."""
 
     __slots__ = ("ask", "tries")
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: PendingRequest) -> None:
         self.ask = ask
         self.tries = 0
 
 
-class _Order:
+class EngineCall:
     """A message to the engine itself; may give requests to be carried out in its place."""
 
     __slots__ = ("carry_out",)
 
-    def __init__(self, carry_out: Callable[[Ask], Sequence[Ask] | None]) -> None:
+    def __init__(
+        self, carry_out: Callable[[PendingRequest], Sequence[PendingRequest] | None]
+    ) -> None:
         self.carry_out = carry_out
 
 
-def _accept(answer: Any) -> None:
+def _ignore_reply(answer: Any) -> None:
     """Whatever becomes of it is told elsewhere."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..database.driver import Driver
 from ..operations.locks import ExtendLock, Lease, ReleaseLock, RenewLocks, TakeLock
-from .replies import Ask
+from .replies import PendingRequest
 
 log = logging.getLogger("bullite.engine")
 
@@ -22,7 +22,7 @@ Bell = Future[None]
 
 
 @dataclass(slots=True, eq=False)
-class Grant:
+class LockRequest:
     """A lock that was asked for, and what became of that."""
 
     name: str
@@ -38,7 +38,7 @@ class Grant:
     pid: int = field(default_factory=os.getpid)
 
 
-class Keeping:
+class HeldLocks:
     """The locks that are held here. On the engine's thread, but for the bells."""
 
     def __init__(
@@ -46,91 +46,93 @@ class Keeping:
     ) -> None:
         self._driver = driver
         self._submit = submit
-        self._grants: list[Grant] = []
-        self._bells: dict[str, deque[Bell]] = {}
-        self._ringing = threading.Lock()
+        self._requests: list[LockRequest] = []
+        self._wakeups: dict[str, deque[Bell]] = {}
+        self._waking = threading.Lock()
 
     # --- taking and letting go ---
 
-    def take(self, grant: Grant, instead_of: int | None, ask: Ask) -> list[Ask]:
+    def take(
+        self, grant: LockRequest, instead_of: int | None, ask: PendingRequest
+    ) -> list[PendingRequest]:
         """Take a lock, if nobody else has it."""
         self._driver.start_heartbeat()
         request = TakeLock(grant.name, grant.ttl, self._driver.clock.boot, instead_of)
-        return [Ask(request, partial(self._taken, grant, ask))]
+        return [PendingRequest(request, partial(self._taken, grant, ask))]
 
-    def _taken(self, grant: Grant, ask: Ask, answer: Any) -> None:
+    def _taken(self, grant: LockRequest, ask: PendingRequest, answer: Any) -> None:
         if isinstance(answer, Lease):
             self._hold(grant, answer)
             if grant.abandoned:
-                self._submit(ReleaseLock(grant.name, grant.token), _accept)
+                self._submit(ReleaseLock(grant.name, grant.token), _ignore_reply)
                 self._forget(grant)
-        ask.mailbox.deliver([(ask.reply, answer)])
+        ask.target.deliver([(ask.reply, answer)])
 
-    def _hold(self, grant: Grant, lease: Lease) -> None:
+    def _hold(self, grant: LockRequest, lease: Lease) -> None:
         grant.token, grant.until = lease
         grant.renew_at = grant.until - grant.ttl + grant.ttl // 3
-        self._grants.append(grant)
+        self._requests.append(grant)
 
-    def abandon(self, grant: Grant, ask: Ask) -> list[Ask]:
+    def abandon(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
         """Nobody waits for it any more."""
         grant.abandoned = True
         return self.release(grant, ask) if grant.token and not grant.lost else []
 
-    def release(self, grant: Grant, ask: Ask) -> list[Ask]:
+    def release(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
         """Let go of a lock, and wake the next who waits for it here."""
         self._forget(grant)
         request = ReleaseLock(grant.name, grant.token)
-        return [Ask(request, partial(self._released, grant, ask))]
+        return [PendingRequest(request, partial(self._released, grant, ask))]
 
-    def _released(self, grant: Grant, ask: Ask, answer: Any) -> None:
-        self.ring(grant.name)
-        ask.mailbox.deliver([(ask.reply, answer)])
+    def _released(self, grant: LockRequest, ask: PendingRequest, answer: Any) -> None:
+        self.wake_waiters(grant.name)
+        ask.target.deliver([(ask.reply, answer)])
 
-    def extend(self, grant: Grant, ttl: int, ask: Ask) -> list[Ask]:
+    def extend(self, grant: LockRequest, ttl: int, ask: PendingRequest) -> list[PendingRequest]:
         """Hold a lock for `ttl` from now, and so at each renewal."""
         request = ExtendLock(grant.name, grant.token, ttl)
-        return [Ask(request, partial(self._extended, grant, ttl, ask))]
+        return [PendingRequest(request, partial(self._extended, grant, ttl, ask))]
 
-    def _extended(self, grant: Grant, ttl: int, ask: Ask, answer: Any) -> None:
+    def _extended(self, grant: LockRequest, ttl: int, ask: PendingRequest, answer: Any) -> None:
         if isinstance(answer, Lease):
             grant.ttl, grant.until = ttl, answer.until
             grant.renew_at = answer.until - ttl + ttl // 3
         elif answer is None:
             self._forget(grant)
-        ask.mailbox.deliver([(ask.reply, answer)])
+        ask.target.deliver([(ask.reply, answer)])
 
-    def _forget(self, grant: Grant) -> None:
+    def _forget(self, grant: LockRequest) -> None:
         grant.lost = True
-        if grant in self._grants:
-            self._grants.remove(grant)
+        if grant in self._requests:
+            self._requests.remove(grant)
 
     def forget_all(self) -> None:
         """The engine ends."""
-        for grant in list(self._grants):
+        for grant in list(self._requests):
             self._forget(grant)
 
     # --- renewing ---
 
     def next_at(self) -> int | None:
         """The lease time at which a lock must be renewed; None if none is held."""
-        return min((grant.renew_at for grant in self._grants), default=None)
+        return min((grant.renew_at for grant in self._requests), default=None)
 
-    def due(self, lease_now: int) -> list[Ask]:
-        grants = [grant for grant in self._grants if grant.renew_at <= lease_now]
+    def due(self, lease_now: int) -> list[PendingRequest]:
+        grants = [grant for grant in self._requests if grant.renew_at <= lease_now]
         if not grants:
             return []
         for grant in grants:
             grant.renew_at = lease_now + grant.ttl // 3
         request = RenewLocks([(grant.name, grant.token, grant.ttl) for grant in grants])
-        return [Ask(request, partial(self._renewed, grants))]
+        return [PendingRequest(request, partial(self._renewed, grants))]
 
-    def _renewed(self, grants: Sequence[Grant], answer: Any) -> None:
+    def _renewed(self, grants: Sequence[LockRequest], answer: Any) -> None:
         lease_now = self._driver.clock.lease_now()
         renewed = {} if isinstance(answer, BaseException) else answer
         for grant in grants:
             if grant.token in renewed:
                 grant.until = renewed[grant.token]
-            elif grant in self._grants and (renewed is answer or grant.until < lease_now):
+            elif grant in self._requests and (renewed is answer or grant.until < lease_now):
                 log.error("the lock %r was lost: it was not renewed in time", grant.name)
                 self._forget(grant)
 
@@ -139,26 +141,26 @@ class Keeping:
     def queue_up(self, name: str) -> Bell:
         """A bell that rings when the lock is let go here, and it is the waiter's turn."""
         bell: Bell = Future()
-        with self._ringing:
-            self._bells.setdefault(name, deque()).append(bell)
+        with self._waking:
+            self._wakeups.setdefault(name, deque()).append(bell)
         return bell
 
-    def ring(self, name: str) -> None:
+    def wake_waiters(self, name: str) -> None:
         """Wake whoever has waited for the lock the longest."""
-        with self._ringing:
-            line = self._bells.get(name)
+        with self._waking:
+            line = self._wakeups.get(name)
             if line:
                 line.popleft().set_result(None)
 
     def leave(self, name: str, bell: Bell) -> None:
         """Wait no more; if it was the waiter's turn, it is the next one's."""
-        with self._ringing:
-            line = self._bells.get(name, deque())
+        with self._waking:
+            line = self._wakeups.get(name, deque())
             if bell in line:
                 line.remove(bell)
             if not line:
-                self._bells.pop(name, None)
+                self._wakeups.pop(name, None)
 
 
-def _accept(answer: Any) -> None:
+def _ignore_reply(answer: Any) -> None:
     """Whatever becomes of it: its lease ends."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..operations.add import AddJobs
-from .replies import Ask, Joiner, Mailbox, Reply
+from .replies import PendingRequest, Reply, ReplyTarget, RequestMerger
 
 T = TypeVar("T")
 
@@ -31,12 +31,12 @@ class Inbox:
     """Requests that wait, and the bell that wakes the engine for them."""
 
     def __init__(self) -> None:
-        self._asks: deque[Ask] = deque()
-        self._parts: deque[tuple[Joiner, Any]] = deque()
-        self._parts_are_urgent = False
+        self._requests: deque[PendingRequest] = deque()
+        self._fragments: deque[tuple[RequestMerger, Any]] = deque()
+        self._fragments_are_urgent = False
         self._rows_in = self._rows_out = 0
         self._counting = threading.Lock()
-        self._waiting_for_room: deque[tuple[Reply, Mailbox]] = deque()
+        self._waiting_for_room: deque[tuple[Reply, ReplyTarget]] = deque()
         self._asleep = False
         self.is_closed = False
         self._bell, self._rope = socket.socketpair()
@@ -45,33 +45,33 @@ class Inbox:
 
     # --- from any thread ---
 
-    def put(self, asks: Sequence[Ask]) -> None:
+    def put(self, asks: Sequence[PendingRequest]) -> None:
         """Put requests in; those put in together are taken together."""
         for ask in asks:
             if jobs := _jobs_in(ask.request):
                 with self._counting:
                     self._rows_in += jobs
-        self._asks.extend(asks)
-        self.ring()
+        self._requests.extend(asks)
+        self.wake()
 
-    def put_part(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
+    def put_fragment(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
         """Put in what becomes a request together with its like, behind all that was put in.
 
         If there is no hurry, it waits until there is something else to do.
         """
-        self._parts.append((joiner, part))
+        self._fragments.append((joiner, part))
         if hurry:
-            self._parts_are_urgent = True
-            self.ring()
+            self._fragments_are_urgent = True
+            self.wake()
 
     def has_room(self) -> bool:
         return self._rows_in - self._rows_out < INBOX_ROWS
 
-    def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
+    def when_room(self, reply: Reply, mailbox: ReplyTarget) -> None:
         self._waiting_for_room.append((reply, mailbox))
-        self.ring()
+        self.wake()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         # The engine says that it is asleep before its last look, so whatever is put in is either
         # seen by that look or rings.
         if self._asleep:
@@ -84,49 +84,49 @@ class Inbox:
     # --- from the engine's thread ---
 
     def __bool__(self) -> bool:
-        return bool(self._asks or self._parts)
+        return bool(self._requests or self._fragments)
 
-    def is_urgent(self) -> bool:
+    def has_urgent(self) -> bool:
         """Whether there is something in it that must not wait."""
-        return bool(self._asks) or self._parts_are_urgent
+        return bool(self._requests) or self._fragments_are_urgent
 
-    def take(self, patiently: bool = False) -> list[Ask]:
+    def take(self, patiently: bool = False) -> list[PendingRequest]:
         """What waits, up to a batch; `patiently` only what must not wait, and what goes with it."""
-        if patiently and not self.is_urgent():
+        if patiently and not self.has_urgent():
             return []
-        self._parts_are_urgent = False
+        self._fragments_are_urgent = False
         # Counted first: who put a part in may have put a request in before.
-        parts = len(self._parts)
-        asks: list[Ask] = []
+        parts = len(self._fragments)
+        asks: list[PendingRequest] = []
         rows = 0
-        while self._asks and rows < BATCH_ROWS:
-            ask = self._asks.popleft()
+        while self._requests and rows < BATCH_ROWS:
+            ask = self._requests.popleft()
             jobs = _jobs_in(ask.request)
             self._rows_out += jobs
             rows += jobs or 1
             asks.append(ask)
-        return asks if self._asks else asks + self._joined(parts)
+        return asks if self._requests else asks + self._joined(parts)
 
-    def _joined(self, number: int) -> list[Ask]:
+    def _joined(self, number: int) -> list[PendingRequest]:
         """The requests that the first so many parts make."""
-        alike: dict[Joiner, list[Any]] = {}
+        alike: dict[RequestMerger, list[Any]] = {}
         for _ in range(number):
-            joiner, part = self._parts.popleft()
+            joiner, part = self._fragments.popleft()
             alike.setdefault(joiner, []).append(part)
         return _requests(alike)
 
-    def drain(self) -> list[Ask]:
+    def drain(self) -> list[PendingRequest]:
         """Once it is closed, take everything that is left; any thread, each request once."""
-        asks = list(_popped(self._asks))
-        alike: dict[Joiner, list[Any]] = {}
-        for joiner, part in _popped(self._parts):
+        asks = list(_popped(self._requests))
+        alike: dict[RequestMerger, list[Any]] = {}
+        for joiner, part in _popped(self._fragments):
             alike.setdefault(joiner, []).append(part)
         return asks + _requests(alike)
 
     def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
         """Wait until something is put in or an ear hears; whether an ear did."""
         self._asleep = True
-        if self.is_urgent() or self._waiting_for_room:
+        if self.has_urgent() or self._waiting_for_room:
             self._asleep = False
             return False
         ready = _first_ready([self._bell.fileno(), *ears], timeout)
@@ -136,13 +136,13 @@ class Inbox:
             return len(ready) > 1
         return bool(ready)
 
-    def make_room(self) -> list[tuple[Ask, None]]:
+    def waiters_to_release(self) -> list[tuple[PendingRequest, None]]:
         """Who may go on producing now."""
         is_full = self._rows_in - self._rows_out > INBOX_ROWS // 2
         if not self._waiting_for_room or (is_full and not self.is_closed):
             return []
         waiting = _popped(self._waiting_for_room)
-        return [(Ask(None, reply, mailbox), None) for reply, mailbox in waiting]
+        return [(PendingRequest(None, reply, mailbox), None) for reply, mailbox in waiting]
 
     def close(self) -> None:
         """From now on nothing is taken out but by `drain`."""
@@ -163,7 +163,7 @@ def _popped(waiting: deque[T]) -> Iterator[T]:
             return
 
 
-def _requests(alike: dict[Joiner, list[Any]]) -> list[Ask]:
+def _requests(alike: dict[RequestMerger, list[Any]]) -> list[PendingRequest]:
     return [ask for joiner, parts in alike.items() for ask in joiner.join(parts)]
 
 

@@ -28,19 +28,19 @@ from ..processes.orphaned_commands import Look, Mark, end, may_run_commands
 
 log = logging.getLogger("bullite.scheduler")
 
-SWEEP_EVERY = 10_000
+PRUNE_EVERY = 10_000
 STOP_EVERY = 500
 RECORD_EVERY = 2_000
 MAINTENANCE_INTERVAL = 1_000
 """Ms by which housekeeping may be late, unless a worker wants it otherwise."""
 
-LEEWAY = 25
+TIMER_SLACK = 25
 """Ms by which a chore may be early: better than to wake up again for it."""
 
 UNTIL_KILLED = 50
 """Ms after which it is seen whether commands that were killed are dead."""
 
-MOST_LOOKS = 20
+MAX_LOOKS = 20
 """How often that is seen before jobs run again all the same: some can never be killed."""
 
 Chore = (
@@ -56,7 +56,7 @@ Chore = (
 
 
 @dataclass(slots=True)
-class Chores:
+class Maintenance:
     """What is due, by the clock that never jumps."""
 
     driver: Driver
@@ -69,7 +69,7 @@ class Chores:
     _renew_at: int = 0
     _recover_at: int = 0
     _promote_at: int = 0
-    _sweep_at: int = 0
+    _prune_at: int = 0
     _stop_at: int = 0
     _record_at: int = 0
     _look: Look | None = None
@@ -86,7 +86,7 @@ class Chores:
 
     def next_at(self) -> int:
         """The lease time at which there is something to do."""
-        return min(self._renew_at, self._recover_at, self._promote_at, self._sweep_at)
+        return min(self._renew_at, self._recover_at, self._promote_at, self._prune_at)
 
     def stops_are_due(self, lease_now: int) -> bool:
         """Whether it is time to look for jobs that are cancelled, in case nobody told."""
@@ -103,7 +103,7 @@ class Chores:
         return True
 
     def are_due(self, lease_now: int) -> bool:
-        return lease_now + LEEWAY >= self.next_at()
+        return lease_now + TIMER_SLACK >= self.next_at()
 
     def due(self, lease_now: int) -> list[Chore]:
         """The requests whose time has come, or is about to.
@@ -111,7 +111,7 @@ class Chores:
         If the database cannot be read, those that need no look, and `trouble` has the error.
         """
         chores: list[Chore] = []
-        if lease_now + LEEWAY >= self._renew_at:
+        if lease_now + TIMER_SLACK >= self._renew_at:
             self._renew_at = lease_now + self.renew_every
             chores.append(RenewLeases())
         self.trouble = None
@@ -123,7 +123,7 @@ class Chores:
 
     def _found(self, lease_now: int) -> Iterator[Chore]:
         """What is seen to be due in the database."""
-        soon = lease_now + LEEWAY
+        soon = lease_now + TIMER_SLACK
         if soon >= self._recover_at:
             self._recover_at = lease_now + min(self.driver.recover_every, self.maintenance_interval)
             if self.recovers:
@@ -133,11 +133,11 @@ class Chores:
             yield from self._promotions()
             yield from self._expiries()
             yield from self._late_schedulers()
-        if soon >= self._sweep_at:
-            self._sweep_at = lease_now + SWEEP_EVERY
+        if soon >= self._prune_at:
+            self._prune_at = lease_now + PRUNE_EVERY
             yield from self._lapsed_locks(lease_now)
-            yield from self._revivals()
-            yield from self._sweeps()
+            yield from self._auto_retries()
+            yield from self._prunes()
 
     def again(self, chore: Chore, answer: Any) -> bool:
         """Whether a chore that did as much as one transaction may has more to do.
@@ -210,7 +210,7 @@ class Chores:
             end(members)
         self._has_looked = not left
         self._looks = self._looks + 1 if left else 0
-        return {mark.nonce for mark in left} if self._looks <= MOST_LOOKS else set()
+        return {mark.nonce for mark in left} if self._looks <= MAX_LOOKS else set()
 
     def _is_held(self, mark: Mark) -> bool:
         """Whether a command has not ended as far as the database knows."""
@@ -243,11 +243,11 @@ class Chores:
         if self.driver.execute("lapsed_locks", params).rows[0][0]:
             yield PruneLocks(boot)
 
-    def _revivals(self) -> Iterator[RetryFailedDue]:
+    def _auto_retries(self) -> Iterator[RetryFailedDue]:
         rows = self.driver.execute("failed_due_queues", {"now": self.driver.clock.now()}).rows
         return (RetryFailedDue(row[0]) for row in rows)
 
-    def _sweeps(self) -> Iterator[PruneQueue]:
+    def _prunes(self) -> Iterator[PruneQueue]:
         workers = [row[2] for row in self.driver.execute("workers", {}).rows]
         holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
         self.driver.remove_stale_files(workers + holders)

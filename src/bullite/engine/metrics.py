@@ -13,7 +13,7 @@ from typing import Any
 from ..core.codec import encode_plain
 from ..core.histogram import DurationHistogram
 from ..operations.metrics import MINUTE, MinuteTotals, WriteMetrics
-from .subscription import Appetite
+from .subscription import Subscription
 
 SHORT = 0.001
 """Seconds; the runs that are shorter are told apart only by their number and mean."""
@@ -23,7 +23,7 @@ SLOW_LOCK = 0.001
 
 
 @dataclass(slots=True)
-class Readings:
+class RunTimings:
     """How the runs of a worker went, in seconds; written by those who run its jobs."""
 
     runs: int = 0
@@ -59,7 +59,7 @@ class Readings:
 
 
 @dataclass(slots=True)
-class Gauges:
+class MetricsBuffer:
     """What was measured since it was last written down; on the engine's thread."""
 
     batches: int = 0
@@ -91,24 +91,24 @@ class Gauges:
     def _tally(self, queue: int, now: int) -> MinuteTotals:
         return self._minutes.setdefault((queue, now // MINUTE), MinuteTotals())
 
-    def record(self, appetites: Iterable[Appetite], now: int) -> WriteMetrics | None:
+    def record(self, subscriptions: Iterable[Subscription], now: int) -> WriteMetrics | None:
         """All that is new, to be written down; None if nothing is."""
         stats: dict[int, str] = {}
-        for appetite in appetites:
-            for readings in appetite.readings:
+        for subscription in subscriptions:
+            for readings in subscription.timings:
                 durations = readings.durations()
                 if durations.count:
-                    self._tally(appetite.queue, now).durations.merge(durations)
-            if appetite.worker:
-                stats[appetite.worker] = self._stats_of(appetite)
+                    self._tally(subscription.queue, now).durations.merge(durations)
+            if subscription.worker:
+                stats[subscription.worker] = self._stats_of(subscription)
         new = {worker: text for worker, text in stats.items() if self._told.get(worker) != text}
         self._told = stats
         minutes, self._minutes = self._minutes, {}
         return WriteMetrics(minutes, new) if minutes or new else None
 
-    def _stats_of(self, appetite: Appetite) -> str:
-        told = [readings.as_json() for readings in appetite.readings]
-        own = {key: sum(one[key] for one in told) for key in Readings().as_json()}
+    def _stats_of(self, subscription: Subscription) -> str:
+        told = [readings.as_json() for readings in subscription.timings]
+        own = {key: sum(one[key] for one in told) for key in RunTimings().as_json()}
         return encode_plain({**own, **self.as_json()}).decode()
 
     def as_json(self) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from ..database.driver import Params, Reader
 from ..errors import ENDING, StoreClosed, StoreError
-from .replies import Mailbox, Reply
+from .replies import Reply, ReplyTarget
 from .threads import Spawn, start_thread
 
 _STOP = None
 
 
-class ReadingThread:
+class ReadThread:
     """Answers read requests one after the other; starts with the first.
 
     `ended` hears of an error after which the store must be opened again, before the request does.
@@ -30,7 +30,7 @@ class ReadingThread:
         self._open_reader = open_reader
         self._spawn = spawn
         self._tell_ended = ended
-        self._requests: queue.SimpleQueue[tuple[str, Params, Reply, Mailbox] | None] = (
+        self._requests: queue.SimpleQueue[tuple[str, Params, Reply, ReplyTarget] | None] = (
             queue.SimpleQueue()
         )
         self._started = self._closed = False
@@ -38,7 +38,7 @@ class ReadingThread:
         """Held while a request is put in, so that none comes behind the close."""
         self._ended = threading.Event()
 
-    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: ReplyTarget) -> None:
         """`reply` gets the rows."""
         with self._entering:
             if not self._closed:

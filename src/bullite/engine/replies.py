@@ -16,7 +16,7 @@ Reply = Callable[[Any], None]
 """Takes the answer, or the exception in its place; must not block and must not raise."""
 
 
-class Mailbox(Protocol):
+class ReplyTarget(Protocol):
     """A place that answers go to."""
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
@@ -26,7 +26,7 @@ class Mailbox(Protocol):
         """Whether anybody will ever read what is delivered."""
 
 
-class Direct:
+class SameThread:
     """Answers are handed over on the engine's own thread."""
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
@@ -40,22 +40,22 @@ class Direct:
         return True
 
 
-DIRECT = Direct()
+SAME_THREAD = SameThread()
 
 
-class Joiner(Protocol):
+class RequestMerger(Protocol):
     """Makes few requests of many parts, which came to the inbox one by one."""
 
-    def join(self, parts: Sequence[Any]) -> Sequence[Ask]:
+    def join(self, parts: Sequence[Any]) -> Sequence[PendingRequest]:
         """The requests for parts that came one after the other; called on the engine's thread."""
 
 
-class Ask:
+class PendingRequest:
     """A request on its way, and where its answer goes."""
 
-    __slots__ = ("mailbox", "reply", "request")
+    __slots__ = ("reply", "request", "target")
 
-    def __init__(self, request: Any, reply: Reply, mailbox: Mailbox = DIRECT) -> None:
+    def __init__(self, request: Any, reply: Reply, mailbox: ReplyTarget = SAME_THREAD) -> None:
         self.request = request
         self.reply = reply
-        self.mailbox = mailbox
+        self.target = mailbox

@@ -21,7 +21,7 @@ from ..operations.children import AwaitChildren
 from ..operations.finish import FinishResult, FinishRuns
 from ..operations.move import MoveJob, MoveJobs
 from ..operations.steps import Suspend
-from .replies import Ask, Reply
+from .replies import PendingRequest, Reply
 
 log = logging.getLogger("bullite.engine")
 
@@ -34,7 +34,7 @@ MOST_AT_ONCE = 10_000
 """How many jobs that are gone are looked for in the event log with one statement."""
 
 
-class Watched(NamedTuple):
+class AwaitedJob(NamedTuple):
     """A job that somebody waits for."""
 
     job: int
@@ -42,23 +42,23 @@ class Watched(NamedTuple):
     id: str
 
 
-class Watchers:
+class ResultWaiters:
     """Who waits for which job; answers are [state, return value, failed reason].
 
     `read` runs a statement on the thread for reads, and gives the answer to `ends_found`.
     """
 
     def __init__(
-        self, driver: Driver, read: Callable[[str, Params, Sequence[Watched]], None]
+        self, driver: Driver, read: Callable[[str, Params, Sequence[AwaitedJob]], None]
     ) -> None:
         self._driver = driver
         self._read = read
-        self._seldom = ThrottledLog(log)
-        self._asks: dict[int, list[Ask]] = {}
-        self._watched: dict[int, Watched] = {}
+        self._throttled_log = ThrottledLog(log)
+        self._requests: dict[int, list[PendingRequest]] = {}
+        self._watched: dict[int, AwaitedJob] = {}
         self._noted: set[int] = set()
         """Jobs that may have ended; `check_noted` looks at them."""
-        self._gone: dict[int, Watched] = {}
+        self._gone: dict[int, AwaitedJob] = {}
         """Jobs that do not exist any more; the event log may know how they ended."""
         self._looked_up: frozenset[int] = frozenset()
         """Those of them that are being looked for in the event log."""
@@ -66,46 +66,48 @@ class Watchers:
         """The lease time at which somebody last began to wait."""
 
     def __bool__(self) -> bool:
-        return bool(self._asks)
+        return bool(self._requests)
 
-    def add(self, watched: Watched, ask: Ask) -> None:
+    def add(self, watched: AwaitedJob, ask: PendingRequest) -> None:
         self.since = self._driver.clock.lease_now()
         self._watched[watched.job] = watched
-        self._asks.setdefault(watched.job, []).append(ask)
+        self._requests.setdefault(watched.job, []).append(ask)
         self._noted.add(watched.job)
 
     def remove(self, job: int, reply: Reply) -> None:
         """Somebody waits no more."""
-        left = [ask for ask in self._asks.pop(job, []) if ask.reply is not reply]
+        left = [ask for ask in self._requests.pop(job, []) if ask.reply is not reply]
         if left:
-            self._asks[job] = left
+            self._requests[job] = left
         else:
             self._watched.pop(job, None)
 
-    def everyone(self) -> list[Ask]:
-        return [ask for asks in self._asks.values() for ask in asks]
+    def everyone(self) -> list[PendingRequest]:
+        return [ask for asks in self._requests.values() for ask in asks]
 
-    def settled(self, requests: Sequence[Any], answers: Sequence[Any]) -> list[tuple[Ask, Any]]:
+    def settled(
+        self, requests: Sequence[Any], answers: Sequence[Any]
+    ) -> list[tuple[PendingRequest, Any]]:
         """Return the answers that these requests, now committed, hold themselves.
 
         Read nothing: what else they may have ended is noted for `check_noted`.
         """
-        if not self._asks:
+        if not self._requests:
             return []
-        told: list[tuple[Ask, Any]] = []
+        told: list[tuple[PendingRequest, Any]] = []
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(request, FinishRuns):
                 told += self._ended(request, answer)
             elif isinstance(request, _MOVING):
-                self._noted.update(self._asks.keys() & request.job_ids())
+                self._noted.update(self._requests.keys() & request.job_ids())
         return told
 
-    def _ended(self, settle: FinishRuns, settled: FinishResult) -> list[tuple[Ask, Any]]:
+    def _ended(self, settle: FinishRuns, settled: FinishResult) -> list[tuple[PendingRequest, Any]]:
         """From the verdicts themselves: the job may be gone already.
 
         Any but a completion may have ended one that was cancelled: that is looked for.
         """
-        mine = [verdict for verdict in settle.outcomes if verdict.job in self._asks]
+        mine = [verdict for verdict in settle.outcomes if verdict.job in self._requests]
         ended = [
             verdict
             for verdict in mine
@@ -117,22 +119,22 @@ class Watchers:
             for verdict in ended
             for ask in self._pop(verdict.job)
         ]
-        self._noted.update(verdict.job for verdict in mine if verdict.job in self._asks)
+        self._noted.update(verdict.job for verdict in mine if verdict.job in self._requests)
         return told
 
-    def check_noted(self) -> list[tuple[Ask, Any]]:
+    def check_noted(self) -> list[tuple[PendingRequest, Any]]:
         """Look at the jobs that somebody began to wait for, or that requests may have ended."""
         if not self._noted:
             return []
         noted, self._noted = self._noted, set()
         return self.check(noted)
 
-    def check(self, jobs: Iterable[int] | None = None) -> list[tuple[Ask, Any]]:
+    def check(self, jobs: Iterable[int] | None = None) -> list[tuple[PendingRequest, Any]]:
         """Look at the watched jobs, or at those of them that are named; the answers there are."""
         watched = [
             job
-            for job in (self._asks if jobs is None else jobs)
-            if job in self._asks and job not in self._looked_up
+            for job in (self._requests if jobs is None else jobs)
+            if job in self._requests and job not in self._looked_up
         ]
         if not watched:
             return []
@@ -145,19 +147,19 @@ class Watchers:
         except _FAILURES as error:
             self._report(error)
             return []
-        answers: list[tuple[Ask, Any]] = []
+        answers: list[tuple[PendingRequest, Any]] = []
         for job, *result in finished:
             answers += [(ask, result) for ask in self._pop(job)]
         self._gone |= {
-            job: self._watched[job] for job in set(self._asks).intersection(watched) - existing
+            job: self._watched[job] for job in set(self._requests).intersection(watched) - existing
         }
         self._look_into_log()
         return answers
 
-    def _pop(self, job: int) -> Sequence[Ask]:
+    def _pop(self, job: int) -> Sequence[PendingRequest]:
         """Those who wait for a job that ended."""
         self._watched.pop(job, None)
-        return self._asks.pop(job, ())
+        return self._requests.pop(job, ())
 
     # --- jobs that are gone ---
 
@@ -177,7 +179,9 @@ class Watchers:
         queues = sorted({watched.queue for watched in gone})
         self._read("ends_in_log", {"jobs": as_json(jobs), "queues": as_json(queues)}, gone)
 
-    def ends_found(self, gone: Sequence[Watched], found: Any) -> list[tuple[Ask, Any]]:
+    def ends_found(
+        self, gone: Sequence[AwaitedJob], found: Any
+    ) -> list[tuple[PendingRequest, Any]]:
         """Return the answers for jobs that are gone; `found` is the rows, or the exception."""
         self._looked_up = frozenset()
         if isinstance(found, BaseException):
@@ -188,7 +192,7 @@ class Watchers:
         for job, kind, entry, row in found:
             if job not in newest or row > newest[job][0]:
                 newest[job] = row, kind, entry
-        answers: list[tuple[Ask, Any]] = []
+        answers: list[tuple[PendingRequest, Any]] = []
         for watched in gone:
             end = _end(watched, newest.get(watched.job))
             answers += [(ask, end) for ask in self._pop(watched.job)]
@@ -200,13 +204,13 @@ class Watchers:
         if isinstance(error, ENDING) or not isinstance(error, _FAILURES):
             raise error
         if not isinstance(error, StoreClosed):
-            self._seldom.warning("could not look for results: %s", error)
+            self._throttled_log.warning("could not look for results: %s", error)
 
 
 _FAILURES = (StoreError, InvalidData, TransactionAborted)
 
 
-def _end(watched: Watched, entry_in_log: tuple[int, str, Any] | None) -> Any:
+def _end(watched: AwaitedJob, entry_in_log: tuple[int, str, Any] | None) -> Any:
     """How a job that is gone ended, if the event log still knows; else that it is gone."""
     gone = JobNotFound(f"job {watched.id} does not exist any more")
     if entry_in_log is None:

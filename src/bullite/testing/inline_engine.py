@@ -11,16 +11,16 @@ from ..client.runtime.store import Store
 from ..database.driver import Params, WorkerRow
 from ..database.sqlite.driver import SQLiteDriver
 from ..engine.engine import Engine
-from ..engine.maintenance import Chores
-from ..engine.read_thread import ReadingThread
-from ..engine.replies import Ask, Joiner, Mailbox, Reply
+from ..engine.maintenance import Maintenance
+from ..engine.read_thread import ReadThread
+from ..engine.replies import PendingRequest, Reply, ReplyTarget, RequestMerger
 from ..errors import StoreClosed
 from ..operations.workers import RecoverStalled, RenewLeases
 
 NEVER = 2**62
 
 
-class NoChores(Chores):
+class NoChores(Maintenance):
     """The scheduler service of an engine that waits until it is called for."""
 
     def next_at(self) -> int:
@@ -32,21 +32,21 @@ class InlineEngine(Engine):
 
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver)
-        self._chores = NoChores(driver)
+        self._maintenance = NoChores(driver)
         self._one_at_a_time = threading.RLock()
         self._is_turning = False
         driver.open()
-        self.reading: ReadingThread = InlineReading(driver)
+        self.reading: ReadThread = InlineReading(driver)
 
-    def submit_all(self, asks: Sequence[Ask]) -> None:
+    def submit_all(self, asks: Sequence[PendingRequest]) -> None:
         super().submit_all(asks)
         self._work()
 
-    def submit_with_others(self, joiner: Joiner, part: Any, hurry: bool = True) -> None:
-        super().submit_with_others(joiner, part)
+    def submit_merged(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
+        super().submit_merged(joiner, part)
         self._work()
 
-    def when_room(self, reply: Reply, mailbox: Mailbox) -> None:
+    def when_room(self, reply: Reply, mailbox: ReplyTarget) -> None:
         super().when_room(reply, mailbox)
         with self._one_at_a_time:
             self.turn()
@@ -63,38 +63,38 @@ class InlineEngine(Engine):
                 return  # asked for by an answer: whoever gives it goes on with this
             self._is_turning = True
             try:
-                while not self._stopping and (self._inbox or self._feeding.wants_to_claim()):
+                while not self._stopping and (self._inbox or self._dispatcher.wants_to_claim()):
                     self.turn()
             finally:
                 self._is_turning = False
 
     def do_chores(self, may_recover: Callable[[WorkerRow], bool]) -> bool:
         """All that the scheduler service would do now; whether there was anything to do."""
-        chores, did = Chores(self.driver), False
+        chores, did = Maintenance(self.driver), False
         for chore in chores.due(self.clock.lease_now()):
             if isinstance(chore, RenewLeases):
                 continue  # a live process that is silent is taken for frozen, not for dead
             if isinstance(chore, RecoverStalled):
                 if not may_recover(chore.worker):
                     continue
-                chore.worker = self._feeding.judge(chore.worker)
+                chore.worker = self._dispatcher.apply_stall_limit(chore.worker)
             answer = self.ask(chore)
             did = did or bool(answer)
             while chores.again(chore, answer):
                 answer = self.ask(chore)
-        if self._chores.record_is_due(self.clock.lease_now()):
+        if self._maintenance.record_is_due(self.clock.lease_now()):
             self.submit_all(self._record())
         return did
 
 
-class InlineReading(ReadingThread):
+class InlineReading(ReadThread):
     """Reads, on the thread of whoever asks."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver.reader)
         self._reader = driver.reader()
 
-    def read(self, statement: str, params: Params, reply: Reply, mailbox: Mailbox) -> None:
+    def read(self, statement: str, params: Params, reply: Reply, mailbox: ReplyTarget) -> None:
         answer: Any
         if self._closed:
             answer = StoreClosed("the store is closed")
@@ -128,7 +128,7 @@ class InlineStore(Store):
         return not self.engine.is_stopping
 
     @property
-    def reading(self) -> ReadingThread:
+    def reading(self) -> ReadThread:
         return self.engine.reading
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..client.runtime.blocking import Answer
 from ..core.decide_outcome import Raised, Result, decide
-from ..engine.replies import DIRECT
-from ..engine.subscription import FIRST_PAUSE, Appetite
+from ..engine.replies import SAME_THREAD
+from ..engine.subscription import MIN_BACKOFF, Subscription
 from ..errors import InvalidOption
 from ..operations.claim import Claimed
 from ..operations.finish import FinishResult
@@ -73,7 +73,7 @@ class AtOnce(Settler):
     """Sends verdicts for a worker whose slots nobody counts."""
 
     def settle(self, batch: Batch) -> None:
-        self._send_again(batch, FIRST_PAUSE)
+        self._send_again(batch, MIN_BACKOFF)
 
 
 class OneByOne(Worker):
@@ -103,30 +103,30 @@ class OneByOne(Worker):
         """Go on the register of the queue."""
         await self.queue.wait_until_ready()
         self._engine = self.queue.store.open()
-        self._appetite = Appetite(
+        self._subscription = Subscription(
             self._registration(self.names, 1),
             0,
             _nothing,
-            DIRECT,
+            SAME_THREAD,
             _nothing,
             self._habits,
             _nothing,
-            by_hand=True,
+            manual=True,
         )
-        self._engine.attach(self._appetite)
+        self._engine.subscribe(self._subscription)
         self._settler = AtOnce(
-            self._engine, self._appetite, _nothing, self.report, self.trouble, _nothing
+            self._engine, self._subscription, _nothing, self.report, self.trouble, _nothing
         )
 
     def stop(self) -> None:
         """Off the register."""
-        self._engine.detach(self._appetite, _nothing)
+        self._engine.unsubscribe(self._subscription, _nothing)
 
     def take(self) -> Job | None:
         """The next job in line, claimed; None if there is none."""
         while True:
             answer: Answer[Claimed] = Answer()
-            self._engine.claim_now(self._appetite, answer, DIRECT)
+            self._engine.claim_one(self._subscription, answer, SAME_THREAD)
             claimed = answer.result()
             if claimed.rows or claimed.exhausted or claimed.paused:
                 break  # otherwise it did as much as one transaction may, and there is more

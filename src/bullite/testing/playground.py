@@ -216,7 +216,7 @@ class Playground(Assertions):
         process = self._living()
         yield from (w.next_due for w in process.workers.values() if w.next_due is not None)
         for engine in (self._own.engine, process.store.engine):
-            renewal = engine.keeping.next_at()
+            renewal = engine.held_locks.next_at()
             if renewal is not None:
                 yield renewal - ahead
 
@@ -227,7 +227,7 @@ class Playground(Assertions):
             while await self._one_round(queue, runs):
                 if len(runs) >= limit:
                     raise AssertionError(_never_ends(runs, limit))
-            self._own.engine.poke()
+            self._own.engine.poll_now()
             is_busy = self._living().store.engine.do_chores(self._is_noticed)
         return runs
 

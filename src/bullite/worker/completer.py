@@ -13,8 +13,8 @@ from ..core.decide_outcome import Result, RunOutcome, storable
 from ..core.log_throttle import ThrottledLog
 from ..core.states import FAIL
 from ..engine.engine import Engine
-from ..engine.replies import Ask
-from ..engine.subscription import FIRST_PAUSE, LONGEST_PAUSE, Appetite
+from ..engine.replies import PendingRequest
+from ..engine.subscription import MAX_BACKOFF, MIN_BACKOFF, Subscription
 from ..errors import ENDING, RequestRefused, StoreClosed
 from ..operations.command_output import CommandExit
 from ..operations.finish import FinishResult, FinishRuns
@@ -65,7 +65,7 @@ class Settler:
     def __init__(
         self,
         engine: Engine,
-        worker: Appetite,
+        worker: Subscription,
         settled: Callable[[], None],
         report: Report,
         trouble: Trouble,
@@ -87,7 +87,7 @@ class Settler:
         with self._lock:
             self.unsettled += len(verdicts)
         ask = self._ask(Batch(verdicts, runs))
-        self._engine.settle(ask.request, ask.reply, ask.mailbox, self._worker)
+        self._engine.finish_runs(ask.request, ask.reply, ask.target, self._worker)
 
     def send_soon(self, part: Part, hurry: bool) -> None:
         """Send what a run in a thread came to, with others that end meanwhile.
@@ -97,19 +97,19 @@ class Settler:
         """
         with self._lock:
             self.unsettled += 1
-        self._engine.submit_with_others(self, part, hurry)
+        self._engine.submit_merged(self, part, hurry)
 
-    def join(self, parts: Sequence[Part]) -> list[Ask]:
+    def join(self, parts: Sequence[Part]) -> list[PendingRequest]:
         """What several runs came to, in as few requests as can be; on the engine's thread."""
         self._about_to_join()
-        self._worker.ended(len(parts), self._engine.clock.lease_now())
+        self._worker.remove_held(len(parts), self._engine.clock.lease_now())
         unheard = [part for part in parts if part[1] is None]
         heard = [part for part in parts if part[1] is not None]
         return [self._ask(Batch.of(some)) for some in (unheard, heard) if some]
 
-    def _ask(self, batch: Batch, pause: int = FIRST_PAUSE) -> Ask:
+    def _ask(self, batch: Batch, pause: int = MIN_BACKOFF) -> PendingRequest:
         settle = FinishRuns(self._worker.queue, batch.verdicts, batch.commands)
-        return Ask(settle, partial(self._answered, batch, pause), self._worker.mailbox)
+        return PendingRequest(settle, partial(self._answered, batch, pause), self._worker.target)
 
     def _send_again(self, batch: Batch, pause: int) -> None:
         self._engine.submit_all([self._ask(batch, pause)])
@@ -125,7 +125,7 @@ class Settler:
             self._trouble(answer)
             repeated = [verdict._replace(again=True) for verdict in verdicts]
             again = batch._replace(verdicts=repeated)
-            longer = min(2 * pause, LONGEST_PAUSE)
+            longer = min(2 * pause, MAX_BACKOFF)
             timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
             timer.daemon = True
             timer.start()
@@ -145,7 +145,7 @@ class Settler:
             for index, verdict in enumerate(batch.verdicts):
                 run = None if batch.runs is None else (batch.runs[index],)
                 commands = [one for one in batch.commands if one.job == verdict.job]
-                self._send_again(Batch((verdict,), run, commands), FIRST_PAUSE)
+                self._send_again(Batch((verdict,), run, commands), MIN_BACKOFF)
             return True
         [verdict] = batch.verdicts
         if verdict.move is FAIL:
@@ -159,5 +159,5 @@ class Settler:
             custom_id=verdict.custom_id,
             attempts_made=verdict.attempts_made,
         )
-        self._send_again(Batch((failed,), batch.runs), FIRST_PAUSE)
+        self._send_again(Batch((failed,), batch.runs), MIN_BACKOFF)
         return True

@@ -11,7 +11,7 @@ from ..client.job.job import Job, claimed_jobs
 from ..client.runtime import bridge
 from ..core.decide_outcome import Unstarted, decide
 from ..engine.engine import Engine
-from ..engine.subscription import Appetite, Habits
+from ..engine.subscription import Subscription, WorkerIntervals
 from ..operations.claim import Claimed
 from ..operations.finish import FinishRuns
 from ..operations.workers import RegisterWorker
@@ -24,7 +24,7 @@ class Hands:
     """The standing order of a worker that is fed only what it is asked for."""
 
     def __init__(
-        self, worker: Worker, engine: Engine, registration: RegisterWorker, habits: Habits
+        self, worker: Worker, engine: Engine, registration: RegisterWorker, habits: WorkerIntervals
     ) -> None:
         self._worker = worker
         self._engine = engine
@@ -32,21 +32,21 @@ class Hands:
         self._waiting: deque[Taker] = deque()
         self.used = False
         """Whether a job was ever asked for."""
-        self._appetite = Appetite(
-            registration, 0, self._receive, self._mailbox, _nothing, habits, _nothing, by_hand=True
+        self._subscription = Subscription(
+            registration, 0, self._receive, self._mailbox, _nothing, habits, _nothing, manual=True
         )
-        engine.attach(self._appetite)
+        engine.subscribe(self._subscription)
 
     async def ready(self) -> None:
         """Wait until the worker is registered."""
-        await bridge.registered(self._engine, self._appetite)
+        await bridge.registered(self._engine, self._subscription)
 
     async def take(self, limit: float) -> Job | None:
         """The next job; None if there is none within so many seconds."""
-        taken = await self._ask(lambda taker: self._engine.claim_now(
-            self._appetite, taker, self._mailbox
+        taken = await self._ask(lambda taker: self._engine.claim_one(
+            self._subscription, taker, self._mailbox
         ), None)  # fmt: skip
-        if taken is not None or limit <= 0 or self._appetite.starved:
+        if taken is not None or limit <= 0 or self._subscription.paused:
             return taken
         return await self._ask(self._wait, limit)
 
@@ -65,11 +65,11 @@ class Hands:
             taker.left = True
             if taker in self._waiting:
                 self._waiting.remove(taker)
-                self._engine.serve_no_more(self._appetite)
+                self._engine.cancel_request_job(self._subscription)
 
     def _wait(self, taker: Taker) -> None:
         self._waiting.append(taker)
-        self._engine.serve_one(self._appetite)
+        self._engine.request_job(self._subscription)
 
     def _receive(self, claimed: Claimed | BaseException) -> None:
         """Jobs for those who wait: one each."""
@@ -93,20 +93,20 @@ class Hands:
     async def starve(self) -> None:
         """Nothing more until `feed`; those who wait get nothing."""
         starved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.starve(self._appetite, bridge.Resolver(starved), self._mailbox)
+        self._engine.pause_subscription(self._subscription, bridge.Resolver(starved), self._mailbox)
         await starved
         while self._waiting:
             self._waiting.popleft().give(None)
-            self._engine.serve_no_more(self._appetite)
+            self._engine.cancel_request_job(self._subscription)
 
     def feed(self) -> None:
-        self._engine.feed(self._appetite)
+        self._engine.resume_subscription(self._subscription)
 
     async def close(self) -> None:
         """Off the register; what was taken is still its takers', until its lease ends."""
         await self.starve()
         gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.detach(self._appetite, bridge.Resolver(gone), self._mailbox)
+        self._engine.unsubscribe(self._subscription, bridge.Resolver(gone), self._mailbox)
         await gone
 
 

@@ -20,8 +20,8 @@ from ..core.decide_outcome import (
     decide_returned,
 )
 from ..engine.engine import Engine
-from ..engine.replies import DIRECT, Mailbox
-from ..engine.subscription import Appetite, Habits, Stop
+from ..engine.replies import SAME_THREAD, ReplyTarget
+from ..engine.subscription import CancelRunning, Subscription, WorkerIntervals
 from ..errors import JobCancelled
 from ..operations.claim import Claimed
 from ..operations.finish import FinishResult
@@ -66,8 +66,8 @@ class Pool:
         concurrency: int,
         engine: Engine,
         registration: RegisterWorker,
-        habits: Habits,
-        mailbox: Mailbox,
+        habits: WorkerIntervals,
+        mailbox: ReplyTarget,
         most_started: int | None,
     ) -> None:
         self._owner = owner
@@ -87,22 +87,27 @@ class Pool:
         name = f"bullite-{self._queue.name}"
         self._loop_runner = LoopRunner(handlers, concurrency, self, most_started)
         self._thread_runner = ThreadRunner(handlers, concurrency, self, most_started, name)
-        self.appetite = Appetite(
+        self.subscription = Subscription(
             registration,
             concurrency,
             self._receive,
-            DIRECT if self._fed_directly else mailbox,
+            SAME_THREAD if self._fed_directly else mailbox,
             self._unload,
             habits,
             self._stop,
             [runner.pace.readings for runner in self.runners()],
             runs=self._runs_now,
             holds=self._holds,
-            lose=self._lose,
+            report_lost=self._lose,
         )
         self._engine = engine
         self._settler = Settler(
-            engine, self.appetite, owner.check_idle, owner.report, owner.trouble, self._look_ahead
+            engine,
+            self.subscription,
+            owner.check_idle,
+            owner.report,
+            owner.trouble,
+            self._look_ahead,
         )
 
     # --- jobs in ---
@@ -123,7 +128,7 @@ class Pool:
         owner = self._owner
         jobs = claimed_jobs(self._queue, claimed, owner, owner.name)
         owner.took_some()
-        if claimed.token <= self.appetite.unloaded_until:
+        if claimed.token <= self.subscription.returned_until:
             # A limit or a pause came behind the claim, while this was on its way here.
             self.give_back(jobs[claimed.started :])
             jobs = jobs[: claimed.started]
@@ -145,11 +150,11 @@ class Pool:
 
         What was handed over to begin has a slot, and is about to.
         """
-        self.appetite.ahead = 0
+        self.subscription.prefetched = 0
         for runner in self.runners():
             self.give_back(runner.unload_ahead())
 
-    def _stop(self, stops: Sequence[Stop]) -> None:
+    def _stop(self, stops: Sequence[CancelRunning]) -> None:
         """Jobs of this worker are cancelled: those that have not begun never do."""
         reasons = {(stop.job, stop.token): stop.reason for stop in stops}
         self._cancel({
@@ -238,7 +243,7 @@ class Pool:
     def ended(self, job: Job, result: Result | None) -> None:
         """A run ended, on the loop or in a thread."""
         if result is None:
-            self._engine.ended(self.appetite, 1)
+            self._engine.ended(self.subscription, 1)
             self._owner.check_idle()
             return
         if type(result) is Returned:  # what most runs come to, without asking what else it might be
@@ -275,9 +280,9 @@ class Pool:
     def _look_ahead(self) -> None:
         """Runs have ended: so many jobs may be held beyond those that run."""
         if self._all_in_loop:
-            self.appetite.ahead = self._loop_runner.pace.ahead()
+            self.subscription.prefetched = self._loop_runner.pace.ahead()
         elif self._fed_directly:
-            self.appetite.ahead = self._thread_runner.pace.ahead()
+            self.subscription.prefetched = self._thread_runner.pace.ahead()
 
     def _flush(self) -> None:
         verdicts, self._verdicts = self._verdicts, []
@@ -295,9 +300,9 @@ class Pool:
     def change_concurrency(self, concurrency: int) -> None:
         for runner in self.runners():
             runner.change_concurrency(concurrency)
-        if concurrency < self.appetite.concurrency:
+        if concurrency < self.subscription.concurrency:
             self.unload()
-        self._engine.change_concurrency(self.appetite, concurrency)
+        self._engine.change_concurrency(self.subscription, concurrency)
 
     def tell_begin(self, tell: bool) -> None:
         for runner in self.runners():

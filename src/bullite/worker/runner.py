@@ -27,7 +27,7 @@ from ..core.decide_outcome import (
     Skipped,
     text_of,
 )
-from ..engine.metrics import Readings
+from ..engine.metrics import RunTimings
 from ..errors import (
     ControlError,
     DelayedError,
@@ -188,7 +188,7 @@ class Pace:
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
-        self.readings = Readings()
+        self.readings = RunTimings()
         self._usual = 2 * AHEAD_SLOWEST
         self.held_ahead = 0
         """How many were last found worth it."""

@@ -32,7 +32,7 @@ from ..core.outcomes import CANCELLED
 from ..core.retention import retention_of
 from ..core.states import COMPLETE, FAIL, STALL, STALL_DELAYED, State
 from ..engine.engine import Engine
-from ..engine.subscription import Habits
+from ..engine.subscription import WorkerIntervals
 from ..errors import (
     InvalidOption,
     InvalidOptionType,
@@ -128,7 +128,7 @@ class Worker(OwnEmitter):
         if lock_renew_time is not None:
             renew_every = check_duration("lock_renew_time", lock_renew_time)
             self._renews = self._renews and renew_every > 0
-        self._habits = Habits(
+        self._habits = WorkerIntervals(
             renew_every=max(10, renew_every) if self._renews else self._lock_duration,
             poll_interval=check_duration("poll_interval", poll_interval, least=1),
             maintenance_interval=check_duration(
@@ -261,7 +261,7 @@ class Worker(OwnEmitter):
             if not await self._has_started() and self._life_task is not None:
                 await self._life_task
             for pool in self._pools:
-                await bridge.registered(self._engine, pool.appetite)
+                await bridge.registered(self._engine, pool.subscription)
         else:
             await self._by_hand()
 
@@ -304,9 +304,9 @@ class Worker(OwnEmitter):
             # The loop is ending without close(): claim nothing that nobody will run.
             self._closing = True
             for pool in self._pools:
-                self._engine.starve(pool.appetite, _ignore)
+                self._engine.pause_subscription(pool.subscription, _ignore)
                 pool.stop(interrupt=True)
-                self._engine.detach(pool.appetite, _ignore)
+                self._engine.unsubscribe(pool.subscription, _ignore)
             raise
 
     def _follow_stalls(self) -> None:
@@ -327,9 +327,9 @@ class Worker(OwnEmitter):
         )
         pool.tell_begin(self.hears("active"))
         if self._paused:
-            pool.appetite.starved = True
+            pool.subscription.paused = True
         self._pools.append(pool)
-        self._engine.attach(pool.appetite)
+        self._engine.subscribe(pool.subscription)
 
     def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> RegisterWorker:
         return RegisterWorker(
@@ -586,7 +586,7 @@ class Worker(OwnEmitter):
         if self._life_task is not None:
             self._resting.clear()
             for pool in self._pools:
-                self._engine.feed(pool.appetite)
+                self._engine.resume_subscription(pool.subscription)
         self.emit("resumed")
 
     # --- leaving ---------------------------------------------------------------------------------
@@ -659,7 +659,9 @@ class Worker(OwnEmitter):
         """After this no claim of the worker is under way."""
         for pool in self._pools:
             starved: asyncio.Future[Any] = self._loop.create_future()
-            self._engine.starve(pool.appetite, bridge.Resolver(starved), bridge.mailbox())
+            self._engine.pause_subscription(
+                pool.subscription, bridge.Resolver(starved), bridge.mailbox()
+            )
             await starved
 
     async def _becomes_idle(self, unless: asyncio.Event | None, limit: float | None) -> bool:
@@ -690,7 +692,7 @@ class Worker(OwnEmitter):
         self._engine.unfollow(self._hear_of_stalls)
         for pool in self._pools:
             gone: asyncio.Future[Any] = self._loop.create_future()
-            self._engine.detach(pool.appetite, bridge.Resolver(gone), bridge.mailbox())
+            self._engine.unsubscribe(pool.subscription, bridge.Resolver(gone), bridge.mailbox())
             await gone
 
     async def __aenter__(self) -> Self:

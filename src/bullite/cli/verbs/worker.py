@@ -397,7 +397,7 @@ def scheduler(session: Session) -> None:
     # Held back from all threads, those to come included: so none is lost before it is waited for.
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     engine = session.store(make=True).open()
-    engine.take_care(+1)
+    engine.change_maintenance_users(+1)
     session.talk.note("housekeeping; Ctrl-C ends it")
     signal.sigwait(ends)
-    engine.take_care(-1)
+    engine.change_maintenance_users(-1)

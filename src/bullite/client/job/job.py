@@ -53,7 +53,7 @@ from ...core.states import (
     Move,
     State,
 )
-from ...engine.result_waiters import Watched
+from ...engine.result_waiters import AwaitedJob
 from ...errors import (
     IllegalMove,
     InvalidOption,
@@ -471,7 +471,7 @@ class Job(JobRecord, Family, Stepping):
         longer tells how it ended.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
-        watched = Watched(self.pk, self._queue.key, self.id)
+        watched = AwaitedJob(self.pk, self._queue.key, self.id)
         try:
             state, value, reason = await bridge.watch(self._store, watched, limit)
         except TimeoutError:

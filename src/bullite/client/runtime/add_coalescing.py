@@ -7,21 +7,21 @@ from itertools import groupby
 from typing import Any
 
 from ...engine.engine import Engine
-from ...engine.replies import Ask
+from ...engine.replies import PendingRequest
 from ...errors import RequestRefused, StoreError
 from ...operations.add import Added, AddJobs, StaleSettings
 
 
-def joined(engine: Engine, asks: Sequence[Ask]) -> list[Ask]:
+def joined(engine: Engine, asks: Sequence[PendingRequest]) -> list[PendingRequest]:
     """The same requests in the same order, neighbours that add a plain job each made one."""
-    found: list[Ask] = []
+    found: list[PendingRequest] = []
     for terms, neighbours in groupby(asks, _terms):
         group = list(neighbours)
         found += group if terms is None or len(group) == 1 else [_as_one(engine, group, *terms)]
     return found
 
 
-def _terms(ask: Ask) -> tuple[int, int] | None:
+def _terms(ask: PendingRequest) -> tuple[int, int] | None:
     """What requests must share to become one; None for one that cannot."""
     request = ask.request
     if type(request) is not AddJobs or len(request.jobs) != 1 or request.always:
@@ -31,9 +31,11 @@ def _terms(ask: Ask) -> tuple[int, int] | None:
     return (request.queue, request.version) if is_plain else None
 
 
-def _as_one(engine: Engine, asks: Sequence[Ask], queue: int, version: int) -> Ask:
+def _as_one(
+    engine: Engine, asks: Sequence[PendingRequest], queue: int, version: int
+) -> PendingRequest:
     jobs = [ask.request.jobs[0] for ask in asks]
-    return Ask(AddJobs(queue, jobs, version), _Answers(engine, asks), asks[0].mailbox)
+    return PendingRequest(AddJobs(queue, jobs, version), _Answers(engine, asks), asks[0].target)
 
 
 class _Answers:
@@ -41,7 +43,7 @@ class _Answers:
 
     __slots__ = ("_asks", "_engine")
 
-    def __init__(self, engine: Engine, asks: Sequence[Ask]) -> None:
+    def __init__(self, engine: Engine, asks: Sequence[PendingRequest]) -> None:
         self._engine = engine
         self._asks = asks
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...database.driver import Params
 from ...engine.engine import Engine
-from ...engine.replies import DIRECT, Ask, Reply
-from ...engine.result_waiters import Watched
-from ...engine.subscription import Appetite
+from ...engine.replies import SAME_THREAD, PendingRequest, Reply
+from ...engine.result_waiters import AwaitedJob
+from ...engine.subscription import Subscription
 from .add_coalescing import joined
 from .blocking import Answer, running_loop
 from .store import Store
@@ -33,9 +33,9 @@ class LoopMailbox:
         # Weak: `_mailboxes` keeps a mailbox only as long as nothing it refers to keeps the loop.
         self._loop = weakref.ref(loop)
         self._is_crowded = False
-        self._outgoing: dict[Engine, list[Ask]] = {}
+        self._outgoing: dict[Engine, list[PendingRequest]] = {}
 
-    def send(self, engine: Engine, ask: Ask) -> None:
+    def send(self, engine: Engine, ask: PendingRequest) -> None:
         """Put a request to the engine.
 
         When several coroutines ask at a time, those of one turn of the loop go together: the first
@@ -119,7 +119,9 @@ def ask(store: Store, request: Any, first: Callable[[Any], None] | None = None) 
         return answer
     future = loop.create_future()
     box, reply = mailbox(), Resolver(future)
-    box.send(store.open(), Ask(request, reply if first is None else _both(first, reply), box))
+    box.send(
+        store.open(), PendingRequest(request, reply if first is None else _both(first, reply), box)
+    )
     return future
 
 
@@ -137,7 +139,7 @@ def read(store: Store, statement: str, params: Params) -> Awaitable[Sequence[Any
     loop = running_loop()
     if loop is None:
         answer: Answer[Sequence[Any]] = Answer()
-        store.reading.read(statement, params, answer, DIRECT)
+        store.reading.read(statement, params, answer, SAME_THREAD)
         return answer
     future = loop.create_future()
     store.reading.read(statement, params, Resolver(future), mailbox())
@@ -151,7 +153,7 @@ async def room(store: Store) -> None:
         loop = running_loop()
         if loop is None:
             answer: Answer[Any] = Answer()
-            engine.when_room(answer, DIRECT)
+            engine.when_room(answer, SAME_THREAD)
             await answer
             continue
         future = loop.create_future()
@@ -159,12 +161,12 @@ async def room(store: Store) -> None:
         await future
 
 
-async def watch(store: Store, job: Watched, seconds: float | None) -> Any:
+async def watch(store: Store, job: AwaitedJob, seconds: float | None) -> Any:
     """Wait until a job is finished: [state, return value, failed reason]; or TimeoutError."""
     engine, loop = store.open(), running_loop()
     if loop is None:
         answer: Answer[Any] = Answer()
-        engine.watch(job, answer, DIRECT)
+        engine.watch(job, answer, SAME_THREAD)
         try:
             return answer.result(seconds)
         except BaseException:
@@ -192,9 +194,9 @@ async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def registered(engine: Engine, appetite: Appetite) -> None:
+async def registered(engine: Engine, subscription: Subscription) -> None:
     """Wait until the database knows a worker; once in its life, so a bell is not worth it."""
-    while not (appetite.worker or appetite.left or engine.is_stopping):
+    while not (subscription.worker or subscription.unregistered or engine.is_stopping):
         await sleep(0.001)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...core.job_options import Duration, check_duration, check_name
 from ...engine.engine import Engine
-from ...engine.held_locks import Grant
+from ...engine.held_locks import LockRequest
 from ...errors import LockNotAcquired, LostLock
 from ...operations.locks import Lease
 from . import bridge
@@ -38,7 +38,7 @@ class NamedLock:
         self._store = store
         self._ttl = check_duration("ttl", ttl, least=100)
         self._wait = None if wait is None else check_duration("wait", wait)
-        self._grant: Grant | None = None
+        self._grant: LockRequest | None = None
 
     def __repr__(self) -> str:
         return f"<NamedLock {self.name!r}: {'held' if self.held else 'not held'}>"
@@ -65,7 +65,7 @@ class NamedLock:
             raise LockNotAcquired(
                 f"the lock {self.name!r} is held or waited for by this object: make another"
             )
-        self._grant = Grant(self.name, self._ttl)
+        self._grant = LockRequest(self.name, self._ttl)
         return Pending.by(self._acquire(self._grant))
 
     def release(self) -> Pending[None]:
@@ -113,7 +113,7 @@ class NamedLock:
 
     # --- underneath ---
 
-    def _own_grant(self) -> Grant:
+    def _own_grant(self) -> LockRequest:
         """What was granted to this object in this process."""
         grant = self._grant
         if grant is None or not grant.token:
@@ -124,7 +124,7 @@ class NamedLock:
             )
         return grant
 
-    def _acquire(self, grant: Grant) -> Plan[int]:
+    def _acquire(self, grant: LockRequest) -> Plan[int]:
         try:
             if is_in_loop() and not self._store.is_open:
                 yield bridge.in_thread(self._store.open)
@@ -137,7 +137,7 @@ class NamedLock:
                 self._store.open().abandon(grant)
             raise
 
-    def _take(self, engine: Engine, grant: Grant) -> Plan[None]:
+    def _take(self, engine: Engine, grant: LockRequest) -> Plan[None]:
         began = time.monotonic()
         instead_of: int | None = None
         while not (yield self._ask(engine.taking(grant, instead_of))):
@@ -145,7 +145,7 @@ class NamedLock:
 
     def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
         """Wait until it is let go here, or seems free; the token of a holder that is gone."""
-        bell = engine.keeping.queue_up(self.name)
+        bell = engine.held_locks.queue_up(self.name)
         rung = _in_loop(bell) if is_in_loop() else None
         try:
             while not bell.done():
@@ -159,7 +159,7 @@ class NamedLock:
                     yield _within(rung, pause)
             return None
         finally:
-            engine.keeping.leave(self.name, bell)
+            engine.held_locks.leave(self.name, bell)
 
     def _look(self, engine: Engine) -> Plan[tuple[bool, int | None]]:
         """Whether it seems free, and the token of its holder if that one is known to be gone."""
@@ -182,11 +182,11 @@ class NamedLock:
             )
         return min(pause, self._wait - waited)
 
-    def _release(self, grant: Grant) -> Plan[None]:
+    def _release(self, grant: LockRequest) -> Plan[None]:
         if not (yield self._ask(self._store.open().releasing(grant))):
             raise LostLock(f"the lock {self.name!r} was lost before it was let go")
 
-    def _extend(self, grant: Grant, ms: int) -> Plan[None]:
+    def _extend(self, grant: LockRequest, ms: int) -> Plan[None]:
         lease: Lease | None = yield self._ask(self._store.open().extending(grant, ms))
         if lease is None:
             raise LostLock(f"the lock {self.name!r} was lost before it was extended")

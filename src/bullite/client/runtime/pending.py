@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...database.driver import Params
-from ...engine.replies import DIRECT
+from ...engine.replies import SAME_THREAD
 from .blocking import carry_out, running_loop
 from .bridge import Resolver, mailbox
 from .store import Store
@@ -49,7 +49,7 @@ class Pending(Generic[T]):
         loop = running_loop()
         if loop is None:
             pending._future = concurrent.futures.Future()
-            store.reading.read(statement, params, _resolver(pending._future), DIRECT)
+            store.reading.read(statement, params, _resolver(pending._future), SAME_THREAD)
         else:
             pending._future = loop.create_future()
             store.reading.read(statement, params, Resolver(pending._future), mailbox())

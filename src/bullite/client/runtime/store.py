@@ -18,13 +18,13 @@ from ...core.clock import Clock
 from ...database.driver import Params, Result
 from ...database.locations import Location, default_location, parse_location
 from ...engine.engine import Engine
-from ...engine.replies import DIRECT
+from ...engine.replies import SAME_THREAD
 from ...errors import StoreClosed
 from .blocking import Answer
 
 if TYPE_CHECKING:
     from ...core.job_options import Duration
-    from ...engine.read_thread import ReadingThread
+    from ...engine.read_thread import ReadThread
     from .named_lock import NamedLock
 
 EXIT_TIMEOUT = 30.0
@@ -55,7 +55,7 @@ class Store:
         return self._shared is not None and self._pid == os.getpid()
 
     @property
-    def reading(self) -> ReadingThread:
+    def reading(self) -> ReadThread:
         return self._open_shared().reading
 
     def _open_shared(self) -> _Shared:
@@ -117,7 +117,7 @@ class StoreReader:
 
     def read(self, statement: str, params: Params) -> Result:
         answer: Answer[Sequence[Any]] = Answer()
-        self._store.reading.read(statement, params, answer, DIRECT)
+        self._store.reading.read(statement, params, answer, SAME_THREAD)
         return Result(answer.result(), 0)
 
     def close(self) -> None:
