@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bullite import Queue
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.core.states import State
 
 PROGRAM = [sys.executable, "-m", "bullite"]
@@ -90,17 +90,17 @@ def with_workers(lines: list[str]) -> float:
     with folder() as here:
         db = here / "jobs.db"
         queue = Queue("default", db, priority_order="high")
-        carry_out(queue.pause())
+        run_blocking(queue.pause())
         text = "\n".join(lines) + "\n"
         argv = [*PROGRAM, "enqueue-batch", "--db", str(db), "-"]
         subprocess.run(argv, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
         with running_workers(db, queue):
             began = time.perf_counter()
-            carry_out(queue.resume())
-            while carry_out(queue.get_job_counts(State.COMPLETED))["completed"] < len(lines):
+            run_blocking(queue.resume())
+            while run_blocking(queue.get_job_counts(State.COMPLETED))["completed"] < len(lines):
                 time.sleep(0.005)
             took = time.perf_counter() - began
-        carry_out(queue.close())
+        run_blocking(queue.close())
         return took
 
 
@@ -109,7 +109,7 @@ def running_workers(db: Path, queue: Queue) -> Iterator[None]:
     argv = [*PROGRAM, "worker", "start", "--count", str(WORKERS), "--db", str(db)]
     group = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while len(carry_out(queue.get_workers())) < WORKERS:
+        while len(run_blocking(queue.get_workers())) < WORKERS:
             time.sleep(0.02)
         yield
     finally:
@@ -199,8 +199,8 @@ def compare_start(rounds: int) -> None:
     with folder() as here:
         db = here / "jobs.db"
         queue = Queue("default", db, priority_order="high")
-        carry_out(queue.add_bulk([{"name": "shell", "data": {"command": "true"}}] * 10))
-        carry_out(queue.close())
+        run_blocking(queue.add_bulk([{"name": "shell", "data": {"command": "true"}}] * 10))
+        run_blocking(queue.close())
         verb = [str(INSTALLED), "list", "--json", "--db", str(db)]
         bare = [sys.executable, "-c", "pass"]
         pairs = [(seconds_of(verb), seconds_of(bare)) for _ in range(rounds)]

@@ -2209,7 +2209,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a worker that is not heard of serves nobody",
         "client/directory.py",
-        "engine.clock.now() - heard > max(SILENCE, lease)",
+        "engine.clock.now() - heard > max(WORKER_LOST_AFTER, lease)",
         "False",
         ["api/test_why.py::test_a_worker_that_is_not_heard_of_serves_nobody"],
     ),
@@ -2484,7 +2484,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a verdict knows that its run was a command",
         "client/job/job.py",
-        "        self.acquire_traits(COMMAND)\n",
+        "        self._add_flags(COMMAND)\n",
         "",
         ["shell/test_jobs.py::test_what_a_command_came_to_is_recorded_at_the_first_try"],
     ),
@@ -2795,7 +2795,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "what is logged for a job that has ended troubles nobody",
         "app/job_logging.py",
-        ".forget()",
+        ".ignore_result()",
         "",
         ["app/test_logs.py::test_what_is_logged_after_the_job_has_ended_troubles_nobody"],
     ),

@@ -102,25 +102,40 @@ AMONG_OURSELVES = {
     "Job": {
         *(
             "abort",
-            "acquire_traits",
+            "_add_flags",
             "ahead",
             "append_log",
-            "awaits_children",
+            "_apply_waiting_children",
             "cancellation",
             "command_end",
             "end_command",
         ),
-        *("failed_then", "has_changed_since", "has_no_parent", "hold_as", "in_queue", "links"),
+        *(
+            "failed_then",
+            "has_changed_since",
+            "_clear_parent",
+            "_set_token_label",
+            "_in_queue",
+            "links",
+        ),
         *("listens", "mentions_option"),
         *("moving", "needs_care", "place", "planted", "revived", "settled", "stored_options"),
         *("run", "token_number", "traits"),
     },
     "Queue": {
-        *("as_gone", "as_job", "as_new_job", "check", "job_numbered", "key", "look_again"),
+        *(
+            "_missing_job",
+            "as_job",
+            "_job_from_insert",
+            "check",
+            "_job_by_pk",
+            "key",
+            "_reload_settings",
+        ),
         "jobs_numbered",
-        *("new_job", "priority_number", "rank_of", "read_rows", "settings_version"),
+        *("new_job", "priority_number", "_rank", "read_rows", "settings_version"),
     },
-    "QueueEventsProducer": {"key", "priority_number", "rank_of"},
+    "QueueEventsProducer": {"key", "priority_number", "_rank"},
     "Worker": {
         *("begun", "call_later", "check_idle", "found_nothing", "progressed"),
         *("report", "strategy", "strayed", "stuck", "taken_away", "took_some"),
@@ -192,8 +207,8 @@ OURS = {
     **dict.fromkeys(("Blocking", "asynchronous", "refuse_in_loop"), ".base"),
     **dict.fromkeys(("RunningEvents", "RunningWorker"), ".background"),
     "Job": ".job",
-    "carry_out": "..client.runtime.blocking",
-    "each_of": "..client.runtime.blocking",
+    "run_blocking": "..client.runtime.blocking",
+    "iterate_blocking": "..client.runtime.blocking",
 }
 """Where a name of the written module comes from, if not from where the asynchronous one has it."""
 
@@ -425,11 +440,11 @@ class Writer:
         elif returns.startswith("Pending["):
             done = f"self._blocking.{call}.result()"
         elif returns == "AsyncIterator[Job]":
-            self._use("each_of")
-            return f"map(Job, each_of(self._blocking.{call}))"
+            self._use("iterate_blocking")
+            return f"map(Job, iterate_blocking(self._blocking.{call}))"
         elif isinstance(node, ast.AsyncFunctionDef):
-            self._use("carry_out")
-            done = f"carry_out(self._blocking.{call})"
+            self._use("run_blocking")
+            done = f"run_blocking(self._blocking.{call})"
         else:
             done = f"self._async.{call}"
         form = ANSWERS.get(returns) or HOLDS_JOBS.get((made.name, node.name))

@@ -23,7 +23,7 @@ class Scheduler:
 
     async def start(self) -> None:
         if not self._at_work:
-            engine = await bridge.in_thread(self.store.open)
+            engine = await bridge.run_in_thread(self.store.open)
             engine.change_maintenance_users(+1)
             self._at_work = True
 
@@ -32,7 +32,7 @@ class Scheduler:
             self.store.open().change_maintenance_users(-1)
         self._at_work = False
         if self._owns_store:
-            await bridge.in_thread(self.store.close)
+            await bridge.run_in_thread(self.store.close)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -46,13 +46,13 @@ async def state_of(queue: Queue, job: Job) -> str:
 
 async def move_by_hand(queue: Queue, job: Job, move: Move) -> None:
     """What somebody with a tool for it does to a job."""
-    assert await bridge.ask(queue.store, MoveJobs(move, [job.pk])) == [job.pk]
+    assert await bridge.submit(queue.store, MoveJobs(move, [job.pk])) == [job.pk]
 
 
 async def take_away(queue: Queue) -> None:
     """Give the running jobs of all workers back, as others do with the jobs of dead ones."""
-    for row in await bridge.read(queue.store, "workers", {}):
-        await bridge.ask(queue.store, RecoverStalled(Registered(*row), dead=True))
+    for row in await bridge.query(queue.store, "workers", {}):
+        await bridge.submit(queue.store, RecoverStalled(Registered(*row), dead=True))
 
 
 def python(program: str, *arguments: object, timeout: float = 20) -> str:

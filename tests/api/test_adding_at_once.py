@@ -33,7 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[AddJobs]:
 async def expect_a_crowd(queue: Queue) -> None:
     """As after several had their answers at the same time."""
     await queue.wait_until_ready()
-    bridge.mailbox()._is_crowded = True
+    bridge.reply_target()._is_crowded = True
 
 
 async def at_once(queue: Queue, number: int) -> list[Any]:
@@ -107,7 +107,7 @@ async def test_one_that_the_database_refuses_does_not_keep_its_neighbours_out(
     broken: NewJob = good._replace(name="broken", data=None)  # type: ignore[arg-type]
 
     def add(job: NewJob) -> asyncio.Future[Any]:
-        return bridge.ask(queue.store, AddJobs(queue.key, (job,)))
+        return bridge.submit(queue.store, AddJobs(queue.key, (job,)))
 
     found = await asyncio.gather(add(good), add(broken), add(good), return_exceptions=True)
 

@@ -232,7 +232,7 @@ async def test_chunks_are_stored_one_after_the_other_and_reported(queue: Queue) 
 async def test_with_chunks_there_may_be_more_than_the_most_at_once(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
     assert len(await queue.add_bulk([{"name": "a"}] * 11, chunk=10)) == 11
     with pytest.raises(InvalidOption, match="chunk must be between 1 and 10"):
         await queue.add_bulk([{"name": "a"}], chunk=11)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from bullite import Queue, Store, UnrecoverableError
-from bullite.client.directory import change, keep, kept, kept_value, queue_names, queues_with
+from bullite.client.directory import (
+    get_value,
+    list_values,
+    queue_names,
+    queues_with,
+    set_value,
+    update_value,
+)
 from bullite.errors import StoreError, UnserializableData
 
 from .helpers import python
@@ -23,42 +30,42 @@ def store(location: str) -> Iterator[Store]:
 
 
 async def test_nothing_is_kept_at_first(store: Store) -> None:
-    assert await kept(store, "template") == {}
-    assert await kept_value(store, "template", "a") is None
+    assert await list_values(store, "template") == {}
+    assert await get_value(store, "template", "a") is None
 
 
 async def test_a_value_is_kept_by_kind_and_name(store: Store) -> None:
-    await keep(store, "template", "b", {"n": [1, None, "ä"]})
-    await keep(store, "template", "a", 0)
-    await keep(store, "group", "b", "other")
-    assert await kept(store, "template") == {"a": 0, "b": {"n": [1, None, "ä"]}}
-    assert list(await kept(store, "template")) == ["a", "b"]
-    assert await kept_value(store, "template", "b") == {"n": [1, None, "ä"]}
-    assert await kept_value(store, "group", "b") == "other"
+    await set_value(store, "template", "b", {"n": [1, None, "ä"]})
+    await set_value(store, "template", "a", 0)
+    await set_value(store, "group", "b", "other")
+    assert await list_values(store, "template") == {"a": 0, "b": {"n": [1, None, "ä"]}}
+    assert list(await list_values(store, "template")) == ["a", "b"]
+    assert await get_value(store, "template", "b") == {"n": [1, None, "ä"]}
+    assert await get_value(store, "group", "b") == "other"
 
 
 async def test_a_value_is_replaced_and_forgotten(store: Store) -> None:
-    await keep(store, "template", "a", 1)
-    await keep(store, "template", "a", 2)
-    assert await kept(store, "template") == {"a": 2}
-    await keep(store, "template", "a", None)
-    await keep(store, "template", "never there", None)
-    assert await kept(store, "template") == {}
+    await set_value(store, "template", "a", 1)
+    await set_value(store, "template", "a", 2)
+    assert await list_values(store, "template") == {"a": 2}
+    await set_value(store, "template", "a", None)
+    await set_value(store, "template", "never there", None)
+    assert await list_values(store, "template") == {}
 
 
 async def test_a_change_knows_what_was_there_and_tells_what_is(store: Store) -> None:
-    assert await change(store, "k", "n", lambda old: [old, 1]) == (None, [None, 1])
-    assert await change(store, "k", "n", lambda old: [*old, 2]) == ([None, 1], [None, 1, 2])
-    assert await change(store, "k", "n", lambda old: old) == ([None, 1, 2], [None, 1, 2])
-    assert await change(store, "k", "n", lambda old: None) == ([None, 1, 2], None)
-    assert await change(store, "k", "n", lambda old: None) == (None, None)
+    assert await update_value(store, "k", "n", lambda old: [old, 1]) == (None, [None, 1])
+    assert await update_value(store, "k", "n", lambda old: [*old, 2]) == ([None, 1], [None, 1, 2])
+    assert await update_value(store, "k", "n", lambda old: old) == ([None, 1, 2], [None, 1, 2])
+    assert await update_value(store, "k", "n", lambda old: None) == ([None, 1, 2], None)
+    assert await update_value(store, "k", "n", lambda old: None) == (None, None)
 
 
 async def test_many_change_one_value_in_one_transaction(store: Store) -> None:
-    count = [change(store, "k", "n", lambda old: (old or 0) + 1) for _ in range(50)]
+    count = [update_value(store, "k", "n", lambda old: (old or 0) + 1) for _ in range(50)]
     answers = await asyncio.gather(*count)
     assert sorted(new for _, new in answers) == list(range(1, 51))
-    assert await kept_value(store, "k", "n") == 50
+    assert await get_value(store, "k", "n") == 50
 
 
 async def test_two_processes_change_one_value_and_nothing_is_lost(
@@ -75,9 +82,9 @@ async def main():
     store.close()
 asyncio.run(main())
 """
-    await keep(store, "k", "n", {})
+    await set_value(store, "k", "n", {})
     await asyncio.gather(*(asyncio.to_thread(python, program, location) for _ in range(2)))
-    assert len(await kept_value(store, "k", "n")) == 80
+    assert len(await get_value(store, "k", "n")) == 80
 
 
 class Refusal(Exception):
@@ -96,23 +103,23 @@ async def test_what_a_change_raises_reaches_who_asked_and_changes_nothing(
         asked.append(old)
         raise error
 
-    await keep(store, "k", "n", 1)
-    neighbour = change(store, "k", "other", lambda old: "there")
+    await set_value(store, "k", "n", 1)
+    neighbour = update_value(store, "k", "other", lambda old: "there")
     refused, good = await asyncio.gather(
-        change(store, "k", "n", refuse), neighbour, return_exceptions=True
+        update_value(store, "k", "n", refuse), neighbour, return_exceptions=True
     )
     assert refused is error
     assert good == (None, "there")
     assert set(asked) == {1}
-    assert await kept(store, "k") == {"n": 1, "other": "there"}
+    assert await list_values(store, "k") == {"n": 1, "other": "there"}
 
 
 async def test_what_json_cannot_say_is_refused_by_its_name(store: Store) -> None:
     with pytest.raises(UnserializableData, match="the template a cannot be stored"):
-        await keep(store, "template", "a", {"x": object()})
+        await set_value(store, "template", "a", {"x": object()})
     with pytest.raises(UnserializableData, match="the template a cannot be stored"):
-        await keep(store, "template", "a", float("inf"))
-    assert await kept(store, "template") == {}
+        await set_value(store, "template", "a", float("inf"))
+    assert await list_values(store, "template") == {}
 
 
 # --- queues --------------------------------------------------------------------------------------

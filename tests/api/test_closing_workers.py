@@ -249,14 +249,14 @@ async def test_a_closed_worker_is_off_the_register_once_its_last_thread_has_ende
     job = await queue.add("a")
     await asyncio.to_thread(gate.begun.wait, 10)
     await worker.close(force=True)
-    assert len(await bridge.read(queue.store, "workers", {})) == 1
+    assert len(await bridge.query(queue.store, "workers", {})) == 1
     gate.open.set()
     await job.result(timeout="5s")
     await until(lambda: has_no_workers(queue))
 
 
 async def has_no_workers(queue: Queue) -> bool:
-    return not await bridge.read(queue.store, "workers", {})
+    return not await bridge.query(queue.store, "workers", {})
 
 
 async def test_a_store_that_is_closed_under_a_thread_records_what_it_returns(
@@ -392,6 +392,6 @@ async def test_closing_the_queue_before_its_worker_is_forgiven(location: str) ->
 async def test_a_closed_worker_is_not_on_the_register(queue: Queue) -> None:
     worker = Worker(queue, echo)
     await (await queue.add("a")).result()
-    assert len(await bridge.read(queue.store, "workers", {})) == 1
+    assert len(await bridge.query(queue.store, "workers", {})) == 1
     await worker.close()
-    assert len(await bridge.read(queue.store, "workers", {})) == 0
+    assert len(await bridge.query(queue.store, "workers", {})) == 0

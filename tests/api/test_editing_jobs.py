@@ -482,6 +482,6 @@ async def test_promoting_takes_no_more_at_a_time_than_it_is_told(queue: Queue) -
     await queue.add_bulk([{"name": "a", "opts": {"delay": "1h"}}] * 350)
     assert len(await queue.promote_jobs(count=100)) == 350
     page = {"queue": None, "after": 0, "most": 100, **UNCOUNTED}
-    rows = await bridge.read(queue.store, "events_after", page)
+    rows = await bridge.query(queue.store, "events_after", page)
     sizes = [len(json.loads(row[3])) for row in rows if row[2] == "promote"]
     assert sizes == [100, 100, 100, 50]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import EventEmitter, Job, JobFailed, Queue, QueueEventsProducer, Worker
-from bullite.client.queue.local_events import Feed
+from bullite.client.queue.local_events import LocalEventFeed
 from bullite.client.runtime.emitter import OwnEmitter
 from bullite.errors import InvalidOptionType, StoreError
 
@@ -287,13 +287,13 @@ async def test_a_job_that_failed_is_told_as_it_was_however_it_went_on(
 ) -> None:
     """Here it has completed before the first failure is told."""
     heard: list[tuple[Any, ...]] = []
-    done, tell_all = asyncio.Event(), Feed._tell_all
+    done, tell_all = asyncio.Event(), LocalEventFeed._emit_all
 
-    async def tell_later(feed: Feed) -> None:
+    async def tell_later(feed: LocalEventFeed) -> None:
         await done.wait()
         await tell_all(feed)
 
-    monkeypatch.setattr(Feed, "_tell_all", tell_later)
+    monkeypatch.setattr(LocalEventFeed, "_emit_all", tell_later)
     mails = Queue("mails", queue.store, events=bus)
     stacks: list[list[str]] = []
 

@@ -519,7 +519,7 @@ class Flaky:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[Exception] = []
         self.tries = 0
-        read = bridge.read
+        read = bridge.query
 
         def fails(store: Store, statement: str, params: Any) -> Any:
             if statement == "end_of_log":
@@ -528,7 +528,7 @@ class Flaky:
                     raise self.errors.pop(0)
             return read(store, statement, params)
 
-        monkeypatch.setattr(bridge, "read", fails)
+        monkeypatch.setattr(bridge, "query", fails)
         self.pauses: list[float] = []
         rings_within = QueueEvents._rings_within
 
@@ -586,7 +586,7 @@ async def test_queue_events_that_are_closed_try_no_more_to_open(
     def fails(store: Store, statement: str, params: Any) -> Any:
         raise StoreUnavailable("gone")
 
-    monkeypatch.setattr(bridge, "read", fails)
+    monkeypatch.setattr(bridge, "query", fails)
     events = QueueEvents("emails", queue.store)
     waiting = asyncio.create_task(events.wait_until_ready())
     errors: list[Exception] = []
@@ -611,7 +611,7 @@ async def test_queue_events_end_with_their_store(
             raise error
 
         with monkeypatch.context() as patched:
-            patched.setattr(QueueEvents, "_tell_next", fails)
+            patched.setattr(QueueEvents, "_emit_next", fails)
             await until(lambda events=events: not events.running)  # type: ignore[misc]
         assert errors == [error]
         await events.close()
@@ -623,7 +623,7 @@ async def test_a_database_that_fails_for_a_while_is_told_and_tried_again(
     events = QueueEvents("emails", queue.store)
     heard, errors = listen(events), list[Exception]()
     events.on("error", errors.append)
-    tell, failures = QueueEvents._tell_next, iter([StoreError("the disk is gone")] * 2)
+    tell, failures = QueueEvents._emit_next, iter([StoreError("the disk is gone")] * 2)
 
     async def fails_twice(self: QueueEvents) -> int:
         for failure in failures:
@@ -631,7 +631,7 @@ async def test_a_database_that_fails_for_a_while_is_told_and_tried_again(
         return await tell(self)
 
     await events.wait_until_ready()
-    monkeypatch.setattr(QueueEvents, "_tell_next", fails_twice)
+    monkeypatch.setattr(QueueEvents, "_emit_next", fails_twice)
     await queue.add("a")
     await until(lambda: len(heard) == 2)
     assert [str(error) for error in errors] == ["the disk is gone"] * 2

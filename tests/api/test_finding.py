@@ -21,7 +21,7 @@ LONG_AGO = 1_600_000_000_000
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few jobs are many."""
     monkeypatch.setattr(search, "SLICE", 2)
-    monkeypatch.setattr(search, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(search, "MAX_SCANNED", 4)
 
 
 async def found(queue: Queue, **criteria: Any) -> list[Any]:

@@ -203,7 +203,7 @@ async def test_the_options_of_queues_beat_what_is_stored_and_the_jobs_own_beat_b
 async def test_defaults_that_changed_meanwhile_are_resolved_anew(queue: Queue) -> None:
     parent = await queue.add("parent", delay=60_000)
     changes = {"default_job_options": '{"attempts":6}'}
-    await bridge.ask(queue.store, Configure(queue.key, changes))
+    await bridge.submit(queue.store, Configure(queue.key, changes))
     child = await queue.add("child", parent=parent)
     assert child.attempts == (await again(queue, child)).attempts == 6
 

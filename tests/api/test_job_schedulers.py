@@ -21,7 +21,7 @@ from bullite import (
     SchedulerOwnsJob,
     Worker,
 )
-from bullite.client.queue.job_schedulers import LONGEST_KEY, ONE_JOBS_OWN
+from bullite.client.queue.job_schedulers import MAX_KEY_LENGTH, NOT_IN_TEMPLATES
 from tests.api.helpers import again, until
 
 from .helpers import case
@@ -459,7 +459,7 @@ async def test_bad_settings_are_refused_and_nothing_is_stored(queue: Queue) -> N
 
 
 async def test_what_is_one_jobs_own_is_refused(queue: Queue) -> None:
-    for option in sorted(ONE_JOBS_OWN):
+    for option in sorted(NOT_IN_TEMPLATES):
         with case(option):
             opts: Any = {option: {"id": "x"}}
             with pytest.raises(BulliteError, match=option):
@@ -502,7 +502,7 @@ async def test_a_bad_repeat_is_refused(queue: Queue) -> None:
 
 
 async def test_a_bad_id_is_refused(queue: Queue) -> None:
-    for id in ["", "x" * (LONGEST_KEY + 1), "a\x00b", 7, None]:
+    for id in ["", "x" * (MAX_KEY_LENGTH + 1), "a\x00b", 7, None]:
         with case(id):
             with pytest.raises(BulliteError):
                 await queue.upsert_job_scheduler(id, every=1_000)
@@ -512,7 +512,7 @@ async def test_a_bad_id_is_refused(queue: Queue) -> None:
 
 async def test_the_longest_id_fits_in_the_ids_of_its_jobs(queue: Queue) -> None:
     far = datetime(9999, 12, 1, tzinfo=UTC)
-    job = await queue.upsert_job_scheduler("x" * LONGEST_KEY, every="1d", start_date=far)
+    job = await queue.upsert_job_scheduler("x" * MAX_KEY_LENGTH, every="1d", start_date=far)
     assert len(job.id) == 255
     assert await queue.get_job(job.id) is not None
 

@@ -50,7 +50,7 @@ async def test_what_is_refused_leaves_its_key_free(queue: Queue) -> None:
         await FlowProducer(queue.store).add({**keyed, "queue_name": "emails"})
     with pytest.raises(QueueFull):
         await queue.add_bulk([keyed, {"name": "r", "opts": {"repeat": {"every": "1h"}}}])
-    assert await bridge.read(queue.store, "verify_deduplication", {}) == []
+    assert await bridge.query(queue.store, "verify_deduplication", {}) == []
     assert await queue.get_deduplication_job_id("k") is None
     await queue.configure(max_waiting=None)
     assert (await queue.add("a", deduplication={"id": "k"})).state == "waiting"

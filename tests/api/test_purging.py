@@ -110,7 +110,7 @@ async def test_a_job_that_was_retried_meanwhile_stays(queue: Queue) -> None:
     await run_all(queue)
     await queue.retry_job(job.id)
     # It was chosen before that, and only now its turn comes.
-    assert await bridge.ask(queue.store, Purge(queue.key, State.COMPLETED, [job.pk])) == 0
+    assert await bridge.submit(queue.store, Purge(queue.key, State.COMPLETED, [job.pk])) == 0
     assert await state_of(queue, job) == "waiting"
 
 

@@ -280,24 +280,24 @@ async def test_draining_a_queue_that_is_served_by_name(queue: Queue) -> None:
 
 
 async def all_stand_in_lanes(queue: Queue) -> bool:
-    return ("",) not in await bridge.read(queue.store, "lanes", {"queue": queue.key})
+    return ("",) not in await bridge.query(queue.store, "lanes", {"queue": queue.key})
 
 
 async def test_draining_a_queue_while_its_jobs_are_sorted_by_name(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await queue.add_bulk([{"name": "a"} for _ in range(10)])
-    reads = bridge.read
+    reads = bridge.query
 
     async def read_then_sort(store: Store, statement: str, params: Mapping[str, Any]) -> Any:
         rows = await reads(store, statement, params)
         if statement == "terms":
-            monkeypatch.setattr(bridge, "read", reads)
+            monkeypatch.setattr(bridge, "query", reads)
             async with Worker(queue, {"other": work}):
                 await until(lambda: all_stand_in_lanes(queue))
         return rows
 
-    monkeypatch.setattr(bridge, "read", read_then_sort)
+    monkeypatch.setattr(bridge, "query", read_then_sort)
     await queue.drain()
     assert await queue.count() == 0
 

@@ -41,7 +41,7 @@ async def kept(queue: Queue, state: str = "completed") -> list[Any]:
 
 async def sweep(queue: Queue) -> None:
     """What housekeeping does every few seconds."""
-    await bridge.ask(queue.store, PruneQueue(queue.key))
+    await bridge.submit(queue.store, PruneQueue(queue.key))
 
 
 # --- when a job ends -----------------------------------------------------------------------------
@@ -373,7 +373,7 @@ async def test_the_log_of_events_is_capped_by_the_sweep(queue: Queue) -> None:
         await queue.add("a", number)
     await sweep(queue)
     page = {"after": 0, "queue": None, "most": 100, **UNCOUNTED}
-    rows = await bridge.read(queue.store, "events_after", page)
+    rows = await bridge.query(queue.store, "events_after", page)
     assert 5 <= len(rows) <= 10
 
 

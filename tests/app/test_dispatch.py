@@ -137,7 +137,7 @@ async def test_payloads_that_are_no_list_are_refused(app: Bullite, payloads: Any
 async def test_more_payloads_than_go_at_once_go_in_chunks(
     app: Bullite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
     with pytest.raises(InvalidOption, match="pass chunk="):
         await app.dispatch_many("esi", "fetch", range(25))
     jobs = await app.dispatch_many("esi", "fetch", range(25), chunk=10)

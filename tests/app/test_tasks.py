@@ -340,7 +340,7 @@ async def test_map_takes_a_named_tuple_as_one_argument(app: Bullite) -> None:
 async def test_map_adds_more_than_go_at_once_in_chunks(
     app: Bullite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
     task = app.task(double)
     with pytest.raises(InvalidOption, match="pass chunk="):
         await task.map(range(25))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, Job, JobFailed, Worker
-from bullite.client.job.version_skew import is_parked
+from bullite.client.job.version_skew import is_postponed
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.testing import Playground
 from tests.api.helpers import state_of, until
@@ -229,7 +229,7 @@ async def test_parked_jobs_run_at_once_when_newer_code_starts(location: str) -> 
 
 async def _is_parked(app: Bullite, id: str) -> bool:
     found = await app.queue().get_job(id)
-    return found is not None and found.state == "delayed" and await is_parked(found)
+    return found is not None and found.state == "delayed" and await is_postponed(found)
 
 
 # --- names that nobody knows ---------------------------------------------------------------------

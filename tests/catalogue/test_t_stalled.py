@@ -58,8 +58,8 @@ async def lose(queue: Queue, number: int, max_stalled_count: int) -> None:
 
 async def recover_jobs_of_first_worker(queue: Queue) -> None:
     """What others do once it is known to be gone."""
-    registered = sorted(await bridge.read(queue.store, "workers", {}))
-    await bridge.ask(queue.store, RecoverStalled(Registered(*registered[0]), dead=True))
+    registered = sorted(await bridge.query(queue.store, "workers", {}))
+    await bridge.submit(queue.store, RecoverStalled(Registered(*registered[0]), dead=True))
 
 
 def successor(queue: Queue, processor: Any = nothing, **options: Any) -> Worker:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import run, run_well
 
 
 def test_a_job_has_a_queue_a_name_and_data(location: str) -> None:
     said = run_well("add", "mails", "welcome", "--data", '{"to": ["a", 1, null]}', db=location)
     queue = Queue("mails", location)
-    job = carry_out(queue.get_job(said.out.strip()))
+    job = run_blocking(queue.get_job(said.out.strip()))
     queue.store.close()
     assert job is not None
     assert (job.name, job.data, job.attempts) == ("welcome", {"to": ["a", 1, None]}, 1)

@@ -16,16 +16,16 @@ import pytest
 
 from bullite import Job, Queue
 from bullite.cli.verbs import enqueue_batch
-from bullite.client.runtime.blocking import carry_out, each_of
+from bullite.client.runtime.blocking import iterate_blocking, run_blocking
 from tests.cli.program import Said, command, environment, run, run_well
 
 
 def jobs_in(location: str, name: str = "default") -> list[Job]:
     queue = Queue(name, location)
     try:
-        carry_out(queue.wait_until_ready())
+        run_blocking(queue.wait_until_ready())
         states = ("waiting", "prioritized", "delayed", "waiting-children")
-        jobs = [job for state in states for job in each_of(queue.iter_jobs(state))]
+        jobs = [job for state in states for job in iterate_blocking(queue.iter_jobs(state))]
         return sorted(jobs, key=lambda job: job.pk)
     finally:
         queue.store.close()
@@ -403,7 +403,7 @@ def test_chunks_before_a_bad_line_are_kept(location: str) -> None:
 
 def test_what_the_queue_refuses_is_told_by_its_line(location: str) -> None:
     queue = Queue("default", location)
-    carry_out(queue.configure(max_payload_bytes=60))
+    run_blocking(queue.configure(max_payload_bytes=60))
     queue.store.close()
     refused(location, "short\n\n" + "x" * 100 + "\n", code=1)
     assert commands_in(location) == []
@@ -442,7 +442,7 @@ def test_what_one_of_several_queues_refuses_is_stored_in_none(location: str) -> 
 def test_a_bad_line_of_several_queues_is_told_by_its_number(location: str) -> None:
     run_well("queues", "set", "a", "--concurrency", 1, db=location)
     queue = Queue("b", location)
-    carry_out(queue.configure(default_job_options={"size_limit": 50}))
+    run_blocking(queue.configure(default_job_options={"size_limit": 50}))
     queue.store.close()
     lines = [{"command": "x", "queue": "a"}, {"command": "y" * 100, "queue": "b"}]
     err = refused(location, "\n".join(map(json.dumps, lines)))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Store, Worker
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.commands.job_types import RETRIES
 from bullite.commands.processors import Crew
 from bullite.core.clock import SystemClock
@@ -390,7 +390,7 @@ def test_somebody_is_to_hear_of_a_failure_by_mail(place: str) -> None:
             assert job is not None
             return job.stored_options["on_failure"]
 
-    assert carry_out(notice())["data"] == {"notify": "user@example.com"}
+    assert run_blocking(notice())["data"] == {"notify": "user@example.com"}
 
 
 def test_other_kinds_of_jobs_are_enqueued(place: str) -> None:

@@ -19,8 +19,8 @@ import pytest
 
 from bullite import Job, Queue, Store
 from bullite.cli.verbs import output
-from bullite.client.directory import keep
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.directory import set_value
+from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import Said, command, environment, run, run_well
 from tests.cli.terminals import on_terminal
 from tests.cli.working import working
@@ -30,7 +30,7 @@ from tests.databases import PATIENCE, Database
 def stored(location: str, job_id: str, queue: str = "default") -> Job:
     found = Queue(queue, location)
     try:
-        job = carry_out(found.get_job(job_id))
+        job = run_blocking(found.get_job(job_id))
         assert job is not None
         return job
     finally:
@@ -86,9 +86,9 @@ def test_higher_priorities_run_first(location: str) -> None:
 
 def test_a_queue_that_runs_lower_numbers_first_stays_so(location: str) -> None:
     made = Queue("default", location, priority_order="low")
-    carry_out(made.wait_until_ready())
+    run_blocking(made.wait_until_ready())
     enqueue(location, "x", "--priority", 10)
-    assert carry_out(made.get_meta())["priority_order"] == "low"
+    assert run_blocking(made.get_meta())["priority_order"] == "low"
     made.store.close()
 
 
@@ -334,13 +334,13 @@ def test_cpu_and_memory_are_kept(location: str) -> None:
 
 def keep_template(location: str, name: str, **template: Any) -> None:
     store = Store(location)
-    carry_out(keep(store, "template", name, template))
+    run_blocking(set_value(store, "template", name, template))
     store.close()
 
 
 def test_an_option_beats_the_template_which_beats_the_configuration(location: str) -> None:
     store = Store(location)
-    carry_out(keep(store, "config", "max_retries", 9))
+    run_blocking(set_value(store, "config", "max_retries", 9))
     store.close()
     keep_template(location, "backup", command="backup.sh", priority=10, max_retries=5)
     job = enqueue(location, "--template", "backup")
@@ -505,8 +505,8 @@ def test_wait_says_once_why_a_job_does_not_begin(
     thread.start()
     time.sleep(1)
     queue = Queue("default", location)
-    reason = carry_out(queue.why("mine"))
-    carry_out(queue.cancel("mine"))
+    reason = run_blocking(queue.why("mine"))
+    run_blocking(queue.cancel("mine"))
     queue.store.close()
     thread.join(PATIENCE)
     [said] = answers

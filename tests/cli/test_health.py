@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bullite import Queue, Worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import keep
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.directory import set_value
+from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
 from tests.api.helpers import until
 from tests.databases import Database
@@ -77,14 +77,14 @@ async def test_where_a_group_runs_already_a_worker_is_started_in_another(
     queue: Queue, location: str
 ) -> None:
     await queue.add("a")
-    await keep(queue.store, GROUPS, "default", entry_of_this_process("default"))
+    await set_value(queue.store, GROUPS, "default", entry_of_this_process("default"))
     [line] = run("doctor", db=location).lines
     assert line.endswith("start one with `queuectl worker start --queue emails --group NAME`")
 
 
 async def test_a_group_that_is_lost_needs_help(queue: Queue, location: str) -> None:
     await queue.wait_until_ready()
-    await keep(queue.store, GROUPS, "main", {**entry_of_this_process("main"), "began": 1})
+    await set_value(queue.store, GROUPS, "main", {**entry_of_this_process("main"), "began": 1})
     assert await kinds(location) == ["lost-group"]
     where = f"pid {os.getpid()} on {socket.gethostname()}"
     assert run("doctor", db=location).lines == [
@@ -150,7 +150,7 @@ async def test_full_durability_is_told(queue: Queue, location: str) -> None:
 def test_relaxed_durability_is_told(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     queue = Queue("emails", str(path))
-    carry_out(queue.wait_until_ready())
+    run_blocking(queue.wait_until_ready())
     said = run_well("doctor", db=f"sqlite:///{path}?durability=relaxed")
     queue.store.close()
     assert "durability is relaxed" in said.err

@@ -12,7 +12,7 @@ import pytest
 from bullite import Queue
 from bullite.cli import program
 from bullite.cli.job_format import STATUSES
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.core.states import SHOWN_STATES
 from tests.cli.program import run, run_well
 from tests.cli.working import working
@@ -113,7 +113,7 @@ def dead(location: str) -> str:
 def removed(location: str) -> str:
     job_id = waiting(location)
     queue = Queue("default", location)
-    assert carry_out(queue.remove(job_id))
+    assert run_blocking(queue.remove(job_id))
     queue.store.close()
     return job_id
 

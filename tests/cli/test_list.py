@@ -10,7 +10,7 @@ import pytest
 
 from bullite import Queue
 from bullite.cli.job_list import COLUMNS
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 
 from .crowd import LATER, have_run
 from .program import environment, plain, program, run, run_well
@@ -196,7 +196,7 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_list_in_json_loads_neither_asyncio_nor_rich(queue: Queue, location: str) -> None:
-    carry_out(queue.add("a"))
+    run_blocking(queue.add("a"))
     # Those who made psycopg load the one by themselves.
     unwanted = ["rich"] if "://" in location else ["rich", "asyncio"]
     lists = (

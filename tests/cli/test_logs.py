@@ -7,7 +7,7 @@ import json
 import re
 
 from bullite import Job, Queue, Worker
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import run, run_well
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -16,9 +16,9 @@ TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 def logged(location: str) -> str:
     """The id of a job with two lines in its log."""
     queue = Queue("mails", location)
-    job = carry_out(queue.add("n"))
-    carry_out(queue.add_job_log(job.id, "one"))
-    carry_out(queue.add_job_log(job.id, "two\x1b[31m", "warn"))
+    job = run_blocking(queue.add("n"))
+    run_blocking(queue.add_job_log(job.id, "one"))
+    run_blocking(queue.add_job_log(job.id, "two\x1b[31m", "warn"))
     queue.store.close()
     return job.id
 
@@ -43,7 +43,7 @@ def test_in_json_every_line_is_a_document(location: str) -> None:
 
 def test_a_job_that_logged_nothing_has_no_lines(location: str) -> None:
     queue = Queue("mails", location)
-    job = carry_out(queue.add("n"))
+    job = run_blocking(queue.add("n"))
     queue.store.close()
     said = run_well("logs", job.id, db=location)
     assert (said.out, said.err) == ("", "no log lines\n")

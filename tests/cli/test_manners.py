@@ -20,7 +20,7 @@ from bullite.cli import console
 from bullite.cli.console import one_line, shown, so_many
 from bullite.cli.program import queuectl
 from bullite.cli.session import Session
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.database.sqlite import connections, schema
 from tests.cli.program import command, environment, run, run_well
 from tests.cli.terminals import on_terminal
@@ -165,9 +165,9 @@ CONTROL = re.compile(
 )
 def test_what_is_stored_cannot_write_to_a_terminal(location: str, verb: str) -> None:
     queue = Queue("default", location)
-    job = carry_out(queue.add("shell", {"command": EVIL, "note": EVIL}, tags=["ok"]))
-    carry_out(queue.add_job_log(job.id, EVIL))
-    carry_out(queue.cancel(job.id, EVIL))
+    job = run_blocking(queue.add("shell", {"command": EVIL, "note": EVIL}, tags=["ok"]))
+    run_blocking(queue.add_job_log(job.id, EVIL))
+    run_blocking(queue.cancel(job.id, EVIL))
     queue.store.close()
     words = [job.id if word == "JOB" else word for word in verb.split()]
     said = run(*words, db=location)

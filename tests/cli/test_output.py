@@ -15,8 +15,8 @@ from bullite import Store
 from bullite.cli.console import Talk
 from bullite.cli.follow_output import Voice
 from bullite.cli.session import Session
-from bullite.client.directory import keep
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.directory import set_value
+from bullite.client.runtime.blocking import run_blocking
 from bullite.commands import history
 from bullite.commands.output import Stored
 from tests.cli.program import Said, command, environment, run, run_well
@@ -36,7 +36,7 @@ def ended(location: str, *arguments: object) -> str:
 def configure(location: str, **values: Any) -> None:
     store = Store(location)
     for name, value in values.items():
-        carry_out(keep(store, "config", name, value))
+        run_blocking(set_value(store, "config", name, value))
     store.close()
 
 

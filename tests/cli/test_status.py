@@ -11,7 +11,7 @@ import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import keep
+from bullite.client.directory import set_value
 from bullite.processes.group_lock import entry_of_this_process
 from tests.api.helpers import until
 from tests.databases import Database
@@ -137,7 +137,7 @@ async def test_groups_of_workers_are_told(queue: Queue, location: str) -> None:
         "started_at": 1_577_836_800_000,
         "updated_at": 1_577_836_800_000,
     }
-    await keep(queue.store, GROUPS, "main", entry)
+    await set_value(queue.store, GROUPS, "main", entry)
 
     said = run_well("status", db=location)
     where = f"(pid {os.getpid()} on {socket.gethostname()})"
@@ -155,7 +155,7 @@ async def test_a_group_whose_supervisor_is_gone_is_lost(
 ) -> None:
     await queue.add("a")
     entry = {**entry_of_this_process("main"), "state": "running", "count": 2, **changes}
-    await keep(queue.store, GROUPS, "main", entry)
+    await set_value(queue.store, GROUPS, "main", entry)
 
     said = run_well("status", db=location)
     assert said.lines[-1] == f"Group main: lost (pid {os.getpid()} on {entry['host']})"

@@ -7,7 +7,7 @@ import threading
 import time
 
 from bullite import Queue
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import Said, run, run_well
 from tests.cli.working import working
 
@@ -61,7 +61,7 @@ def test_a_job_that_is_removed_meanwhile_is_gone(location: str) -> None:
     waiting.start()
     time.sleep(0.3)
     queue = Queue("default", location)
-    carry_out(queue.remove(job_id))
+    run_blocking(queue.remove(job_id))
     queue.store.close()
     waiting.join(20)
     assert answers[0].code == 1

@@ -13,7 +13,7 @@ import pytest
 from bullite.cli.console import Talk
 from bullite.cli.session import Session
 from bullite.cli.worker_groups import GROUPS, STALE_AFTER, GroupSeat, lock_of
-from bullite.client.directory import keep, kept_value
+from bullite.client.directory import get_value, set_value
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import began
 from tests.cli.crews import crews, forget, is_gone
@@ -45,11 +45,11 @@ def run_by(pid: int, **changes: Any) -> dict[str, Any]:
 
 
 def row(session: Session) -> Any:
-    return session.wait(kept_value(session.store(), GROUPS, "day"))
+    return session.wait(get_value(session.store(), GROUPS, "day"))
 
 
 def write(session: Session, entry: dict[str, Any] | None) -> None:
-    session.wait(keep(session.store(), GROUPS, "day", entry))
+    session.wait(set_value(session.store(), GROUPS, "day", entry))
 
 
 # --- whose a row is ------------------------------------------------------------------------------

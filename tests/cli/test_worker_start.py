@@ -18,8 +18,8 @@ from bullite import Store
 from bullite.cli import daemonize
 from bullite.cli.verbs import worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import keep
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.directory import set_value
+from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import processes
 from tests.cli.crews import (
@@ -515,7 +515,7 @@ def test_a_daemon_that_finds_its_group_taken_meanwhile_says_who_has_it(
 ) -> None:
     run_well("enqueue", "true", db=location)
     store = Store(location)
-    carry_out(keep(store, GROUPS, "default", entry_of_this_process("default")))
+    run_blocking(set_value(store, GROUPS, "default", entry_of_this_process("default")))
     monkeypatch.setattr(worker, "holder_of", lambda session, lock: None)  # who asks is too early
     monkeypatch.setattr("sys.argv", ["queuectl", "worker", "start", "--daemon"])
     said = run("worker", "start", "--daemon", db=location)

@@ -66,7 +66,7 @@ async def test_a_deadlock_with_somebody_else_is_got_over(
             somebody.execute("set deadlock_timeout = '1min'")
             somebody.execute(LOCK, [second.pk])
             promote = MoveJobs(PROMOTE, [first.pk, second.pk])
-            promoting = asyncio.ensure_future(bridge.ask(queue.store, promote))
+            promoting = asyncio.ensure_future(bridge.submit(queue.store, promote))
             await until(lambda: waiting_for_locks(database))
             # Now each has what the other wants.
             await asyncio.get_running_loop().run_in_executor(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullite import Queue
-from bullite.client.directory import keep
+from bullite.client.directory import set_value
 from bullite.commands.config import (
     KIND,
     LONGEST_DELAY,
@@ -187,12 +187,12 @@ async def test_the_configuration_is_read_anew_each_time(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await configuration(queue.store) == DEFAULTS
-    await keep(queue.store, KIND, "backoff_base", 3)
+    await set_value(queue.store, KIND, "backoff_base", 3)
     assert (await configuration(queue.store))["backoff_base"] == 3
     monkeypatch.setenv("QUEUECTL_BACKOFF_BASE", "4")
     assert (await configuration(queue.store))["backoff_base"] == 4
     monkeypatch.delenv("QUEUECTL_BACKOFF_BASE")
-    await keep(queue.store, KIND, "backoff_base", None)
+    await set_value(queue.store, KIND, "backoff_base", None)
     assert await configuration(queue.store) == DEFAULTS
 
 

@@ -24,7 +24,7 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.cli.job_spec import notice
 from bullite.cli.session import NOTICES
-from bullite.client.directory import keep
+from bullite.client.directory import set_value
 from bullite.client.runtime import bridge
 from bullite.commands import processors, runner
 from bullite.commands.config import KIND, SETTINGS
@@ -62,7 +62,7 @@ def mark() -> Iterator[str]:
 
 async def configure(queue: Queue, **values: Any) -> None:
     for key, value in values.items():
-        await keep(queue.store, KIND, key, value)
+        await set_value(queue.store, KIND, key, value)
 
 
 async def at_once(queue: Queue) -> None:
@@ -353,7 +353,7 @@ async def test_what_a_command_says_after_its_job_was_lost_is_not_taken(
 ) -> None:
     job = await add(queue, "true")
     request = WriteOutput(job.pk, 12_345, 1, [OutputChunk(1, "stdout", "aGVsbG8=")])
-    assert await bridge.ask(queue.store, request) is False
+    assert await bridge.submit(queue.store, request) is False
     assert database.rows("output") == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bullite import Queue
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.database.sqlite import connections, files
 from bullite.database.sqlite.location import FileLocation
 from bullite.database.sqlite.reader import SQLiteReader
@@ -31,8 +31,8 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 def filled(database: Path) -> Path:
     """A database with a queue, which nobody uses any more."""
     queue = Queue("emails", database)
-    carry_out(queue.add("welcome"))
-    carry_out(queue.close())
+    run_blocking(queue.add("welcome"))
+    run_blocking(queue.close())
     return database
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_nobody_uses_is_left_alone_in_its_folder(filled: Path) -> No
 
 
 def adds_and_hangs(path: str) -> None:
-    carry_out(Queue("orders", path).add("new"))
+    run_blocking(Queue("orders", path).add("new"))
     say("added")
     hang()
 
@@ -90,9 +90,9 @@ def test_the_log_of_a_dead_process_is_read_and_left_as_it_is(
 def test_what_others_write_meanwhile_is_seen(filled: Path) -> None:
     with closing(look_into(filled)) as reader:
         queue = Queue("orders", filled)
-        carry_out(queue.add("new"))
+        run_blocking(queue.add("new"))
         assert sorted(queues_of(reader)) == ["emails", "orders"]
-        carry_out(queue.close())
+        run_blocking(queue.close())
         assert sorted(queues_of(reader)) == ["emails", "orders"]
 
 

@@ -9,49 +9,49 @@ from pathlib import Path
 import pytest
 
 from bullite import JobNotFound, Queue
-from bullite.client.runtime.blocking import carry_out, each_of
+from bullite.client.runtime.blocking import iterate_blocking, run_blocking
 
 
 def test_a_job_is_added_and_found_without_an_event_loop(tmp_path: Path) -> None:
     queue = Queue("q", tmp_path / "jobs.db")
-    job = carry_out(queue.add("n", {"a": 1}, priority=3))
-    found = carry_out(queue.get_job(job.id))
+    job = run_blocking(queue.add("n", {"a": 1}, priority=3))
+    found = run_blocking(queue.get_job(job.id))
     assert found is not None
     assert (found.data, found.state) == ({"a": 1}, "prioritized")
-    carry_out(queue.close())
+    run_blocking(queue.close())
 
 
 def test_jobs_are_walked_through_one_by_one(tmp_path: Path) -> None:
     queue = Queue("q", tmp_path / "jobs.db")
-    carry_out(queue.add_bulk([{"name": "n", "data": n} for n in range(7)]))
-    walked = [job.data for job in each_of(queue.iter_jobs("waiting", batch=2))]
+    run_blocking(queue.add_bulk([{"name": "n", "data": n} for n in range(7)]))
+    walked = [job.data for job in iterate_blocking(queue.iter_jobs("waiting", batch=2))]
     assert walked == list(range(7))
-    carry_out(queue.close())
+    run_blocking(queue.close())
 
 
 def test_waiting_for_a_result_ends_after_its_timeout(tmp_path: Path) -> None:
     queue = Queue("q", tmp_path / "jobs.db")
-    job = carry_out(queue.add("n"))
+    job = run_blocking(queue.add("n"))
     with pytest.raises(TimeoutError, match="was not finished within 20"):
-        carry_out(job.result(timeout=20))
-    carry_out(queue.close())
+        run_blocking(job.result(timeout=20))
+    run_blocking(queue.close())
 
 
 def test_a_result_is_waited_for_until_it_can_be_none(tmp_path: Path) -> None:
     queue = Queue("q", tmp_path / "jobs.db")
-    job = carry_out(queue.add("n"))
-    carry_out(queue.pause())
-    carry_out(queue.remove(job.id))
+    job = run_blocking(queue.add("n"))
+    run_blocking(queue.pause())
+    run_blocking(queue.remove(job.id))
     with pytest.raises(JobNotFound):
-        carry_out(job.result(timeout=5_000))
-    carry_out(queue.close())
+        run_blocking(job.result(timeout=5_000))
+    run_blocking(queue.close())
 
 
 def test_what_is_wrong_is_raised(tmp_path: Path) -> None:
     queue = Queue("q", tmp_path / "jobs.db")
     with pytest.raises(ValueError, match="priority"):
-        carry_out(queue.add("n", priority=10**9))
-    carry_out(queue.close())
+        run_blocking(queue.add("n", priority=10**9))
+    run_blocking(queue.close())
 
 
 def test_what_needs_an_event_loop_says_so() -> None:
@@ -63,18 +63,18 @@ def test_what_needs_an_event_loop_says_so() -> None:
         await Forever()
 
     with pytest.raises(RuntimeError, match="needs an event loop"):
-        carry_out(wait())
+        run_blocking(wait())
 
 
 def test_nobody_imports_asyncio_for_it(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from bullite import JobNotFound, Queue\n"
-        "from bullite.client.runtime.blocking import carry_out\n"
+        "from bullite.client.runtime.blocking import run_blocking\n"
         f"queue = Queue('q', {str(tmp_path / 'jobs.db')!r})\n"
-        "job = carry_out(queue.add('n', 1))\n"
-        "assert carry_out(queue.get_job(job.id)).data == 1\n"
-        "carry_out(queue.close())\n"
+        "job = run_blocking(queue.add('n', 1))\n"
+        "assert run_blocking(queue.get_job(job.id)).data == 1\n"
+        "run_blocking(queue.close())\n"
         "print('asyncio' in sys.modules)\n"
     )
     ran = subprocess.run(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bullite import Queue
 from bullite.client.queue.settings import check_defaults
-from bullite.client.runtime.blocking import carry_out
+from bullite.client.runtime.blocking import run_blocking
 from bullite.core.backoff import MAX_DELAY
 from bullite.core.job_options import (
     MAX_ATTEMPTS,
@@ -282,5 +282,5 @@ def test_what_is_one_jobs_own_holds_for_no_others(option: str, tmp_path: Path) -
         check_defaults(options)
     queue = Queue("q", tmp_path / "jobs.db")
     with pytest.raises(InvalidOption, match=f"the opts of a template cannot hold {option}:"):
-        carry_out(queue.upsert_job_scheduler("x", every="1m", template={"opts": options}))
+        run_blocking(queue.upsert_job_scheduler("x", every="1m", template={"opts": options}))
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bullite import Store
-from bullite.client.runtime.blocking import Answer
+from bullite.client.runtime.blocking import BlockingFuture
 from bullite.database.sqlite.driver import SQLiteDriver
 from bullite.engine.engine import Engine
 from bullite.errors import StoreBusy, StoreClosed
@@ -57,13 +57,13 @@ def threads(gate: Gate) -> Iterator[ThreadPoolExecutor]:
 def waiters(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Is released by each thread that begins to wait for what another thread does."""
     waiting = threading.Semaphore(0)
-    result = Answer.result
+    result = BlockingFuture.result
 
-    def awaited(answer: Answer[Any], timeout: float | None = None) -> Any:
+    def awaited(answer: BlockingFuture[Any], timeout: float | None = None) -> Any:
         waiting.release()
         return result(answer, timeout)
 
-    monkeypatch.setattr(Answer, "result", awaited)
+    monkeypatch.setattr(BlockingFuture, "result", awaited)
     return waiting
 
 

@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from ..client.job.job import Job
-from ..client.job.version_skew import park, unpark
-from ..client.queue.job_schedulers import ONE_JOBS_OWN
+from ..client.job.version_skew import postpone_newer, release_newer
+from ..client.queue.job_schedulers import NOT_IN_TEMPLATES
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
-from ..client.runtime.blocking import carry_out, refuse_in_loop
+from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
 from ..client.runtime.loop_thread import LoopThread
 from ..client.runtime.store import Store
 from ..core.clock import SystemClock
@@ -121,7 +121,7 @@ class Bullite(Dispatcher):
             defaults = None if role is None else role.job_options
             made = Queue(name, self._store_of(name), default_job_options=defaults)
             if self._files:
-                made.is_beside = partial(self._are_together, name)
+                made._same_database = partial(self._are_together, name)
             self._queues[name] = made
         return self._queues[name]
 
@@ -249,7 +249,7 @@ class Bullite(Dispatcher):
 
             async def run(job: Job) -> Any:
                 if task.is_newer(job):
-                    await park(job)
+                    await postpone_newer(job)
                 args, kwargs = task.unpack(job)
                 return packed(await function(*args, **kwargs))
 
@@ -257,7 +257,7 @@ class Bullite(Dispatcher):
 
         def run_in_thread(job: Job) -> Any:
             if task.is_newer(job):
-                carry_out(park(job))
+                run_blocking(postpone_newer(job))
             args, kwargs = task.unpack(job)
             return packed(function(*args, **kwargs))
 
@@ -468,7 +468,7 @@ class Bullite(Dispatcher):
         """Let jobs run that older code put off until this came."""
         tasks = [task for task in self._tasks if task.queue_name == queue and task.version > 1]
         if tasks:
-            await unpark(self.queue(queue), {task.name: task.is_newer for task in tasks})
+            await release_newer(self.queue(queue), {task.name: task.is_newer for task in tasks})
 
     def _roles_of(self, queues: Collection[str] | None) -> dict[str, _Roles]:
         unknown = sorted(set(queues or ()) - self._roles.keys())
@@ -546,7 +546,7 @@ class Bullite(Dispatcher):
         for queue in queues.values():
             await queue.close()
         for store in stores:
-            await bridge.in_thread(store.close)
+            await bridge.run_in_thread(store.close)
 
     def _capture_logs(self) -> None:
         if self._log is not None:
@@ -562,7 +562,7 @@ class Bullite(Dispatcher):
         self, *, queues: Collection[str] | None = None, concurrency: int | None = None
     ) -> None:
         """The same in code without an event loop: on one of its own, in a thread."""
-        refuse_in_loop("start_sync", "await start() instead")
+        forbid_in_event_loop("start_sync", "await start() instead")
         if self.is_running:
             return
         thread = LoopThread("app")
@@ -575,7 +575,7 @@ class Bullite(Dispatcher):
 
     def stop_sync(self, timeout: float | None = None) -> None:
         """Stop what `start_sync` started, as `stop` does; it blocks until that is done."""
-        refuse_in_loop("stop_sync", "await stop() instead")
+        forbid_in_event_loop("stop_sync", "await stop() instead")
         thread, self._thread = self._thread, None
         if thread is None or not self.is_running:
             return
@@ -638,7 +638,7 @@ class _Schedule:
 
     def take(self, task: Task[..., Any]) -> None:
         """Have it enqueue this task; refused now rather than at its first tick."""
-        own = sorted(ONE_JOBS_OWN & task.job_options.keys())
+        own = sorted(NOT_IN_TEMPLATES & task.job_options.keys())
         if own:
             raise InvalidOption(
                 f"task {task.name} has a schedule, whose jobs cannot all have the option "

@@ -34,7 +34,7 @@ class JobLog(logging.Handler):
             return
         try:
             # Of a job that has ended meanwhile, or was lost, there is nothing to be said.
-            job.log(self.format(record), level=_level(record.levelno)).forget()
+            job.log(self.format(record), level=_level(record.levelno)).ignore_result()
         except Exception:
             self.handleError(record)
 

@@ -183,7 +183,7 @@ async def _in_a_thread(function: Callable[..., Any], job: Job, *rest: Any) -> An
     """
     context = contextvars.copy_context()
     work = asyncio.ensure_future(
-        bridge.in_thread(functools.partial(context.run, _kept, function, job, *rest))
+        bridge.run_in_thread(functools.partial(context.run, _kept, function, job, *rest))
     )
     while not work.done():
         try:

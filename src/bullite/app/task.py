@@ -20,7 +20,7 @@ from typing import (
 )
 
 from ..client.job.job import Job
-from ..client.runtime.blocking import carry_out, refuse_in_loop
+from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
 from ..core.job_options import Duration, JobOptions, check_int, check_name, check_options, over
 from ..errors import InvalidArguments, InvalidOption, InvalidOptionType, NoCurrentJob, WrongLoop
 from .arguments import VERSION, Signature, opened
@@ -42,11 +42,11 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 def _here(verb: str, coroutine: Coroutine[Any, Any, R]) -> R:
     """Carry out a coroutine here, where no event loop runs that it would block."""
     try:
-        refuse_in_loop(f"{verb}_sync", f"await {verb}(...) instead")
+        forbid_in_event_loop(f"{verb}_sync", f"await {verb}(...) instead")
     except WrongLoop:
         coroutine.close()
         raise
-    return carry_out(coroutine)
+    return run_blocking(coroutine)
 
 
 class TaskJob(Job, Generic[R_co]):

@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 from click.shell_completion import CompletionItem
 
-from ..client.queue.search import Criteria, find
+from ..client.queue.search import JobFilter, find
 from ..database.locations import Origin, default_database, doubt_about_default, parse_location
 from .console import Talk, named_before
 from .session import Session, file_of
@@ -65,7 +65,7 @@ def job_ids_of_all_queues(session: Session, context: click.Context) -> Iterable[
 
 def _newest(session: Session, queue: str | None) -> Iterator[str]:
     for view in session.views(queue):
-        jobs, _ = session.wait(find(view, Criteria(), NEWEST, None))
+        jobs, _ = session.wait(find(view, JobFilter(), NEWEST, None))
         yield from (job.id for job in jobs)
 
 

@@ -41,7 +41,7 @@ def count_due(session: Session, queue: Queue) -> int:
 
 def _number(session: Session, queue: Queue, statement: str, params: Mapping[str, Any]) -> int:
     async def read() -> int:
-        [[number]] = await bridge.read(queue.store, statement, params)
+        [[number]] = await bridge.query(queue.store, statement, params)
         return int(number)
 
     return session.wait(read())
@@ -51,7 +51,7 @@ def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
     """How the failed jobs of a queue ended."""
 
     async def read() -> dict[str, int]:
-        rows = await bridge.read(queue.store, "count_outcomes", {"queue": queue.key})
+        rows = await bridge.query(queue.store, "count_outcomes", {"queue": queue.key})
         return {row[0]: row[1] for row in rows}
 
     return session.wait(read())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..client.queue.search import Criteria, find, lists_meant
-from ..client.read_only import View
+from ..client.queue.search import JobFilter, find, lists_meant
+from ..client.read_only import ReadOnlyQueue
 from ..core.job_record import JobRecord
 from .console import BadInput, one_line
 from .job_format import lists_of, status_of, what_it_does
@@ -32,8 +32,8 @@ class Page(NamedTuple):
 
 def page_of(
     session: Session,
-    queues: Sequence[View],
-    criteria: Criteria,
+    queues: Sequence[ReadOnlyQueue],
+    criteria: JobFilter,
     word: str | None,
     limit: int,
     cursor: str | None,
@@ -58,8 +58,8 @@ def page_of(
 
 def _of_queue(
     session: Session,
-    queue: View,
-    criteria: Criteria,
+    queue: ReadOnlyQueue,
+    criteria: JobFilter,
     status: str | None,
     limit: int,
     cursor: str | None,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from ..client.read_only import View
-from ..client.runtime.blocking import carry_out, each_of
+from ..client.read_only import ReadOnlyQueue
+from ..client.runtime.blocking import iterate_blocking, run_blocking
 from ..database.locations import Origin, default_database, doubt_about_default, parse_location
 from ..database.urls import means_server
 from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
@@ -150,17 +150,17 @@ class Session:
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Carry out something of the library."""
-        return carry_out(coroutine)
+        return run_blocking(coroutine)
 
     def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
-        return each_of(iterator)
+        return iterate_blocking(iterator)
 
     # --- queues ---
 
     def queue_names(self) -> list[str]:
         return [view.name for view in self.views()]
 
-    def views(self, name: str | None = None) -> list[View]:
+    def views(self, name: str | None = None) -> list[ReadOnlyQueue]:
         """The queue of this name, or all that there are, to be looked into."""
         reader = self.reader()
         there = {name: key for key, name in reader.read("queue_names", {}).rows}
@@ -168,7 +168,7 @@ class Session:
             known = ", ".join(sorted(there)) or "none yet"
             raise Refusal(f"there is no queue {name!r}; the queues are: {known}")
         wanted = sorted(there) if name is None else [name]
-        return [View(one, there[one], reader) for one in wanted]
+        return [ReadOnlyQueue(one, there[one], reader) for one in wanted]
 
     def queue(self, name: str | None, make: bool = False) -> Queue:
         """A queue of this name; one that is made here runs higher priorities first."""

@@ -14,7 +14,7 @@ from ..operations.key_values import UpdateKeyValue
 from .runtime import bridge
 from .runtime.store import Store
 
-SILENCE = 60_000
+WORKER_LOST_AFTER = 60_000
 """Ms without news after which a worker is lost; or its lease, if that is longer."""
 
 
@@ -54,16 +54,16 @@ class WorkerStats:
 
 async def queue_names(store: Store) -> list[str]:
     """The queues that the database has, by name."""
-    return sorted(row[1] for row in await bridge.read(store, "queue_names", {}))
+    return sorted(row[1] for row in await bridge.query(store, "queue_names", {}))
 
 
 async def queues_with(store: Store, job_id: str) -> list[str]:
     """The names of the queues that have a job of this id."""
     number = job_number(job_id)
     if number is not None:
-        rows = await bridge.read(store, "queues_with_job", {"number": number})
+        rows = await bridge.query(store, "queues_with_job", {"number": number})
     else:
-        rows = await bridge.read(store, "queues_with_custom_id", {"custom_id": job_id})
+        rows = await bridge.query(store, "queues_with_custom_id", {"custom_id": job_id})
     return [row[0] for row in rows]
 
 
@@ -78,20 +78,20 @@ class RemovedJob(NamedTuple):
 async def removed_job(store: Store, queue: int, job_id: str) -> RemovedJob | None:
     """The last job of this id that was removed from a queue, however long ago."""
     params = {"queue": queue, "number": job_number(job_id), "custom_id": job_id}
-    rows = await bridge.read(store, "removed_job", params)
+    rows = await bridge.query(store, "removed_job", params)
     return RemovedJob(*rows[0]) if rows else None
 
 
 async def queues_that_removed(store: Store, job_id: str) -> list[str]:
     """The names of the queues that a job of this id was removed from."""
-    queues = await bridge.read(store, "queue_names", {})
+    queues = await bridge.query(store, "queue_names", {})
     return sorted([row[1] for row in queues if await removed_job(store, row[0], job_id)])
 
 
 async def workers(store: Store) -> list[WorkerStats]:
     """All workers that are on the register, in whatever process."""
     found = []
-    for row in await bridge.read(store, "all_workers", {}):
+    for row in await bridge.query(store, "all_workers", {}):
         _, queue, name, names, nonce, pid, host, _, concurrency, started, seen, *more = row
         boot, lease, stats, jobs = more
         heard = max(seen, started)
@@ -126,32 +126,34 @@ def is_lost(store: Store, nonce: int, boot: str, heard: int, lease: int | None) 
     engine = store.open()
     if engine.driver.is_dead(nonce, boot):
         return True
-    return lease is not None and engine.clock.now() - heard > max(SILENCE, lease)
+    return lease is not None and engine.clock.now() - heard > max(WORKER_LOST_AFTER, lease)
 
 
-async def kept(store: Store, kind: str) -> dict[str, Any]:
+async def list_values(store: Store, kind: str) -> dict[str, Any]:
     """The values of a kind, by name."""
-    rows = await bridge.read(store, "kept", {"kind": kind})
+    rows = await bridge.query(store, "kept", {"kind": kind})
     return {row[0]: decode(row[1]) for row in rows}
 
 
-async def kept_value(store: Store, kind: str, name: str) -> Any:
+async def get_value(store: Store, kind: str, name: str) -> Any:
     """One value; None if there is none."""
-    rows = await bridge.read(store, "kept_value", {"kind": kind, "name": name})
+    rows = await bridge.query(store, "kept_value", {"kind": kind, "name": name})
     return decode(rows[0][0]) if rows else None
 
 
-async def keep(store: Store, kind: str, name: str, value: Any) -> None:
+async def set_value(store: Store, kind: str, name: str, value: Any) -> None:
     """Keep a value under a kind and a name; None to keep none."""
-    await change(store, kind, name, lambda _: value)
+    await update_value(store, kind, name, lambda _: value)
 
 
-async def change(store: Store, kind: str, name: str, make: Callable[[Any], Any]) -> tuple[Any, Any]:
+async def update_value(
+    store: Store, kind: str, name: str, make: Callable[[Any], Any]
+) -> tuple[Any, Any]:
     """Change a value by what it is, while nobody else does: what it was, and what it is now."""
 
     def make_text(old: str | None) -> str | None:
         new = make(None if old is None else decode(old))
         return None if new is None else encode(new, f"the {kind} {name}")
 
-    old, new = await bridge.ask(store, UpdateKeyValue(kind, name, make_text))
+    old, new = await bridge.submit(store, UpdateKeyValue(kind, name, make_text))
     return (None if old is None else decode(old)), (None if new is None else decode(new))

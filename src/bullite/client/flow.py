@@ -10,13 +10,13 @@ from ..core.job_flags import DOWNSTREAM
 from ..core.job_options import JobOptions, check_int, check_name
 from ..errors import InvalidOption, InvalidOptionType
 from .job.job import Job
-from .queue.flow_builder import FlowNode, Garden, Seedling, check, plant
-from .queue.queue import MOST_AT_ONCE, Queue
+from .queue.flow_builder import FlatNode, FlowDefinition, FlowNode, add_flow, check
+from .queue.queue import MAX_AT_ONCE, Queue
 from .queue.reads import jobs_in_queues
 from .runtime import bridge
 from .runtime.store import Store
 
-DEEPEST, WIDEST = 10_000, 100_000
+MAX_DEPTH, MAX_CHILDREN = 10_000, 100_000
 """The most levels, and the most children of each kind, that `get_flow` shows."""
 
 
@@ -70,11 +70,11 @@ class FlowProducer:
         given, find = list(flows), self._finder(queues_options)
         if chunk is None:
             return await self._add(given, find)
-        check_int("chunk", chunk, 1, MOST_AT_ONCE)
+        check_int("chunk", chunk, 1, MAX_AT_ONCE)
         await self.wait_until_ready()
         chunks = [given[start : start + chunk] for start in range(0, len(given), chunk)]
         for some in chunks:
-            await check(Garden(some, find))
+            await check(FlowDefinition(some, find))
         stored: list[FlowJob] = []
         for some in chunks:
             stored += await self._add(some, find)
@@ -86,7 +86,7 @@ class FlowProducer:
         if not flows:
             return []
         await self.wait_until_ready()
-        return _as_trees(*await plant(Garden(flows, find)))
+        return _as_trees(*await add_flow(FlowDefinition(flows, find)))
 
     def _finder(self, queues_options: Mapping[str, QueueDefaults] | None) -> Callable[[str], Queue]:
         options = _check_queues_options(queues_options)
@@ -108,8 +108,8 @@ class FlowProducer:
 
         None if there is no such job. Children that are gone are left out.
         """
-        check_int("depth", depth, 1, DEEPEST)
-        check_int("max_children", max_children, 1, WIDEST)
+        check_int("depth", depth, 1, MAX_DEPTH)
+        check_int("max_children", max_children, 1, MAX_CHILDREN)
         await self.wait_until_ready()
         find = self._finder(None)
         root = await find(check_name("queue_name", queue_name)).get_job(id)
@@ -135,7 +135,7 @@ class FlowProducer:
         there: list[tuple[int, str]] = []
         for state in ("processed", "pending", "ignored", "failed"):
             params = {"job": parent.pk, "state": state, "most": most, "after": 0}
-            rows = await bridge.read(self.store, "children_page", params)
+            rows = await bridge.query(self.store, "children_page", params)
             there += [(number, queue_name) for number, queue_name in rows]
         return [{"job": job} for job in await jobs_in_queues(there, find)]
 
@@ -144,12 +144,12 @@ class FlowProducer:
     async def wait_until_ready(self) -> None:
         """Open the store."""
         if not self.store.is_open:
-            await bridge.in_thread(self.store.open)
+            await bridge.run_in_thread(self.store.open)
 
     async def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
         if self._owns_store:
-            await bridge.in_thread(self.store.close)
+            await bridge.run_in_thread(self.store.close)
 
     disconnect = close
 
@@ -176,7 +176,7 @@ def _check_queues_options(given: Any) -> dict[str, JobOptions]:
     return options
 
 
-def _as_trees(seedlings: Sequence[Seedling], jobs: Sequence[Job]) -> list[FlowJob]:
+def _as_trees(seedlings: Sequence[FlatNode], jobs: Sequence[Job]) -> list[FlowJob]:
     trees: list[FlowJob] = []
     nodes: list[FlowJob] = []
     for seedling, job in zip(seedlings, jobs, strict=True):

@@ -38,7 +38,7 @@ from .runtime.store import Store
 log = logging.getLogger("bullite.events")
 
 ROWS_AT_ONCE = 200
-FIRST_WAIT, LONGEST_WAIT = 0.005, 0.25
+MIN_WAIT, MAX_WAIT = 0.005, 0.25
 """Seconds between looks for what other processes log; longer the longer nothing came."""
 
 _PASSING = (StoreBusy, StoreFull, StoreUnavailable)
@@ -134,21 +134,21 @@ class QueueEvents(OwnEmitter):
             if self._closed:
                 return
             raise
-        wait = FIRST_WAIT
+        wait = MIN_WAIT
         while not self._closed:
             self._bell.clear()
             try:
-                told = await self._tell_next()
+                told = await self._emit_next()
             except Exception as error:
                 self._report("could not read the event log", error)
                 if isinstance(error, (StoreClosed, *ENDING)):
                     raise
-                told, wait = 0, LONGEST_WAIT
+                told, wait = 0, MAX_WAIT
             if told:
-                wait = FIRST_WAIT
+                wait = MIN_WAIT
                 continue
             rings = await self._rings_within(wait)
-            wait = FIRST_WAIT if rings else min(1.5 * wait, LONGEST_WAIT)
+            wait = MIN_WAIT if rings else min(1.5 * wait, MAX_WAIT)
 
     async def _rings_within(self, seconds: float) -> bool:
         try:
@@ -189,17 +189,17 @@ class QueueEvents(OwnEmitter):
     async def _find_place(self) -> None:
         """Open the store and the queue, and find where reading begins."""
         if not self.store.is_open:
-            await bridge.in_thread(self.store.open)
+            await bridge.run_in_thread(self.store.open)
         if self.name is not None and self._queue is None:
-            opened = await bridge.ask(self.store, OpenQueue(self.name, None))
+            opened = await bridge.submit(self.store, OpenQueue(self.name, None))
             self._queue = opened.id
-            self.store.open().follow(self._queue, self._ring, bridge.mailbox())
+            self.store.open().follow(self._queue, self._ring, bridge.reply_target())
         self._place = await self._end_of_log()
 
     async def _end_of_log(self) -> Position:
         """Where reading begins, and how many events of each queue came before that."""
         after = -1 if self._wanted is None else self._wanted[0]
-        rows = await bridge.read(self.store, "end_of_log", {"after": after, "queue": self._queue})
+        rows = await bridge.query(self.store, "end_of_log", {"after": after, "queue": self._queue})
         newest = rows[0][3] if rows else 0
         for queue, name, events, _, total in rows:
             self._names[queue] = name
@@ -213,7 +213,7 @@ class QueueEvents(OwnEmitter):
         """This process has logged something."""
         self._bell.set()
 
-    async def _tell_next(self) -> int:
+    async def _emit_next(self) -> int:
         """Tell what there is after the place where reading has come to; how many rows."""
         assert self._place is not None
         row, index = self._place
@@ -225,24 +225,24 @@ class QueueEvents(OwnEmitter):
             "counted": row,
             "seen": encode_plain(self._seen).decode(),
         }
-        rows = await bridge.read(self.store, "events_after", params)
+        rows = await bridge.query(self.store, "events_after", params)
         for id, queue, kind, jobs, total, _ in rows:
             events = _unfolded(id, queue, kind, jobs)
             if self.name is None and queue not in self._names:
                 await self._learn_names()
-            self._tell_gap(id, queue, total, len(events))
+            self._emit_gap(id, queue, total, len(events))
             if id > row:
                 self._place = (id, -1)  # what was seen counts this row from now on
             for place, event in enumerate(events):
                 if (id, place) > (row, index):
-                    await self._tell(event)
+                    await self._emit(event)
                     self._place = (id, place)
             self._place = (id, _WHOLE)
             if self._closed:
                 break
         return len(rows)
 
-    def _tell_gap(self, row: int, queue: int, total: int, events: int) -> None:
+    def _emit_gap(self, row: int, queue: int, total: int, events: int) -> None:
         """Counting goes on where it was, unless rows were trimmed in between."""
         seen = self._seen.get(queue, 0)
         self._seen[queue] = max(total, seen)
@@ -253,7 +253,7 @@ class QueueEvents(OwnEmitter):
         log.warning("%s events were trimmed before they were read", missed or "some")
         self.emit(GAP, {"missed": missed, **self._about(queue)}, f"{row - 1}-0")
 
-    async def _tell(self, event: Event) -> None:
+    async def _emit(self, event: Event) -> None:
         payload = {**event.payload, **self._about(event.queue)}
         if event.truncated:
             payload["return_value"] = await self._fetch_value(event.queue, payload["job_id"])
@@ -266,7 +266,7 @@ class QueueEvents(OwnEmitter):
         return {"queue": self._names.get(queue, "")} if self.name is None else {}
 
     async def _learn_names(self) -> None:
-        rows = await bridge.read(self.store, "queue_names", {})
+        rows = await bridge.query(self.store, "queue_names", {})
         self._names = {row[0]: row[1] for row in rows}
 
     async def _fetch_value(self, queue: int, job_id: str) -> Any:
@@ -274,9 +274,9 @@ class QueueEvents(OwnEmitter):
         number = job_number(job_id)
         if number is None:
             params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
-            found = await bridge.read(self.store, "job_with_custom_id", params)
+            found = await bridge.query(self.store, "job_with_custom_id", params)
             number = found[0][0] if found else -1
-        rows: Sequence[Any] = await bridge.read(
+        rows: Sequence[Any] = await bridge.query(
             self.store, "finished_among", {"jobs": f"[{number}]"}
         )
         return decode(rows[0][2]) if rows and rows[0][2] is not None else None
@@ -297,7 +297,7 @@ class QueueEvents(OwnEmitter):
         if self._queue is not None and self.store.is_open:
             self.store.open().unfollow(self._ring)
         if self._owns_store:
-            await bridge.in_thread(self.store.close)
+            await bridge.run_in_thread(self.store.close)
 
     async def __aenter__(self) -> Self:
         self._start()
@@ -325,8 +325,8 @@ class QueueEventsProducer(QueueBase):
         told = decode(encode_limited(given, "the payload of event ", event))
         if max_events is not None:
             check_int("max_events", max_events, 1, 2**31 - 1)
-        await self._be_ready()
-        await bridge.ask(self.store, PublishEvent(self.key, plain(event), told, max_events))
+        await self._ensure_open()
+        await bridge.submit(self.store, PublishEvent(self.key, plain(event), told, max_events))
 
 
 def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..database.driver import Reader
 
 
-class View(NamedTuple):
+class ReadOnlyQueue(NamedTuple):
     """A queue as a mere reader has it; jobs can be found in it."""
 
     name: str

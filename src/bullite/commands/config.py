@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..client.directory import kept
+from ..client.directory import list_values
 from ..client.runtime.store import Store
 from ..core.job_options import check_duration
 from ..errors import InvalidOption
@@ -203,7 +203,7 @@ def _of_environment(key: str, text: str) -> Value:
 
 async def configuration(store: Store) -> dict[str, Any]:
     """The values that hold now."""
-    return _plain(effective(await kept(store, KIND), os.environ))
+    return _plain(effective(await list_values(store, KIND), os.environ))
 
 
 def configuration_without_database() -> dict[str, Any]:

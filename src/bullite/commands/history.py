@@ -43,7 +43,7 @@ class Said(NamedTuple):
 
 async def runs_of(store: Store, job: Job) -> list[Run]:
     """The runs that have ended, oldest first."""
-    rows = await bridge.read(store, "runs", {"job": job.pk})
+    rows = await bridge.query(store, "runs", {"job": job.pk})
     return [_run(row) for row in rows]
 
 
@@ -64,5 +64,5 @@ def _run(row: Sequence[Any]) -> Run:
 async def said_after(store: Store, job: Job, run: int, number: int) -> list[Said]:
     """What the command of a job has said since a piece, while it runs."""
     params = {"job": job.pk, "run": run, "number": number, "most": MOST_READ}
-    rows = await bridge.read(store, "output_after", params)
+    rows = await bridge.query(store, "output_after", params)
     return [Said(run, number, stream, as_bytes(data)) for run, number, stream, data in rows]

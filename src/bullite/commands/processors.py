@@ -12,7 +12,7 @@ from typing import Any
 
 from ..client.job.job import Job
 from ..client.queue.queue import Queue
-from ..client.runtime.blocking import carry_out, running_loop
+from ..client.runtime.blocking import run_blocking, running_loop
 from ..client.runtime.store import Store
 from ..core.clock import moment_of
 from ..errors import InvalidOption, JobTimedOut, UnrecoverableError, WaitingError
@@ -66,7 +66,7 @@ class Crew:
     def retry_strategy(self, attempts_made: int, error: BaseException) -> Awaitable[int] | int:
         """Ms to the next attempt, as the configuration has it now."""
         delay = self._retry_delay(attempts_made)
-        return carry_out(delay) if running_loop() is None else delay
+        return run_blocking(delay) if running_loop() is None else delay
 
     async def _retry_delay(self, attempts_made: int) -> int:
         return retry_delay(await configuration(self._store), attempts_made)
@@ -151,7 +151,7 @@ class Crew:
         config = self._config()
         notify(  # noqa: S604  (its `shell` is what runs a command, not a switch)
             job.data["notify"],
-            carry_out(failure_of(self._store, job.data["failed"])),
+            run_blocking(failure_of(self._store, job.data["failed"])),
             mail=mail_server(config),
             secret=_secret(config),
             allow_private=config["allow_private_webhooks"],
@@ -162,7 +162,7 @@ class Crew:
         return cookie_for(self._store.open().driver.nonce, job.pk, job.token_number)
 
     def _config(self) -> dict[str, Any]:
-        return carry_out(configuration(self._store))
+        return run_blocking(configuration(self._store))
 
 
 class _Live:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ..client.runtime.blocking import carry_out
+from ..client.runtime.blocking import run_blocking
 from ..client.runtime.loop_thread import LoopThread
 from .base import refuse_in_loop
 from .callbacks import Listening
@@ -61,7 +61,7 @@ class Running(Listening[R], Generic[R]):
         except BaseException:
             coroutine.close()
             raise
-        return carry_out(coroutine) if thread is None else thread.wait(coroutine)
+        return run_blocking(coroutine) if thread is None else thread.wait(coroutine)
 
     def _own_thread(self) -> LoopThread | None:
         with self._making:
@@ -85,7 +85,7 @@ class Running(Listening[R], Generic[R]):
             except BaseException:
                 closing.close()
                 raise
-            carry_out(closing)
+            run_blocking(closing)
             self._has_left = self._async._closed
             return
         try:

@@ -39,7 +39,7 @@ class Blocking(Generic[A]):
 
 def refuse_in_loop(name: str) -> None:
     """A class of this package is for where no event loop runs."""
-    blocking.refuse_in_loop(f"bullite.sync.{name}", f"use bullite.{name} and await it")
+    blocking.forbid_in_event_loop(f"bullite.sync.{name}", f"use bullite.{name} and await it")
 
 
 def asynchronous(given: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 
 from ..client.flow import FlowProducer as AsyncFlowProducer
 from ..client.queue.queue import Queue as AsyncQueue
-from ..client.runtime.blocking import carry_out, each_of
+from ..client.runtime.blocking import iterate_blocking, run_blocking
 from .background import RunningEvents, RunningWorker
 from .base import Blocking, asynchronous, refuse_in_loop
 from .callbacks import Listening, plain, plain_processors, plain_strategy, taking_job
@@ -71,11 +71,11 @@ class Queue(Listening[AsyncQueue]):
 
     def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
-        carry_out(self._blocking.wait_until_ready())
+        run_blocking(self._blocking.wait_until_ready())
 
     def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
-        carry_out(self._blocking.close())
+        run_blocking(self._blocking.close())
 
     def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Add a job; when this returns, the job is on the disk.
@@ -84,7 +84,7 @@ class Queue(Listening[AsyncQueue]):
         `deduplication` key that another job holds. With `repeat` a job scheduler is made, or
         changed, and its pending job is returned.
         """
-        return Job(carry_out(self._blocking.add(name, data, **options)))
+        return Job(run_blocking(self._blocking.add(name, data, **options)))
 
     def add_bulk(
         self,
@@ -98,26 +98,26 @@ class Queue(Listening[AsyncQueue]):
         More than 100,000 need `chunk`: then each chunk is a transaction of its own, and `on_chunk`
         is told how many jobs are stored so far.
         """
-        return as_jobs(carry_out(self._blocking.add_bulk(jobs, chunk=chunk, on_chunk=on_chunk)))
+        return as_jobs(run_blocking(self._blocking.add_bulk(jobs, chunk=chunk, on_chunk=on_chunk)))
 
     def configure(self, **settings: Unpack[QueueSettings]) -> dict[str, Any]:
         """Store settings for every producer and worker of the queue; what is stored then.
 
         Changing `priority_order` ranks the jobs there are anew.
         """
-        return carry_out(self._blocking.configure(**settings))
+        return run_blocking(self._blocking.configure(**settings))
 
     def pause(self) -> None:
         """Let the queue hand out no jobs, in any process, until `resume`; running jobs run on."""
-        carry_out(self._blocking.pause())
+        run_blocking(self._blocking.pause())
 
     def resume(self) -> None:
         """Let the queue hand out jobs again."""
-        carry_out(self._blocking.resume())
+        run_blocking(self._blocking.resume())
 
     def drain(self, delayed: bool = False) -> None:
         """Remove the jobs that wait, with `delayed` also those that wait for their time."""
-        carry_out(self._blocking.drain(delayed))
+        run_blocking(self._blocking.drain(delayed))
 
     empty = drain
 
@@ -127,11 +127,11 @@ class Queue(Listening[AsyncQueue]):
         Refused while jobs run, unless by `force`: then their workers find that they lost them. The
         queue is paused first, stays so when it is refused, and is as new afterwards.
         """
-        carry_out(self._blocking.obliterate(force, count))
+        run_blocking(self._blocking.obliterate(force, count))
 
     def trim_events(self, max_length: int) -> int:
         """Keep about so many of the newest events; how many rows of the log went."""
-        return carry_out(self._blocking.trim_events(max_length))
+        return run_blocking(self._blocking.trim_events(max_length))
 
     def cancel(self, job_id: str, reason: str | None = None) -> bool:
         """End a job before its time; it is failed, with the outcome `cancelled`, and not retried.
@@ -140,14 +140,14 @@ class Queue(Listening[AsyncQueue]):
         coroutine is cancelled, a function gets its signal; if it completes all the same, it is
         completed. JobNotFound if there is no such job, IllegalMove if it has ended.
         """
-        return carry_out(self._blocking.cancel(job_id, reason))
+        return run_blocking(self._blocking.cancel(job_id, reason))
 
     def clean(self, grace: Duration, limit: int = 0, state: str = "completed") -> list[str]:
         """Remove the jobs of a state that are older than `grace`, the oldest first; their ids.
 
         At most `limit`, 0 for all. Running jobs are never removed. `restore` brings one back.
         """
-        return carry_out(self._blocking.clean(grace, limit, state))
+        return run_blocking(self._blocking.clean(grace, limit, state))
 
     def purge(
         self,
@@ -164,7 +164,7 @@ class Queue(Listening[AsyncQueue]):
         may also be an outcome, such as `cancelled`. What other jobs wait for stays. `on_piece` is
         told how many are gone so far, each time that some are.
         """
-        return carry_out(
+        return run_blocking(
             self._blocking.purge(older_than, state, limit, fits=taking_job(fits), on_piece=on_piece)
         )
 
@@ -185,7 +185,7 @@ class Queue(Listening[AsyncQueue]):
         Jobs of a dead-letter queue go home, and stay if their ids are taken there. `count` is how
         many are moved at a time; `on_piece` is told how many are so far, each time that some are.
         """
-        return carry_out(
+        return run_blocking(
             self._blocking.retry_jobs(
                 count,
                 state,
@@ -199,14 +199,14 @@ class Queue(Listening[AsyncQueue]):
 
     def promote_jobs(self, count: int = 1_000) -> list[str]:
         """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
-        return carry_out(self._blocking.promote_jobs(count))
+        return run_blocking(self._blocking.promote_jobs(count))
 
     def remove(self, job_id: str, remove_children: bool = True) -> bool:
         """Take a job out; False if there is none, or if it runs. `restore` brings it back.
 
         SchedulerOwnsJob if a job scheduler waits for it.
         """
-        return carry_out(self._blocking.remove(job_id, remove_children))
+        return run_blocking(self._blocking.remove(job_id, remove_children))
 
     remove_job = remove
 
@@ -215,30 +215,32 @@ class Queue(Listening[AsyncQueue]):
 
         JobNotFound if there is none, JobIdTaken if another job has its id by now.
         """
-        return Job(carry_out(self._blocking.restore(job_id)))
+        return Job(run_blocking(self._blocking.restore(job_id)))
 
     def retry_job(self, job_id: str, *, delay: Duration = 0, reset_attempts: bool = False) -> Job:
         """Let a failed or completed job run once more; a job of a dead-letter queue goes home."""
         return Job(
-            carry_out(self._blocking.retry_job(job_id, delay=delay, reset_attempts=reset_attempts))
+            run_blocking(
+                self._blocking.retry_job(job_id, delay=delay, reset_attempts=reset_attempts)
+            )
         )
 
     def update_job_progress(self, job_id: str, progress: Any) -> None:
         """Say how far a job is, from outside its run."""
-        carry_out(self._blocking.update_job_progress(job_id, progress))
+        run_blocking(self._blocking.update_job_progress(job_id, progress))
 
     def add_job_log(
         self, job_id: str, message: str, level: str = "info", keep_logs: int | None = None
     ) -> int:
         """Append a line to a job's log, from outside its run; how many lines it has now."""
-        return carry_out(self._blocking.add_job_log(job_id, message, level, keep_logs))
+        return run_blocking(self._blocking.add_job_log(job_id, message, level, keep_logs))
 
     def send_event(self, job_id: str, name: str, payload: Any = None) -> bool:
         """Send a job an event; whether it was waiting for it. If not, it is kept until it does.
 
         JobNotFound if there is no such job, IllegalMove if it is finished.
         """
-        return carry_out(self._blocking.send_event(job_id, name, payload))
+        return run_blocking(self._blocking.send_event(job_id, name, payload))
 
     @property
     def name(self) -> str:
@@ -254,14 +256,14 @@ class Queue(Listening[AsyncQueue]):
 
     def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
         """The id of the job that holds a key, which with a `ttl` may be gone; None if none does."""
-        return carry_out(self._blocking.get_deduplication_job_id(deduplication_id))
+        return run_blocking(self._blocking.get_deduplication_job_id(deduplication_id))
 
     def remove_deduplication_key(self, deduplication_id: str) -> bool:
         """Free a key, whoever holds it: the next job that wants it is added; whether it was held.
 
         A job that was kept until the holder had ended is added now, and takes the key.
         """
-        return carry_out(self._blocking.remove_deduplication_key(deduplication_id))
+        return run_blocking(self._blocking.remove_deduplication_key(deduplication_id))
 
     def upsert_job_scheduler(
         self,
@@ -288,7 +290,7 @@ class Queue(Listening[AsyncQueue]):
         `most_missed`.
         """
         return Job(
-            carry_out(
+            run_blocking(
                 self._blocking.upsert_job_scheduler(
                     id,
                     pattern=pattern,
@@ -310,29 +312,29 @@ class Queue(Listening[AsyncQueue]):
         """Remove a job scheduler, with its pending job unless that was promoted; False if there is
         none.
         """
-        return carry_out(self._blocking.remove_job_scheduler(id))
+        return run_blocking(self._blocking.remove_job_scheduler(id))
 
     def pause_job_scheduler(self, id: str) -> bool:
         """Let a job scheduler make no jobs until it is resumed, or upserted; its pending job goes.
 
         False if it was paused, or had ended, already. SchedulerNotFound if there is none.
         """
-        return carry_out(self._blocking.pause_job_scheduler(id))
+        return run_blocking(self._blocking.pause_job_scheduler(id))
 
     def resume_job_scheduler(self, id: str) -> bool:
         """Let a paused job scheduler go on; what it missed is up to its rule for missed ticks.
 
         False if it was not paused, or has ended. SchedulerNotFound if there is none.
         """
-        return carry_out(self._blocking.resume_job_scheduler(id))
+        return run_blocking(self._blocking.resume_job_scheduler(id))
 
     def run_job_scheduler(self, id: str) -> Job:
         """Make one job of a job scheduler now, paused or not; its schedule goes on as it would."""
-        return Job(carry_out(self._blocking.run_job_scheduler(id)))
+        return Job(run_blocking(self._blocking.run_job_scheduler(id)))
 
     def get_job_scheduler(self, id: str) -> JobScheduler | None:
         """The job scheduler with this id, as it is now; None if there is none."""
-        return carry_out(self._blocking.get_job_scheduler(id))
+        return run_blocking(self._blocking.get_job_scheduler(id))
 
     def get_job_schedulers(
         self, start: int = 0, end: int = -1, asc: bool = False
@@ -341,47 +343,47 @@ class Queue(Listening[AsyncQueue]):
 
         The one that runs latest first, with `asc` the next; those that are not enabled come last.
         """
-        return carry_out(self._blocking.get_job_schedulers(start, end, asc))
+        return run_blocking(self._blocking.get_job_schedulers(start, end, asc))
 
     def get_job_schedulers_count(self) -> int:
-        return carry_out(self._blocking.get_job_schedulers_count())
+        return run_blocking(self._blocking.get_job_schedulers_count())
 
     def set_global_concurrency(self, concurrency: int) -> None:
         """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
-        carry_out(self._blocking.set_global_concurrency(concurrency))
+        run_blocking(self._blocking.set_global_concurrency(concurrency))
 
     def get_global_concurrency(self) -> int | None:
         """How many jobs may run at a time over all workers; None if nothing limits that."""
-        return carry_out(self._blocking.get_global_concurrency())
+        return run_blocking(self._blocking.get_global_concurrency())
 
     def remove_global_concurrency(self) -> bool:
         """Let workers run as many jobs as they want; False if nothing limited them."""
-        return carry_out(self._blocking.remove_global_concurrency())
+        return run_blocking(self._blocking.remove_global_concurrency())
 
     def is_maxed(self) -> bool:
         """Whether as many jobs run as the global concurrency allows."""
-        return carry_out(self._blocking.is_maxed())
+        return run_blocking(self._blocking.is_maxed())
 
     def set_global_rate_limit(self, max: int, duration: Duration) -> None:
         """Let at most `max` jobs begin in `duration`, over all workers.
 
         It beats the `max` of a worker's own limiter, whose `duration` beats this one.
         """
-        carry_out(self._blocking.set_global_rate_limit(max, duration))
+        run_blocking(self._blocking.set_global_rate_limit(max, duration))
 
     def get_global_rate_limit(self) -> RateLimit | None:
         """{"max", "duration"}, in ms; None if there is none."""
-        return carry_out(self._blocking.get_global_rate_limit())
+        return run_blocking(self._blocking.get_global_rate_limit())
 
     def remove_global_rate_limit(self) -> bool:
         """Let jobs begin as workers want; False if there was no limit."""
-        return carry_out(self._blocking.remove_global_rate_limit())
+        return run_blocking(self._blocking.remove_global_rate_limit())
 
     def rate_limit(self, duration: Duration) -> None:
         """Let nothing begin for `duration`, in any process. In a processor, raise RateLimitError
         next: its job goes back to its place.
         """
-        carry_out(self._blocking.rate_limit(duration))
+        run_blocking(self._blocking.rate_limit(duration))
 
     def get_rate_limit_ttl(self, max_jobs: int | None = None, *, key: str | None = None) -> int:
         """Ms until jobs may begin again, or jobs of a key; 0 if some may now.
@@ -389,11 +391,11 @@ class Queue(Listening[AsyncQueue]):
         `max_jobs` is the limit to judge by, such as that of a worker; else it is the queue's, or
         the key's. Without any, the time that the running window has left.
         """
-        return carry_out(self._blocking.get_rate_limit_ttl(max_jobs, key=key))
+        return run_blocking(self._blocking.get_rate_limit_ttl(max_jobs, key=key))
 
     def remove_rate_limit_key(self) -> bool:
         """End the running window, also one set by `rate_limit`; False if none ran."""
-        return carry_out(self._blocking.remove_rate_limit_key())
+        return run_blocking(self._blocking.remove_rate_limit_key())
 
     def set_rate_limit(self, key: str | None, max: int, duration: Duration) -> None:
         """Let at most `max` jobs that were added with this `limit_key` begin in `duration`.
@@ -401,27 +403,27 @@ class Queue(Listening[AsyncQueue]):
         None stands for every key that has no limit of its own. Jobs of other keys, and those
         without one, are not held up.
         """
-        carry_out(self._blocking.set_rate_limit(key, max, duration))
+        run_blocking(self._blocking.set_rate_limit(key, max, duration))
 
     def get_rate_limit(self, key: str | None) -> RateLimit | None:
         """What was set for this key, or with None for every key: {"max", "duration"}, or None."""
-        return carry_out(self._blocking.get_rate_limit(key))
+        return run_blocking(self._blocking.get_rate_limit(key))
 
     def remove_rate_limit(self, key: str | None) -> bool:
         """Remove the limit of a key, or with None that of every key; False if there was none."""
-        return carry_out(self._blocking.remove_rate_limit(key))
+        return run_blocking(self._blocking.remove_rate_limit(key))
 
     def get_meta(self) -> dict[str, Any]:
         """What is stored about the queue beside its jobs; ages in ms, None is no limit."""
-        return carry_out(self._blocking.get_meta())
+        return run_blocking(self._blocking.get_meta())
 
     def get_job(self, job_id: str) -> Job | None:
         """The job with this id, as it is now; None if there is none."""
-        return as_job(carry_out(self._blocking.get_job(job_id)))
+        return as_job(run_blocking(self._blocking.get_job(job_id)))
 
     def get_job_state(self, job_id: str) -> str:
         """Where a job is; `unknown` if it does not exist."""
-        return carry_out(self._blocking.get_job_state(job_id))
+        return run_blocking(self._blocking.get_job_state(job_id))
 
     def find(
         self,
@@ -443,7 +445,7 @@ class Queue(Listening[AsyncQueue]):
         may also be an outcome: `cancelled`, `expired`, `stalled`, `timed-out`.
         """
         return as_found(
-            carry_out(
+            run_blocking(
                 self._blocking.find(
                     name=name,
                     tag=tag,
@@ -461,18 +463,18 @@ class Queue(Listening[AsyncQueue]):
 
         Seven days are kept. Processes tell every other second: the last moments may be missing.
         """
-        return carry_out(self._blocking.metrics(last))
+        return run_blocking(self._blocking.metrics(last))
 
     def why(self, job_id: str) -> str:
         """Why a job is where it is: what it waits for, and what keeps that from happening."""
-        return carry_out(self._blocking.why(job_id))
+        return run_blocking(self._blocking.why(job_id))
 
     def doctor(self) -> list[str]:
         """What in this queue will not go on without help: jobs that wait for others which failed,
         or are gone, while nothing says what is to become of them; and jobs of names, or of versions
         of their tasks, that no worker takes, although some serve the queue.
         """
-        return carry_out(self._blocking.doctor())
+        return run_blocking(self._blocking.doctor())
 
     def get_dependencies(
         self, parent_id: str, type: str = "pending", start: int = 0, end: int = -1
@@ -481,7 +483,7 @@ class Queue(Listening[AsyncQueue]):
         `jobs` that still exist, and how many there are in all as `total`.
         """
         return as_dependencies(
-            carry_out(self._blocking.get_dependencies(parent_id, type, start, end))
+            run_blocking(self._blocking.get_dependencies(parent_id, type, start, end))
         )
 
     def get_jobs(
@@ -496,7 +498,7 @@ class Queue(Listening[AsyncQueue]):
         From each state the jobs `start` to `end`, inclusive; negative ones count from its end.
         With `asc` those first that are next, or that are oldest; else the other way round.
         """
-        return as_jobs(carry_out(self._blocking.get_jobs(states, start, end, asc)))
+        return as_jobs(run_blocking(self._blocking.get_jobs(states, start, end, asc)))
 
     def iter_jobs(
         self, states: str | Iterable[str] | None = None, *, batch: int = 500
@@ -506,76 +508,76 @@ class Queue(Listening[AsyncQueue]):
         Holds no more than `batch` of them at a time. A job that moves meanwhile may be met in the
         state it has come to, or missed.
         """
-        return map(Job, each_of(self._blocking.iter_jobs(states, batch=batch)))
+        return map(Job, iterate_blocking(self._blocking.iter_jobs(states, batch=batch)))
 
     def get_waiting(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those without a priority, next first."""
-        return as_jobs(carry_out(self._blocking.get_waiting(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_waiting(start, end)))
 
     def get_prioritized(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those that wait with a priority, next first."""
-        return as_jobs(carry_out(self._blocking.get_prioritized(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_prioritized(start, end)))
 
     def get_delayed(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those that wait for their time, next first."""
-        return as_jobs(carry_out(self._blocking.get_delayed(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_delayed(start, end)))
 
     def get_active(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those that run, the longest first."""
-        return as_jobs(carry_out(self._blocking.get_active(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_active(start, end)))
 
     def get_waiting_children(self, start: int = 0, end: int = -1) -> list[Job]:
         """Those that wait for other jobs, oldest first."""
-        return as_jobs(carry_out(self._blocking.get_waiting_children(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_waiting_children(start, end)))
 
     def get_completed(self, start: int = 0, end: int = -1) -> list[Job]:
         """Newest first."""
-        return as_jobs(carry_out(self._blocking.get_completed(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_completed(start, end)))
 
     def get_failed(self, start: int = 0, end: int = -1) -> list[Job]:
         """Newest first."""
-        return as_jobs(carry_out(self._blocking.get_failed(start, end)))
+        return as_jobs(run_blocking(self._blocking.get_failed(start, end)))
 
     def is_paused(self) -> bool:
         """Whether the queue hands out no jobs."""
-        return carry_out(self._blocking.is_paused())
+        return run_blocking(self._blocking.is_paused())
 
     def get_job_counts(self, *states: str) -> dict[str, int]:
         """How many jobs are in each state, or in those named; never counts, the counts are kept."""
-        return carry_out(self._blocking.get_job_counts(*states))
+        return run_blocking(self._blocking.get_job_counts(*states))
 
     def get_job_count_by_types(self, *states: str) -> int:
         """How many jobs are in these states together, or in all."""
-        return carry_out(self._blocking.get_job_count_by_types(*states))
+        return run_blocking(self._blocking.get_job_count_by_types(*states))
 
     def count(self) -> int:
         """How many jobs are still to be run: waiting, prioritized, delayed, waiting-children."""
-        return carry_out(self._blocking.count())
+        return run_blocking(self._blocking.count())
 
     def get_waiting_count(self) -> int:
-        return carry_out(self._blocking.get_waiting_count())
+        return run_blocking(self._blocking.get_waiting_count())
 
     def get_prioritized_count(self) -> int:
-        return carry_out(self._blocking.get_prioritized_count())
+        return run_blocking(self._blocking.get_prioritized_count())
 
     def get_delayed_count(self) -> int:
-        return carry_out(self._blocking.get_delayed_count())
+        return run_blocking(self._blocking.get_delayed_count())
 
     def get_active_count(self) -> int:
-        return carry_out(self._blocking.get_active_count())
+        return run_blocking(self._blocking.get_active_count())
 
     def get_waiting_children_count(self) -> int:
-        return carry_out(self._blocking.get_waiting_children_count())
+        return run_blocking(self._blocking.get_waiting_children_count())
 
     def get_completed_count(self) -> int:
-        return carry_out(self._blocking.get_completed_count())
+        return run_blocking(self._blocking.get_completed_count())
 
     def get_failed_count(self) -> int:
-        return carry_out(self._blocking.get_failed_count())
+        return run_blocking(self._blocking.get_failed_count())
 
     def get_counts_per_priority(self, priorities: Iterable[int] | None = None) -> dict[int, int]:
         """How many jobs wait with each priority, 0 for those without; with all, or with these."""
-        return carry_out(self._blocking.get_counts_per_priority(priorities))
+        return run_blocking(self._blocking.get_counts_per_priority(priorities))
 
     def get_job_logs(
         self, job_id: str, start: int = 0, end: int = -1, asc: bool = True
@@ -584,20 +586,20 @@ class Queue(Listening[AsyncQueue]):
 
         Each line is {"timestamp", "message", "level"}.
         """
-        return carry_out(self._blocking.get_job_logs(job_id, start, end, asc))
+        return run_blocking(self._blocking.get_job_logs(job_id, start, end, asc))
 
     def get_workers(self) -> list[WorkerInfo]:
         """The workers of this queue, in whatever process; those that are lost, too, as long as
         nobody has taken over what they held.
         """
-        return carry_out(self._blocking.get_workers())
+        return run_blocking(self._blocking.get_workers())
 
     def get_workers_count(self) -> int:
-        return carry_out(self._blocking.get_workers_count())
+        return run_blocking(self._blocking.get_workers_count())
 
     def get_version(self) -> str:
         """The library and its version."""
-        return carry_out(self._blocking.get_version())
+        return run_blocking(self._blocking.get_version())
 
     @property
     def priority_order(self) -> str:
@@ -606,14 +608,14 @@ class Queue(Listening[AsyncQueue]):
 
     def disconnect(self) -> None:
         """The same as `close`."""
-        carry_out(self._blocking.disconnect())
+        run_blocking(self._blocking.disconnect())
 
     def __enter__(self) -> Self:
-        carry_out(self._blocking.__aenter__())
+        run_blocking(self._blocking.__aenter__())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        carry_out(self._blocking.__aexit__(*exc_info))
+        run_blocking(self._blocking.__aexit__(*exc_info))
 
 
 class FlowProducer(Blocking[AsyncFlowProducer]):
@@ -632,7 +634,7 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
 
         `queues_options` holds `default_job_options` for the jobs of each queue.
         """
-        return as_tree(carry_out(self._blocking.add(flow, queues_options=queues_options)))
+        return as_tree(run_blocking(self._blocking.add(flow, queues_options=queues_options)))
 
     def add_bulk(
         self,
@@ -646,7 +648,7 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
         transaction of its own, and `on_chunk` is told how many are stored so far.
         """
         return as_trees(
-            carry_out(
+            run_blocking(
                 self._blocking.add_bulk(
                     flows, queues_options=queues_options, chunk=chunk, on_chunk=on_chunk
                 )
@@ -661,27 +663,27 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
         None if there is no such job. Children that are gone are left out.
         """
         return as_tree_if_any(
-            carry_out(
+            run_blocking(
                 self._blocking.get_flow(queue_name, id, depth=depth, max_children=max_children)
             )
         )
 
     def wait_until_ready(self) -> None:
         """Open the store."""
-        carry_out(self._blocking.wait_until_ready())
+        run_blocking(self._blocking.wait_until_ready())
 
     def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
-        carry_out(self._blocking.close())
+        run_blocking(self._blocking.close())
 
     disconnect = close
 
     def __enter__(self) -> Self:
-        carry_out(self._blocking.__aenter__())
+        run_blocking(self._blocking.__aenter__())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        carry_out(self._blocking.__aexit__(*exc_info))
+        run_blocking(self._blocking.__aexit__(*exc_info))
 
     @property
     def store(self) -> Store:
@@ -702,7 +704,7 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
         self, event: str, payload: dict[str, Any] | None = None, max_events: int | None = None
     ) -> None:
         """Let every reader of the queue's events hear of this; keep about `max_events` in all."""
-        carry_out(self._blocking.publish_event(event, payload, max_events))
+        run_blocking(self._blocking.publish_event(event, payload, max_events))
 
     @property
     def name(self) -> str:
@@ -718,7 +720,7 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
 
     def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
-        carry_out(self._blocking.wait_until_ready())
+        run_blocking(self._blocking.wait_until_ready())
 
     @property
     def priority_order(self) -> str:
@@ -727,18 +729,18 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
 
     def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
-        carry_out(self._blocking.close())
+        run_blocking(self._blocking.close())
 
     def disconnect(self) -> None:
         """The same as `close`."""
-        carry_out(self._blocking.disconnect())
+        run_blocking(self._blocking.disconnect())
 
     def __enter__(self) -> Self:
-        carry_out(self._blocking.__aenter__())
+        run_blocking(self._blocking.__aenter__())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        carry_out(self._blocking.__aexit__(*exc_info))
+        run_blocking(self._blocking.__aexit__(*exc_info))
 
 
 class Scheduler(Blocking["AsyncScheduler"]):
@@ -752,17 +754,17 @@ class Scheduler(Blocking["AsyncScheduler"]):
         super().__init__(Asynchronous(store))
 
     def start(self) -> None:
-        carry_out(self._blocking.start())
+        run_blocking(self._blocking.start())
 
     def close(self) -> None:
-        carry_out(self._blocking.close())
+        run_blocking(self._blocking.close())
 
     def __enter__(self) -> Self:
-        carry_out(self._blocking.__aenter__())
+        run_blocking(self._blocking.__aenter__())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        carry_out(self._blocking.__aexit__(*exc_info))
+        run_blocking(self._blocking.__aexit__(*exc_info))
 
     @property
     def store(self) -> Store:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ..client.job.job import Job as AsyncJob
-from ..client.runtime.blocking import carry_out
+from ..client.runtime.blocking import run_blocking
 from .base import Blocking
 
 if TYPE_CHECKING:
@@ -41,32 +41,32 @@ class Job(Blocking[AsyncJob]):
 
     def get_attempts(self) -> list[Attempt]:
         """The history of its runs, oldest first, the present one included."""
-        return carry_out(self._blocking.get_attempts())
+        return run_blocking(self._blocking.get_attempts())
 
     def get_state(self) -> str:
         """Where the job is now; `unknown` if it does not exist."""
-        return carry_out(self._blocking.get_state())
+        return run_blocking(self._blocking.get_state())
 
     def is_waiting(self) -> bool:
-        return carry_out(self._blocking.is_waiting())
+        return run_blocking(self._blocking.is_waiting())
 
     def is_prioritized(self) -> bool:
-        return carry_out(self._blocking.is_prioritized())
+        return run_blocking(self._blocking.is_prioritized())
 
     def is_delayed(self) -> bool:
-        return carry_out(self._blocking.is_delayed())
+        return run_blocking(self._blocking.is_delayed())
 
     def is_active(self) -> bool:
-        return carry_out(self._blocking.is_active())
+        return run_blocking(self._blocking.is_active())
 
     def is_waiting_children(self) -> bool:
-        return carry_out(self._blocking.is_waiting_children())
+        return run_blocking(self._blocking.is_waiting_children())
 
     def is_completed(self) -> bool:
-        return carry_out(self._blocking.is_completed())
+        return run_blocking(self._blocking.is_completed())
 
     def is_failed(self) -> bool:
-        return carry_out(self._blocking.is_failed())
+        return run_blocking(self._blocking.is_failed())
 
     def update_progress(self, progress: Any) -> None:
         """Say how far this run is: any JSON value of at most 1 MiB, stored as given."""
@@ -86,7 +86,7 @@ class Job(Blocking[AsyncJob]):
 
     def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> dict[str, Any]:
         """Lines of the job's log, and how many there are: {"logs": [...], "count": n}."""
-        return carry_out(self._blocking.get_logs(start, end, asc))
+        return run_blocking(self._blocking.get_logs(start, end, asc))
 
     def promote(self) -> None:
         """Let a delayed job wait in line now."""
@@ -177,7 +177,7 @@ class Job(Blocking[AsyncJob]):
         Raises TimeoutError after `timeout`, JobNotFound if the job is gone and the event log no
         longer tells how it ended.
         """
-        return carry_out(self._blocking.result(timeout))
+        return run_blocking(self._blocking.result(timeout))
 
     wait_until_finished = result
 
@@ -419,15 +419,15 @@ class Job(Blocking[AsyncJob]):
 
     def get_children_values(self) -> dict[str, Any]:
         """What the children that completed returned, by their keys, `queue:id`."""
-        return carry_out(self._blocking.get_children_values())
+        return run_blocking(self._blocking.get_children_values())
 
     def get_dependency_values(self) -> dict[str, Any]:
         """The same of the jobs it depends on."""
-        return carry_out(self._blocking.get_dependency_values())
+        return run_blocking(self._blocking.get_dependency_values())
 
     def get_ignored_children_failures(self) -> dict[str, str]:
         """Why children failed that did not keep it from running, by their keys."""
-        return carry_out(self._blocking.get_ignored_children_failures())
+        return run_blocking(self._blocking.get_ignored_children_failures())
 
     get_failed_children_values = get_ignored_children_failures
 
@@ -445,7 +445,7 @@ class Job(Blocking[AsyncJob]):
         All four, or those asked for: True, or a page `{"cursor": 0, "count": 20}`. The answer to
         a page has `next_<kind>_cursor`, 0 at the end.
         """
-        return carry_out(
+        return run_blocking(
             self._blocking.get_dependencies(
                 processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
             )
@@ -460,7 +460,7 @@ class Job(Blocking[AsyncJob]):
         failed: bool | None = None,
     ) -> dict[str, int]:
         """How many of its children there are of each kind: of all four, or of those asked for."""
-        return carry_out(
+        return run_blocking(
             self._blocking.get_dependencies_count(
                 processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
             )

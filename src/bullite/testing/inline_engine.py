@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..client.runtime.blocking import Answer
+from ..client.runtime.blocking import BlockingFuture
 from ..client.runtime.store import Store
 from ..database.driver import Params, WorkerRow
 from ..database.sqlite.driver import SQLiteDriver
@@ -53,7 +53,7 @@ class InlineEngine(Engine):
 
     def ask(self, request: Any) -> Any:
         """The answer to a request; raises what it is refused with."""
-        answer: Answer[Any] = Answer()
+        answer: BlockingFuture[Any] = BlockingFuture()
         self.submit(request, answer)
         return answer.result()
 
@@ -128,7 +128,7 @@ class InlineStore(Store):
         return not self.engine.is_stopping
 
     @property
-    def reading(self) -> ReadThread:
+    def read_thread(self) -> ReadThread:
         return self.engine.reading
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from ..client.job.job import Job, claimed_jobs
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
-from ..client.runtime.blocking import Answer
+from ..client.runtime.blocking import BlockingFuture
 from ..core.decide_outcome import Raised, Result, decide
 from ..engine.replies import SAME_THREAD
 from ..engine.subscription import MIN_BACKOFF, Subscription
@@ -125,7 +125,7 @@ class OneByOne(Worker):
     def take(self) -> Job | None:
         """The next job in line, claimed; None if there is none."""
         while True:
-            answer: Answer[Claimed] = Answer()
+            answer: BlockingFuture[Claimed] = BlockingFuture()
             self._engine.claim_one(self._subscription, answer, SAME_THREAD)
             claimed = answer.result()
             if claimed.rows or claimed.exhausted or claimed.paused:
@@ -141,7 +141,7 @@ class OneByOne(Worker):
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         if self._handler_of(job).in_loop:
             return await self._on_the_loop.run(job)
-        return await bridge.in_thread(partial(self._in_a_thread.run, job))
+        return await bridge.run_in_thread(partial(self._in_a_thread.run, job))
 
     def settle(self, job: Job, result: Result) -> bool:
         """Record what a run came to; whether the job was still this worker's."""

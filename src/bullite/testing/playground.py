@@ -16,7 +16,7 @@ from ..app.application import Bullite
 from ..client import directory
 from ..client.job.job import Job
 from ..client.queue.queue import Queue
-from ..client.runtime.blocking import carry_out, running_loop
+from ..client.runtime.blocking import run_blocking, running_loop
 from ..client.runtime.store import Store
 from ..core.decide_outcome import Raised, Returned
 from ..core.job_options import Duration, JobOptions, Moment, check_duration, check_int, check_name
@@ -305,13 +305,13 @@ class Playground(Assertions):
     def _at_once(self, work: Coroutine[Any, Any, T]) -> T:
         """The answer to what waits for the store only: that is there as soon as it is asked for."""
         if running_loop() is None:
-            return carry_out(work)
+            return run_blocking(work)
         answers: list[T] = []
         problems: list[BaseException] = []
 
         def look() -> None:
             try:
-                answers.append(carry_out(work))
+                answers.append(run_blocking(work))
             except BaseException as error:
                 problems.append(error)
 

@@ -28,7 +28,7 @@ class Hands:
     ) -> None:
         self._worker = worker
         self._engine = engine
-        self._mailbox = bridge.mailbox()
+        self._mailbox = bridge.reply_target()
         self._waiting: deque[Taker] = deque()
         self.used = False
         """Whether a job was ever asked for."""
@@ -39,7 +39,7 @@ class Hands:
 
     async def ready(self) -> None:
         """Wait until the worker is registered."""
-        await bridge.registered(self._engine, self._subscription)
+        await bridge.wait_registered(self._engine, self._subscription)
 
     async def take(self, limit: float) -> Job | None:
         """The next job; None if there is none within so many seconds."""

@@ -808,7 +808,7 @@ class ThreadRunner(Rule):
             time_is_up.set()
             job.abort(error)
             # One that takes a signal may be about to obey; the others cannot even hear.
-            self._master.call_later(STUCK_AFTER if job.listens else 0, report)
+            self._master.call_later(STUCK_AFTER if job._has_signal else 0, report)
 
         def report() -> None:
             if not has_ended.is_set():

@@ -261,7 +261,7 @@ class Worker(OwnEmitter):
             if not await self._has_started() and self._life_task is not None:
                 await self._life_task
             for pool in self._pools:
-                await bridge.registered(self._engine, pool.subscription)
+                await bridge.wait_registered(self._engine, pool.subscription)
         else:
             await self._by_hand()
 
@@ -311,7 +311,7 @@ class Worker(OwnEmitter):
 
     def _follow_stalls(self) -> None:
         kinds = frozenset((STALL.name, STALL_DELAYED.name))
-        self._engine.follow(self.queue.key, self._hear_of_stalls, bridge.mailbox(), kinds)
+        self._engine.follow(self.queue.key, self._hear_of_stalls, bridge.reply_target(), kinds)
 
     def _open_pool(self, assignment: Assignment) -> None:
         concurrency = assignment.concurrency or self._concurrency
@@ -322,7 +322,7 @@ class Worker(OwnEmitter):
             self._engine,
             self._registration(assignment.names, concurrency),
             self._habits,
-            bridge.mailbox(),
+            bridge.reply_target(),
             self._most_started,
         )
         pool.tell_begin(self.hears("active"))
@@ -374,7 +374,7 @@ class Worker(OwnEmitter):
         job = await hands.take(limit)
         if job is not None:
             if token is not None:
-                job.hold_as(token)
+                job._set_token_label(token)
             self.emit("active", job, State.WAITING.value)
         return job
 
@@ -438,10 +438,10 @@ class Worker(OwnEmitter):
             if (problem := settled.overridden.get(verdict.job)) is not None:
                 outcome = CANCELLED if isinstance(problem, JobCancelled) else verdict.outcome
                 failed = verdict._replace(move=FAIL, reason=str(problem), outcome=outcome, delay=0)
-                run.job.settled(failed, settled.at)
+                run.job._apply_outcome(failed, settled.at)
                 self._tell("failed", run.job, problem, active)
                 continue
-            run.job.settled(verdict, settled.at)
+            run.job._apply_outcome(verdict, settled.at)
             match run.result:
                 case Returned(value) if verdict.move is COMPLETE:
                     self._tell("completed", run.job, value, active)
@@ -660,7 +660,7 @@ class Worker(OwnEmitter):
         for pool in self._pools:
             starved: asyncio.Future[Any] = self._loop.create_future()
             self._engine.pause_subscription(
-                pool.subscription, bridge.Resolver(starved), bridge.mailbox()
+                pool.subscription, bridge.Resolver(starved), bridge.reply_target()
             )
             await starved
 
@@ -692,7 +692,9 @@ class Worker(OwnEmitter):
         self._engine.unfollow(self._hear_of_stalls)
         for pool in self._pools:
             gone: asyncio.Future[Any] = self._loop.create_future()
-            self._engine.unsubscribe(pool.subscription, bridge.Resolver(gone), bridge.mailbox())
+            self._engine.unsubscribe(
+                pool.subscription, bridge.Resolver(gone), bridge.reply_target()
+            )
             await gone
 
     async def __aenter__(self) -> Self:

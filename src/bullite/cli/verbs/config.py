@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...client.directory import change, keep, kept
+from ...client.directory import list_values, set_value, update_value
 from ...commands.config import HIDDEN, KIND, SETTINGS, Value, effective, read_value, variable_of
 from ..console import BadInput, one_line, verb
 from ..session import Session
@@ -50,7 +50,7 @@ def set_(session: Session, key: str, values: tuple[str, ...]) -> None:
         raise BadInput(f"{key} takes one value, not {len(values)}; quote what has blanks")
     text = _standard_input(key) if values == (STANDARD_INPUT,) else "\n".join(values)
     value = read_value(key, text)
-    session.wait(keep(session.store(make=True), KIND, key, value))
+    session.wait(set_value(session.store(make=True), KIND, key, value))
     shown = _for_people(_masked(key, value, reveal=False))
     session.talk.done(f"{key} = {shown}", _as_json(key, Value(value, "database"), reveal=False))
     _warn(session, key)
@@ -120,7 +120,7 @@ def list_(session: Session, reveal: bool) -> None:
 def unset(session: Session, key: str) -> None:
     """Forget what was set for KEY: its default holds again."""
     _check_key(key)
-    old, _ = session.wait(change(session.store(), KIND, key, lambda old: None))
+    old, _ = session.wait(update_value(session.store(), KIND, key, lambda old: None))
     value = _values(session)[key]
     shown = _for_people(_masked(key, value.value, reveal=False))
     text = f"{key} = {shown}" if old is not None else f"{key} was not set; it is {shown}"
@@ -129,7 +129,7 @@ def unset(session: Session, key: str) -> None:
 
 
 def _values(session: Session) -> dict[str, Value]:
-    stored = session.wait(kept(session.store(), KIND)) if session.exists() else {}
+    stored = session.wait(list_values(session.store(), KIND)) if session.exists() else {}
     return effective(stored, os.environ)
 
 

@@ -197,11 +197,11 @@ def make_order(session: Session, options: dict[str, Any]) -> Order:
 
 def kept_template(session: Session, name: str) -> dict[str, Any]:
     """The options that are kept under a name; refused if there are none."""
-    from ...client.directory import kept_value
+    from ...client.directory import get_value
 
     template: dict[str, Any] | None = None
     if session.exists():
-        template = session.wait(kept_value(session.store(), TEMPLATES, name))
+        template = session.wait(get_value(session.store(), TEMPLATES, name))
     if template is None:
         raise Refusal(f"there is no template {name!r}; `queuectl template list` shows them")
     return template

@@ -438,10 +438,10 @@ async def _add(queues: Mapping[str, Queue], orders: list[Order]) -> None:
         [queue] = queues.values()
         await queue.add_bulk(jobs)
         return
-    from ...client.queue.flow_builder import Garden, plant
+    from ...client.queue.flow_builder import FlowDefinition, add_flow
 
     roots = [{"queue_name": o.queue, **job} for o, job in zip(orders, jobs, strict=True)]
-    await plant(Garden(roots, queues.__getitem__, called="job"))
+    await add_flow(FlowDefinition(roots, queues.__getitem__, called="job"))
 
 
 def _bad_line(places: list[Place], error: BulliteError) -> BadLine:

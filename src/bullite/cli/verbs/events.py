@@ -53,7 +53,7 @@ def _queue_names(session: Session) -> dict[int, str]:
 
 
 async def _read(store: Store, statement: str, params: dict[str, Any]) -> Any:
-    return await bridge.read(store, statement, params)
+    return await bridge.query(store, statement, params)
 
 
 def _events(session: Session, queue: int | None, after: int) -> Iterator[dict[str, Any]]:

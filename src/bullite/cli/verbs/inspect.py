@@ -87,13 +87,13 @@ def list(
 
     `failed` are those that wait for a retry, `dead` those that failed for good.
     """
-    from ...client.queue.search import Criteria
+    from ...client.queue.search import JobFilter
     from .. import times
     from ..job_list import COLUMNS, page_of, row_of
 
     views, now = session.views(queue), session.reader().clock.now()
     moment = None if since is None else max(0, times.since("--since", since, now))
-    page = page_of(session, views, Criteria(name, tag, moment, search), state, limit, cursor)
+    page = page_of(session, views, JobFilter(name, tag, moment, search), state, limit, cursor)
     if session.talk.as_json:
         jobs = [as_json(job) for job in page.jobs]
         session.talk.data({"jobs": jobs, "cursor": page.cursor, "more": page.may_be_more})

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...client.directory import change, kept, kept_value
+from ...client.directory import get_value, list_values, update_value
 from ...commands.job_types import describe
 from ...core.job_options import check_name
 from ..completers import template_names
@@ -42,7 +42,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
     given = given_options(options)
     checked_order(given)
     old, _ = session.wait(
-        change(
+        update_value(
             session.store(make=True),
             TEMPLATES,
             name,
@@ -60,7 +60,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
 @verb
 def list_(session: Session) -> None:
     """List the templates."""
-    templates = sorted(session.wait(kept(session.store(), TEMPLATES)).items())
+    templates = sorted(session.wait(list_values(session.store(), TEMPLATES)).items())
     if session.talk.as_json:
         session.talk.data([_as_json(name, given) for name, given in templates])
         return
@@ -93,12 +93,12 @@ def remove(session: Session, name: str, yes: bool) -> None:
     """Forget the template NAME; jobs that were made with it stay."""
     _existing(session, name)
     session.talk.ask(f"Remove the template {name!r}?", yes)
-    session.wait(change(session.store(), TEMPLATES, name, lambda old: None))
+    session.wait(update_value(session.store(), TEMPLATES, name, lambda old: None))
     session.talk.done(f"removed the template {name}", {"name": name, "removed": True})
 
 
 def _existing(session: Session, name: str) -> dict[str, Any]:
-    given: dict[str, Any] | None = session.wait(kept_value(session.store(), TEMPLATES, name))
+    given: dict[str, Any] | None = session.wait(get_value(session.store(), TEMPLATES, name))
     if given is None:
         raise Refusal(f"there is no template {name!r}; `queuectl template list` shows them")
     return given

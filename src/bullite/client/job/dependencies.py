@@ -40,7 +40,7 @@ class Page(TypedDict, total=False):
     count: int
 
 
-class Family:
+class JobDependencies:
     """The part of a Job that knows its relatives."""
 
     __slots__ = ()
@@ -58,8 +58,8 @@ class Family:
         def _moves(self, moving: Pending[Any] | None) -> None: ...
         def _ask(self, request: Any, read: Callable[[Any], Any]) -> Pending[Any]: ...
         def _held_with(self, token: str | None) -> Any: ...
-        def awaits_children(self) -> None: ...
-        def has_no_parent(self) -> None: ...
+        def _apply_waiting_children(self) -> None: ...
+        def _clear_parent(self) -> None: ...
 
     # --- above ---
 
@@ -93,7 +93,7 @@ class Family:
         """
 
         def left(had_parent: bool) -> bool:
-            self.has_no_parent()
+            self._clear_parent()
             return had_parent
 
         return self._ask(DetachFromParent(self.pk), left)
@@ -117,7 +117,7 @@ class Family:
 
         def answered(must_wait: bool) -> bool:
             if must_wait:
-                self.awaits_children()
+                self._apply_waiting_children()
             else:
                 self._moves(None)
             return must_wait
@@ -172,7 +172,7 @@ class Family:
             else:
                 links, cursor = await self._page_of_links(kind, page)
                 answer[f"next_{kind}_cursor"] = cursor
-            answer[kind] = _as_told(kind, links)
+            answer[kind] = _as_reported(kind, links)
         return answer
 
     async def get_dependencies_count(
@@ -191,7 +191,7 @@ class Family:
             "failed": failed,
         }
         wanted = [kind for kind, is_asked in asked.items() if is_asked] or list(KINDS)
-        rows = await bridge.read(self._store, "link_counts", {"job": self.pk})
+        rows = await bridge.query(self._store, "link_counts", {"job": self.pk})
         counts = {row[0]: row[1] for row in rows}
         return {kind: counts.get(KINDS[kind], 0) for kind in wanted}
 
@@ -227,10 +227,10 @@ class Family:
 
     async def _rows(self, kind: str, state: str, after: int, most: int) -> Sequence[Sequence[Any]]:
         params = {"job": self.pk, "kind": kind, "state": state, "after": after, "most": most}
-        return await bridge.read(self._store, "links_page", params)
+        return await bridge.query(self._store, "links_page", params)
 
 
-def _as_told(kind: str, links: Sequence[Sequence[Any]]) -> Any:
+def _as_reported(kind: str, links: Sequence[Sequence[Any]]) -> Any:
     if kind == "processed":
         return {key: None if value is None else decode(value) for _, key, value in links}
     if kind == "ignored":

@@ -73,11 +73,11 @@ from ..runtime import bridge
 from ..runtime.pending import Pending
 from ..runtime.store import Store
 from .abort_signal import Signal
-from .dependencies import Family
-from .steps import Run, Stepping
+from .dependencies import JobDependencies
+from .steps import DurableSteps, StepContext
 
 if TYPE_CHECKING:
-    from ..queue.reads import Getters
+    from ..queue.reads import QueueReads
 
 LOG_LEVELS = ("info", "warn", "error")
 
@@ -101,7 +101,7 @@ Wait = int | Literal[False] | None
 """Ms to the next attempt, False for no other; None if the job's back-off decides."""
 
 
-class Holder(Protocol):
+class JobOwner(Protocol):
     """Whoever runs a job."""
 
     rules: RetentionDefaults
@@ -113,7 +113,7 @@ class Holder(Protocol):
         """The job says how far it is."""
 
 
-class Job(JobRecord, Family, Stepping):
+class Job(JobRecord, JobDependencies, DurableSteps):
     """One job of a queue.
 
     Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
@@ -127,16 +127,16 @@ class Job(JobRecord, Family, Stepping):
         *("prefetched", "command_end", "moving", "run", "token_number"),
     )
 
-    _queue: Getters
+    _queue: QueueReads
 
     def __init__(
         self,
-        queue: Getters,
+        queue: QueueReads,
         facts: Sequence[Any],
         fate: JobStatusRow,
         token_number: int = 0,
         ahead: bool = False,
-        holder: Holder | None = None,
+        holder: JobOwner | None = None,
     ) -> None:
         # All at once, and not by way of Record: this is done for every job that runs.
         self._queue, self._holder = queue, holder
@@ -150,7 +150,7 @@ class Job(JobRecord, Family, Stepping):
         self.command_end: CommandExit | None = None
         """What its command came to, to be written with the verdict on this run."""
 
-    run: Run
+    run: StepContext
     """What its run knows of its steps, once that has come to one."""
 
     # --- how far it is ---------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Job(JobRecord, Family, Stepping):
         """The history of its runs, oldest first, the present one included."""
         job = await self._queue.get_job(self.id)
         now = self if job is None or job.pk != self.pk else job
-        rows = await bridge.read(self._store, "attempts", {"job": self.pk})
+        rows = await bridge.query(self._store, "attempts", {"job": self.pk})
         history = [
             Attempt(number, _maybe(started), _maybe(ended), worker, outcome, error, stack)
             for number, started, ended, worker, outcome, error, stack in rows
@@ -286,7 +286,7 @@ class Job(JobRecord, Family, Stepping):
 
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
         request = MoveJob(move, self.pk, self.id, wait, reset_attempts, source)
-        return self._ask(request, lambda _: self.revived(wait, reset_attempts))
+        return self._ask(request, lambda _: self._apply_retry(wait, reset_attempts))
 
     def remove(self, remove_children: bool = True) -> Pending[None]:
         """Take the job out, and all its descendants; `queue.restore` brings them back for a while.
@@ -349,7 +349,7 @@ class Job(JobRecord, Family, Stepping):
             return self._signal
 
     @property
-    def listens(self) -> bool:
+    def _has_signal(self) -> bool:
         """Whether this run has asked for its signal."""
         return hasattr(self, "_signal")
 
@@ -362,7 +362,7 @@ class Job(JobRecord, Family, Stepping):
     def end_command(self, end: CommandExit) -> None:
         """Say what its command came to."""
         self.command_end = end
-        self.acquire_traits(COMMAND)
+        self._add_flags(COMMAND)
 
     @property
     def cancellation(self) -> JobCancelled | None:
@@ -373,7 +373,7 @@ class Job(JobRecord, Family, Stepping):
     def cancellation(self, reason: JobCancelled) -> None:
         self._cancellation = reason
 
-    def hold_as(self, label: str) -> None:
+    def _set_token_label(self, label: str) -> None:
         """Let the caller's own word stand for the token of this run."""
         self._label = label
 
@@ -408,7 +408,7 @@ class Job(JobRecord, Family, Stepping):
         if check_bool("retry", retry) and self._holder is not None:
             asked = self._holder.strategy(held, raised)
             if inspect.isawaitable(asked):
-                return Pending.of(self._fail_when_known(raised, asked, remove_on_fail))
+                return Pending.from_coroutine(self._fail_when_known(raised, asked, remove_on_fail))
             wait = asked
         return self._fail(Raised(raised, wait if retry else False), remove_on_fail)
 
@@ -473,7 +473,7 @@ class Job(JobRecord, Family, Stepping):
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
         watched = AwaitedJob(self.pk, self._queue.key, self.id)
         try:
-            state, value, reason = await bridge.watch(self._store, watched, limit)
+            state, value, reason = await bridge.wait_result(self._store, watched, limit)
         except TimeoutError:
             raise TimeoutError(f"job {self.id} was not finished within {timeout}") from None
         self._status = self._status._replace(state=state, return_value=value, failed_reason=reason)
@@ -485,7 +485,7 @@ class Job(JobRecord, Family, Stepping):
 
     # --- underneath ------------------------------------------------------------------------------
 
-    def revived(self, delay: int, reset_attempts: bool) -> None:
+    def _apply_retry(self, delay: int, reset_attempts: bool) -> None:
         """It was let run again: say so in the attributes, too."""
         kept = (0, 0) if reset_attempts else self._columns[5:7]
         self._columns = [*self._columns[:5], *kept, *self._columns[7:9], None, *self._columns[10:]]
@@ -497,29 +497,29 @@ class Job(JobRecord, Family, Stepping):
             **dict.fromkeys(("failed_reason", "outcome", "expires_at", "original_queue"), None),
         )
 
-    def planted(self, fate: JobStatusRow) -> None:
+    def _apply_stored(self, fate: JobStatusRow) -> None:
         """It was just added, tied to others."""
         self._status = fate
 
-    def has_no_parent(self) -> None:
+    def _clear_parent(self) -> None:
         """It belongs to nobody any more."""
         options = {name: v for name, v in self.stored_options.items() if name != "parent"}
         self._options = options
         text = encode_plain(options).decode() if options else None
         self._columns = [*self._columns[:OPTS], text, *self._columns[OPTS + 1 :]]
 
-    def awaits_children(self) -> None:
+    def _apply_waiting_children(self) -> None:
         """Its run ended: it waits for its children."""
         self._now(State.WAITING_CHILDREN)
 
     def _moves(self, moving: Pending[Any] | None) -> None:
         self.moving = moving
 
-    def in_queue(self, queue: Getters) -> Job:
+    def _in_queue(self, queue: QueueReads) -> Job:
         """The same job where it has gone."""
         return Job(queue, self._columns, self._status)
 
-    def settled(self, verdict: RunOutcome, at: int) -> None:
+    def _apply_outcome(self, verdict: RunOutcome, at: int) -> None:
         """The verdict on this run is in the database: say so in the attributes, too."""
         move = verdict.move
         counted = 1 if move.target in (State.COMPLETED, State.FAILED) or verdict.reason else 0
@@ -589,7 +589,7 @@ class Job(JobRecord, Family, Stepping):
             stacks=encode_plain(stacks).decode(),
         )
 
-    def acquire_traits(self, traits: int) -> None:
+    def _add_flags(self, traits: int) -> None:
         """Something was tied to it here: a verdict on it is to know that."""
         if self.flags & traits != traits:
             facts = self._columns
@@ -629,7 +629,7 @@ class Job(JobRecord, Family, Stepping):
             if self.pk in answer.overridden:
                 self.moving = None
                 raise answer.overridden[self.pk]
-            self.settled(verdict, answer.at)
+            self._apply_outcome(verdict, answer.at)
             return answer.ttl if verdict.move is RELEASE else None
 
         by_hand = verdict._replace(manual=True)
@@ -662,7 +662,7 @@ class Job(JobRecord, Family, Stepping):
         return self._queue.key
 
 
-def claimed_jobs(queue: Getters, claimed: Claimed, holder: Holder, worker: str) -> list[Job]:
+def claimed_jobs(queue: QueueReads, claimed: Claimed, holder: JobOwner, worker: str) -> list[Job]:
     """The jobs that a worker of this name has claimed, as it holds them."""
     fate = JobStatusRow(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
     token, begun = claimed.token, claimed.started

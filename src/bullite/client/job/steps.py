@@ -60,13 +60,13 @@ class Step:
     """When the sleep ends, or the patience of the wait."""
 
 
-class Running(Protocol):
+class RunningJob(Protocol):
     """A job, as far as its steps need to know it."""
 
     token_number: int
     prefetched: bool
     moving: Pending[None] | None
-    run: Run
+    run: StepContext
 
     @property
     def pk(self) -> int: ...
@@ -80,25 +80,29 @@ class Running(Protocol):
     def _store(self) -> Store: ...
     @property
     def _queue_key(self) -> int: ...
-    def acquire_traits(self, traits: int) -> None: ...
-    def settled(self, verdict: RunOutcome, at: int) -> None: ...
+    def _add_flags(self, traits: int) -> None: ...
+    def _apply_outcome(self, verdict: RunOutcome, at: int) -> None: ...
 
 
-class Stepping:
+class DurableSteps:
     """The verbs of a job that concern its steps."""
 
     __slots__ = ()
 
     @overload
     def step(
-        self: Running, name: str, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
+        self: RunningJob,
+        name: str,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        **kwargs: Any,
     ) -> Pending[T]: ...
     @overload
     def step(
-        self: Running, name: str, function: Callable[..., T], *args: Any, **kwargs: Any
+        self: RunningJob, name: str, function: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Pending[T]: ...
     def step(
-        self: Running, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+        self: RunningJob, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Pending[Any]:
         """Call `function` once in the life of the job: a later run gets what it gave then.
 
@@ -112,7 +116,7 @@ class Stepping:
             )
         return run_of(self, "step").step(name, function, args, kwargs)
 
-    def sleep(self: Running, duration: Duration, *, name: str | None = None) -> Pending[None]:
+    def sleep(self: RunningJob, duration: Duration, *, name: str | None = None) -> Pending[None]:
         """End this run; the next one, `duration` from now, goes on from here. Costs no attempt.
 
         A run knows its sleeps by their order, or by their order among those of one `name`: each is
@@ -121,9 +125,9 @@ class Stepping:
         ms = check_duration("duration", duration)
         called = "" if name is None else check_name("the name of a sleep", name)
         run = run_of(self, "sleep")
-        return Pending.by(run.sleep(called, run.number(SLEEP, called), ms))
+        return Pending.from_plan(run.sleep(called, run.number(SLEEP, called), ms))
 
-    def wait_event(self: Running, name: str, timeout: Duration | None = None) -> Pending[Any]:
+    def wait_event(self: RunningJob, name: str, timeout: Duration | None = None) -> Pending[Any]:
         """End this run until somebody sends the job this event; what the event brought.
 
         An event that was sent before is taken at once, each by one wait. EventTimedOut if none
@@ -132,9 +136,9 @@ class Stepping:
         check_name("the name of an event", name)
         ms = None if timeout is None else check_duration("timeout", timeout)
         run = run_of(self, "wait_event")
-        return Pending.by(run.wait_event(name, run.number(EVENT, name), ms))
+        return Pending.from_plan(run.wait_event(name, run.number(EVENT, name), ms))
 
-    def send_event(self: Running, name: str, payload: Any = None) -> Pending[bool]:
+    def send_event(self: RunningJob, name: str, payload: Any = None) -> Pending[bool]:
         """Send the job an event; whether it was waiting for it. If not, it is kept until it does.
 
         IllegalMove if the job is finished.
@@ -143,12 +147,12 @@ class Stepping:
         text = encode_limited(payload, "the payload of the event ", repr(name))
         return Pending(self._store, SendEvent(self.pk, name, text), bool)
 
-    def get_steps(self: Running) -> Pending[list[Step]]:
+    def get_steps(self: RunningJob) -> Pending[list[Step]]:
         """What its runs have done and need not do again, in the order in which it was begun."""
-        return Pending.by(_read_steps(self))
+        return Pending.from_plan(_read_steps(self))
 
 
-def run_of(job: Running, verb: str) -> Run:
+def run_of(job: RunningJob, verb: str) -> StepContext:
     """What the run that holds a job knows of its steps."""
     if not job.token_number:
         raise IllegalMove(
@@ -157,14 +161,14 @@ def run_of(job: Running, verb: str) -> Run:
     try:
         return job.run
     except AttributeError:
-        job.run = Run(job)
+        job.run = StepContext(job)
         return job.run
 
 
-class Run:
+class StepContext:
     """One run of a job on its way through its steps."""
 
-    def __init__(self, job: Running) -> None:
+    def __init__(self, job: RunningJob) -> None:
         self._job = job
         self._known: dict[Key, str | None] | None = None
         """What need not be done again, once it was read: values as JSON."""
@@ -179,10 +183,10 @@ class Run:
         self._met[kind, name] += 1
         return self._met[kind, name]
 
-    def _recall(self) -> Plan[dict[Key, str | None]]:
+    def _load(self) -> Plan[dict[Key, str | None]]:
         """What earlier runs did; read once, and only if there is something to read."""
         if self._known is None and self._job.flags & STEPPED:
-            rows = yield Pending.reading(self._job._store, "steps", {"job": self._job.pk})
+            rows = yield Pending.from_query(self._job._store, "steps", {"job": self._job.pk})
             if self._known is None:
                 self._known = {(*row[:3],): row[3] for row in rows if row[6] is not None}
                 self._places = count(len(rows) + 1)
@@ -202,7 +206,7 @@ class Run:
         if name in self._underway:
             return self._underway[name]
         plan = self._step(name, function, args, kwargs)
-        pending = Pending.by(plan, then=partial(self._underway.pop, name, None))
+        pending = Pending.from_plan(plan, then=partial(self._underway.pop, name, None))
         if is_in_loop():
             self._underway[name] = pending
         return pending
@@ -213,7 +217,7 @@ class Run:
         try:
             while self._pausing is not None:
                 yield self._pausing
-            known = yield from self._recall()
+            known = yield from self._load()
             self._go_on()
             text = known.get((STEP, name, 1))
             if text is None:
@@ -231,7 +235,7 @@ class Run:
         request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
         yield Pending(job._store, request, _nothing)
         job.prefetched = False  # it was told with this that it has begun
-        job.acquire_traits(STEPPED)
+        job._add_flags(STEPPED)
         assert self._known is not None
         return self._known.setdefault((STEP, name, 1), text) or text
 
@@ -250,7 +254,7 @@ class Run:
         """What the event brought, when there is nothing to wait for (any more)."""
         if (step := _inside.get()) is not None:
             raise IllegalMove(f"job {self._job.id} cannot be put off inside of its step {step!r}")
-        known = yield from self._recall()
+        known = yield from self._load()
         # What was begun beside this is finished first: it would be done in vain.
         while (other := self._pausing or next(iter(self._underway.values()), None)) is not None:
             yield other
@@ -277,21 +281,21 @@ class Run:
     def _paused(self, answer: StepDone | Suspended) -> StepDone | Suspended:
         """Taken in by whoever comes to it first, of those who wait for it."""
         pausing, self._pausing = self._pausing, None
-        self._job.acquire_traits(STEPPED)
+        self._job._add_flags(STEPPED)
         if isinstance(answer, Suspended):
             self._job.moving = pausing
-            self._put_off(answer)
+            self._suspended_until(answer)
         return answer
 
-    def _put_off(self, answer: Suspended) -> None:
+    def _suspended_until(self, answer: Suspended) -> None:
         job = self._job
         verdict = RunOutcome(job.pk, job.token_number, DELAY, answer.until - answer.at)
-        job.settled(verdict, answer.at)
+        job._apply_outcome(verdict, answer.at)
         self._suspended = f"job {job.id} goes on at {moment_of(answer.until).isoformat()}"
 
 
-def _read_steps(job: Running) -> Plan[list[Step]]:
-    rows = yield Pending.reading(job._store, "steps", {"job": job.pk})
+def _read_steps(job: RunningJob) -> Plan[list[Step]]:
+    rows = yield Pending.from_query(job._store, "steps", {"job": job.pk})
     return [
         Step(
             kind,

@@ -51,11 +51,13 @@ class QueueBase(OwnEmitter):
         if self._opened is not None and self.store.is_open:
             return
         if not self.store.is_open:
-            await bridge.in_thread(self.store.open)
-        await self._find()
+            await bridge.run_in_thread(self.store.open)
+        await self._open_row()
 
-    async def _find(self) -> None:
-        opened: OpenedQueue = await bridge.ask(self.store, OpenQueue(self.name, self._wanted_order))
+    async def _open_row(self) -> None:
+        opened: OpenedQueue = await bridge.submit(
+            self.store, OpenQueue(self.name, self._wanted_order)
+        )
         if self._wanted_order is not None and opened.priority_order != self._wanted_order:
             raise QueueOptionMismatch(
                 f"queue {self.name!r} has priority_order={opened.priority_order!r}, fixed when it "
@@ -81,16 +83,16 @@ class QueueBase(OwnEmitter):
             )
         return self._opened
 
-    async def _be_ready(self, first: Callable[[], object] | None = None) -> None:
+    async def _ensure_open(self, first: Callable[[], object] | None = None) -> None:
         """Be open, with room for more; if it has to be opened, call `first` before it is."""
         if self._opened is None or not self.store.is_open:
             if first is not None:
                 first()
             await self.wait_until_ready()
         if not self.store.open().has_room():
-            await bridge.room(self.store)
+            await bridge.wait_for_capacity(self.store)
 
-    def rank_of(self, priority: int) -> int:
+    def _rank(self, priority: int) -> int:
         """Where a priority stands in this queue's line: the smaller, the sooner."""
         return priority if self._order == "low" else -priority
 
@@ -101,7 +103,7 @@ class QueueBase(OwnEmitter):
     async def close(self) -> None:
         """Let go of the store; everything accepted is written first."""
         if self._owns_store:
-            await bridge.in_thread(self.store.close)
+            await bridge.run_in_thread(self.store.close)
 
     async def disconnect(self) -> None:
         """The same as `close`."""

@@ -7,19 +7,19 @@ from ...core.deduplication import KeyHolder
 from ...core.job_options import check_name
 from ...operations.deduplicate_release import FreeKey
 from ..runtime import bridge
-from .reads import Getters
+from .reads import QueueReads
 
 
-class Keys(Getters):
+class DeduplicationMethods(QueueReads):
     """What a queue can do about its deduplication keys."""
 
     async def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
         """The id of the job that holds a key, which with a `ttl` may be gone; None if none does."""
         check_name("deduplication_id", deduplication_id)
-        await self._be_ready()
+        await self._ensure_open()
         params = {"queue": self.key, "keys": as_json([deduplication_id])}
         now = self.store.open().clock.now()
-        for _, *row in await bridge.read(self.store, "key_holders", params):
+        for _, *row in await bridge.query(self.store, "key_holders", params):
             holder = KeyHolder(*row)
             if holder.holds_at(now):
                 return str(holder.public_id)
@@ -31,6 +31,6 @@ class Keys(Getters):
         A job that was kept until the holder had ended is added now, and takes the key.
         """
         check_name("deduplication_id", deduplication_id)
-        await self._be_ready()
-        held: bool = await bridge.ask(self.store, FreeKey(self.key, deduplication_id))
+        await self._ensure_open()
+        held: bool = await bridge.submit(self.store, FreeKey(self.key, deduplication_id))
         return held

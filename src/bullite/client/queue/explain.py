@@ -14,21 +14,21 @@ from ...core.states import PRIORITIZED, State
 from ...operations.rate_limits import QueueLimits
 from ...operations.rate_limits_by_key import window_of
 from ...operations.steps import EVENT, SLEEP
-from ..job.version_skew import NEWER, is_parked
+from ..job.version_skew import NEWER, is_postponed
 from ..runtime import bridge
 
 if TYPE_CHECKING:
     from ..job.job import Job
-    from .reads import Getters, WorkerInfo
+    from .reads import QueueReads, WorkerInfo
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Jobs named that hold slots."""
 
-MOST_COUNTED = 1_000
+MAX_COUNTED = 1_000
 """Jobs in front of another that are counted; there may be a million."""
 
 
-async def reason_of(queue: Getters, job: Job) -> str:
+async def reason_of(queue: QueueReads, job: Job) -> str:
     """Why a job that waits for no other job is where it is."""
     if job.state in (State.WAITING, PRIORITIZED):
         return f"job {job.id} waits: {'; '.join(await _what_it_waits_for(queue, job))}"
@@ -41,7 +41,7 @@ async def reason_of(queue: Getters, job: Job) -> str:
     return f"job {job.id} is {job.state}"
 
 
-async def _who_runs(queue: Getters, job: Job) -> str:
+async def _who_runs(queue: QueueReads, job: Job) -> str:
     until = job.lock_expires_at
     now = moment_of(queue.store.open().clock.now())
     workers = await queue.get_workers()
@@ -58,7 +58,7 @@ async def _who_runs(queue: Getters, job: Job) -> str:
 # --- waiting for its turn ------------------------------------------------------------------------
 
 
-async def _what_it_waits_for(queue: Getters, job: Job) -> list[str]:
+async def _what_it_waits_for(queue: QueueReads, job: Job) -> list[str]:
     reasons = [
         *(["the queue is paused"] if await queue.is_paused() else []),
         *await _limits(queue),
@@ -68,14 +68,14 @@ async def _what_it_waits_for(queue: Getters, job: Job) -> list[str]:
     return [*reasons, await _place_in_line(queue, job)]
 
 
-async def _limits(queue: Getters) -> list[str]:
-    rows = await bridge.read(queue.store, "limits", {"queue": queue.key})
+async def _limits(queue: QueueReads) -> list[str]:
+    rows = await bridge.query(queue.store, "limits", {"queue": queue.key})
     limits, now = QueueLimits(*rows[0]), queue.store.open().clock.now()
     reasons = []
     if limits.concurrency is not None:
-        [[running]] = await bridge.read(queue.store, "count_active", {"queue": queue.key})
+        [[running]] = await bridge.query(queue.store, "count_active", {"queue": queue.key})
         if running >= limits.concurrency:
-            active = await queue.get_active(0, MOST_NAMED - 1)
+            active = await queue.get_active(0, MAX_NAMED - 1)
             holders = ", ".join(f"{one.id} ({one.name})" for one in active)
             more = " and others" if running > len(active) else ""
             reasons.append(
@@ -92,17 +92,17 @@ async def _limits(queue: Getters) -> list[str]:
     return reasons
 
 
-async def _limit_of_key(queue: Getters, job: Job) -> list[str]:
+async def _limit_of_key(queue: QueueReads, job: Job) -> list[str]:
     if job.limit_key is None:
         return []
     params = {"queue": queue.key, "keys": encode_plain([job.limit_key]).decode()}
-    window = window_of(job.limit_key, await bridge.read(queue.store, "key_windows", params))
+    window = window_of(job.limit_key, await bridge.query(queue.store, "key_windows", params))
     if not window.ttl(queue.store.open().clock.now(), None):
         return []
     return [f"the limit of key {job.limit_key!r} lets it not begin before {_shown(window.until)}"]
 
 
-async def _workers(queue: Getters, job: Job) -> list[str]:
+async def _workers(queue: QueueReads, job: Job) -> list[str]:
     nobody = _nobody_for(job, await queue.get_workers())
     return [] if nobody is None else [nobody]
 
@@ -122,19 +122,19 @@ def _nobody_for(
     return f"no worker serves the queue, the last was heard of at {_told(last)}"
 
 
-async def _place_in_line(queue: Getters, job: Job) -> str:
-    params = {"job": job.pk, "most": MOST_COUNTED}
-    [[number]] = await bridge.read(queue.store, "stand_before", params)
+async def _place_in_line(queue: QueueReads, job: Job) -> str:
+    params = {"job": job.pk, "most": MAX_COUNTED}
+    [[number]] = await bridge.query(queue.store, "stand_before", params)
     if not number:
         return "it is the next in its line"
-    more = " or more" if number >= MOST_COUNTED else ""
+    more = " or more" if number >= MAX_COUNTED else ""
     return f"{number}{more} {'stand' if number > 1 else 'stands'} in front of it"
 
 
 # --- waiting for a time, or for an event ---------------------------------------------------------
 
 
-async def _until_when(queue: Getters, job: Job) -> str:
+async def _until_when(queue: QueueReads, job: Job) -> str:
     due = 0 if job.process_at is None else round(job.process_at.timestamp() * 1000)
     if due <= queue.store.open().clock.now():
         reasons = await _workers(queue, job) or ["it is about to join its line"]
@@ -143,14 +143,14 @@ async def _until_when(queue: Getters, job: Job) -> str:
         return f"was due at {_shown(due)}: {'; '.join(reasons)}"
     steps: Sequence[Any] = ()
     if job.flags & STEPPED:
-        steps = await bridge.read(queue.store, "steps", {"job": job.pk})
+        steps = await bridge.query(queue.store, "steps", {"job": job.pk})
     for kind, name, _, _, due_at, _, ended_at in steps:
         if ended_at is None and due_at == due and kind in (SLEEP, EVENT):
             does = "sleeps" if kind == SLEEP else f"waits for the event {name!r}"
             return does if due == MAX_TIME else f"{does} until {_shown(due)}"
     if job.attempts_made:
         return f"is retried at {_shown(due)}: {_last_failure(job)}"
-    if job.attempts_started and await is_parked(job):
+    if job.attempts_started and await is_postponed(job):
         return f"is parked until {_shown(due)}: {NEWER}"
     return f"is delayed until {_shown(due)}"
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-MOST_IN_A_FLOW = 100_001
+MAX_FLOW_SIZE = 100_001
 """Jobs that are added in one transaction: a parent and 100,000 children."""
 
-MOST_TOLD = 50
+MAX_REPORTED = 50
 """Steps of the way to a bad node that are written out."""
 
 _KEYS = frozenset({"name", "queue_name", "data", "opts", "children"})
@@ -41,7 +41,7 @@ class FlowNode(TypedDict, total=False):
     children: Sequence[FlowNode]
 
 
-class Seedling(NamedTuple):
+class FlatNode(NamedTuple):
     """One node, with the place of its parent among the others."""
 
     queue: Queue
@@ -53,7 +53,7 @@ class Seedling(NamedTuple):
     """Which of its parent's children it is, or which of the roots."""
 
 
-class _Item(NamedTuple):
+class _Todo(NamedTuple):
     """A node that is still to be looked at."""
 
     node: Any
@@ -63,7 +63,7 @@ class _Item(NamedTuple):
     number: int
 
 
-class Garden(NamedTuple):
+class FlowDefinition(NamedTuple):
     """Trees of nodes, and where their jobs are to go."""
 
     roots: Sequence[Any]
@@ -74,7 +74,7 @@ class Garden(NamedTuple):
     called: str = "flow"
     """What a root is in errors."""
 
-    def where(self, seedlings: Sequence[Seedling], item: _Item | Seedling) -> str:
+    def where(self, seedlings: Sequence[FlatNode], item: _Todo | FlatNode) -> str:
         """Where a node is in its tree; only told when something is wrong with it."""
         path: list[str] = []
         while item.parent is not None:
@@ -82,7 +82,7 @@ class Garden(NamedTuple):
             item = seedlings[item.parent]
         called = self.called
         path.append(f"the {called}" if len(self.roots) == 1 else f"{called}s[{item.number}]")
-        if len(path) > MOST_TOLD:
+        if len(path) > MAX_REPORTED:
             path[1:-1] = [f"{len(path) - 2} levels down"]
         return ", ".join(reversed(path))
 
@@ -107,12 +107,12 @@ class Garden(NamedTuple):
             await queue.wait_until_ready()
 
 
-def flatten(garden: Garden) -> list[Seedling]:
+def flatten(garden: FlowDefinition) -> list[FlatNode]:
     """All nodes of these trees, parents before children, their options checked."""
-    seedlings: list[Seedling] = []
+    seedlings: list[FlatNode] = []
     # Depth is not bounded: no recursion. A node that is closed again comes back as its number.
-    todo: list[_Item | int] = []
-    todo += [_Item(root, garden.default, None, n) for n, root in enumerate(garden.roots)][::-1]
+    todo: list[_Todo | int] = []
+    todo += [_Todo(root, garden.default, None, n) for n, root in enumerate(garden.roots)][::-1]
     open_nodes: set[int] = set()
     while todo:
         item = todo.pop()
@@ -122,23 +122,23 @@ def flatten(garden: Garden) -> list[Seedling]:
         if id(item.node) in open_nodes:
             raise InvalidOption(f"{garden.where(seedlings, item)} holds itself")
         try:
-            seedling, children = _seedling(item, garden.find)
+            seedling, children = _flat_node(item, garden.find)
         except BulliteError as error:
             raise type(error)(f"{garden.where(seedlings, item)}: {error}") from error
         place = len(seedlings)
         seedlings.append(seedling)
-        if len(seedlings) > MOST_IN_A_FLOW:
+        if len(seedlings) > MAX_FLOW_SIZE:
             raise InvalidOption(
-                f"a flow has at most {MOST_IN_A_FLOW - 1} jobs below its root, which are added in "
+                f"a flow has at most {MAX_FLOW_SIZE - 1} jobs below its root, which are added in "
                 "one transaction; add flows with add_bulk(flows, chunk=n), or children with parent="
             )
         open_nodes.add(id(item.node))
         todo.append(id(item.node))
-        todo += [_Item(child, seedling.queue, place, n) for n, child in enumerate(children)][::-1]
+        todo += [_Todo(child, seedling.queue, place, n) for n, child in enumerate(children)][::-1]
     return seedlings
 
 
-def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequence[Any]]:
+def _flat_node(item: _Todo, find: Callable[[str], Queue]) -> tuple[FlatNode, Sequence[Any]]:
     node = item.node
     if not isinstance(node, Mapping):
         raise InvalidOptionType(f"a node must be a mapping with name and queue_name, not {node!r}")
@@ -170,23 +170,23 @@ def _seedling(item: _Item, find: Callable[[str], Queue]) -> tuple[Seedling, Sequ
         and checked.dependencies.parent is not None
     ):
         raise InvalidOption("parent: a child in a flow has its parent already")
-    seedling = Seedling(queue, node["name"], node.get("data"), checked, item.parent, item.number)
+    seedling = FlatNode(queue, node["name"], node.get("data"), checked, item.parent, item.number)
     return seedling, children
 
 
-def check_early(garden: Garden) -> None:
+def check_early(garden: FlowDefinition) -> None:
     """Raises what is wrong with any of the nodes whatever the settings of their queues are; opens
     none."""
     _each(garden, flatten(garden), _job)
 
 
-async def check(garden: Garden) -> None:
+async def check(garden: FlowDefinition) -> None:
     """Raises what is wrong with any of the nodes."""
     await garden.queues()
     _nodes(garden, flatten(garden))
 
 
-async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
+async def add_flow(garden: FlowDefinition) -> tuple[list[FlatNode], list[Job]]:
     """Add the jobs of all nodes in one transaction; all, or none."""
     await garden.queues()
     while True:
@@ -195,19 +195,19 @@ async def plant(garden: Garden) -> tuple[list[Seedling], list[Job]]:
         nodes = _nodes(garden, seedlings)
         versions = {queue.key: queue.settings_version for queue in queues.values()}
         request = AddFlow(nodes, versions)
-        grown: FlowAdded | StaleSettings = await bridge.ask(seedlings[0].queue.store, request)
+        grown: FlowAdded | StaleSettings = await bridge.submit(seedlings[0].queue.store, request)
         if isinstance(grown, FlowAdded):
             return seedlings, await _as_jobs(seedlings, nodes, grown)
         for queue in queues.values():
-            await queue.look_again()
+            await queue._reload_settings()
 
 
-def _nodes(garden: Garden, seedlings: Sequence[Seedling]) -> list[Node]:
+def _nodes(garden: FlowDefinition, seedlings: Sequence[FlatNode]) -> list[Node]:
     return _each(garden, seedlings, _node)
 
 
 def _each(
-    garden: Garden, seedlings: Sequence[Seedling], make: Callable[[Seedling], Made]
+    garden: FlowDefinition, seedlings: Sequence[FlatNode], make: Callable[[FlatNode], Made]
 ) -> list[Made]:
     made: list[Made] = []
     for seedling in seedlings:
@@ -218,11 +218,11 @@ def _each(
     return made
 
 
-def _job(seedling: Seedling) -> NewJob:
+def _job(seedling: FlatNode) -> NewJob:
     return seedling.queue.new_job(seedling.name, seedling.data, seedling.options)
 
 
-def _node(seedling: Seedling) -> Node:
+def _node(seedling: FlatNode) -> Node:
     queue, options = seedling.queue, seedling.options
     job = _job(seedling)
     ties = options.dependencies or DependencyOptions(policy=options.policy)
@@ -238,7 +238,7 @@ def _ref(other: JobRef, queue: Queue) -> FlowRef:
 
 
 async def _as_jobs(
-    seedlings: Sequence[Seedling], nodes: Sequence[Node], grown: FlowAdded
+    seedlings: Sequence[FlatNode], nodes: Sequence[Node], grown: FlowAdded
 ) -> list[Job]:
     jobs: list[Job] = []
     found = await _found_again(seedlings, grown)
@@ -246,14 +246,14 @@ async def _as_jobs(
     for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
         queue = seedling.queue
         if id in met:
-            kept = found.get(id) or queue.as_gone(node.job, id, grown)
-            jobs.append(kept or queue.as_new_job(node.job, id, grown.created_at))
+            kept = found.get(id) or queue._missing_job(node.job, id, grown)
+            jobs.append(kept or queue._job_from_insert(node.job, id, grown.created_at))
             continue
         met.add(id)
         planted = grown.stored.get(id)
-        job = queue.as_new_job(planted.job if planted else node.job, id, grown.created_at)
+        job = queue._job_from_insert(planted.job if planted else node.job, id, grown.created_at)
         if planted is not None:
-            job.planted(_fate(planted, grown.created_at))
+            job._apply_stored(_status(planted, grown.created_at))
         jobs.append(job)
         if queue.hears("added", "waiting", "delayed", "waiting-children"):
             queue.emit("added", job)
@@ -261,7 +261,7 @@ async def _as_jobs(
     return jobs
 
 
-async def _found_again(seedlings: Sequence[Seedling], grown: FlowAdded) -> dict[int, Job]:
+async def _found_again(seedlings: Sequence[FlatNode], grown: FlowAdded) -> dict[int, Job]:
     """The jobs that were there before, or that several seedlings stand for, as they are stored."""
     met = set(grown.existing)
     by_queue: dict[Queue, list[int]] = {}
@@ -275,7 +275,7 @@ async def _found_again(seedlings: Sequence[Seedling], grown: FlowAdded) -> dict[
     return found
 
 
-def _fate(planted: StoredNode, now: int) -> JobStatusRow:
+def _status(planted: StoredNode, now: int) -> JobStatusRow:
     extras = planted.job.rare_fields
     expires = None if extras is None or extras.expires is None else now + extras.expires
     return JobStatusRow(

@@ -33,7 +33,7 @@ from ...operations.schedulers import (
 )
 from ..job.job import Job
 from ..runtime import bridge
-from .reads import Getters, page_window
+from .reads import QueueReads, page_window
 
 
 class JobTemplate(TypedDict, total=False):
@@ -80,13 +80,13 @@ _REPEAT_KEYS = frozenset(Repeat.__annotations__)
 _SAME = {"cron": "pattern", "immediate": "immediately"}
 """Words of the repeat option that mean others."""
 
-ONE_JOBS_OWN = frozenset({*PER_JOB_OPTIONS, "delay"})
+NOT_IN_TEMPLATES = frozenset({*PER_JOB_OPTIONS, "delay"})
 """Options that cannot hold for every job of a scheduler, which says when each is due."""
 
-LONGEST_KEY = MAX_NAME_LENGTH - len(id_of("", MAX_TIME))
+MAX_KEY_LENGTH = MAX_NAME_LENGTH - len(id_of("", MAX_TIME))
 
 
-class Schedules(Getters):
+class SchedulerMethods(QueueReads):
     """The half of a queue that deals with its job schedulers."""
 
     _defaults: Mapping[str, Any]
@@ -168,7 +168,7 @@ class Schedules(Getters):
     async def get_job_scheduler(self, id: str) -> JobScheduler | None:
         """The job scheduler with this id, as it is now; None if there is none."""
         params = await self._params(id)
-        rows = await bridge.read(self.store, "scheduler", params)
+        rows = await bridge.query(self.store, "scheduler", params)
         return _entry(Scheduler(*rows[0])) if rows else None
 
     async def get_job_schedulers(
@@ -183,12 +183,12 @@ class Schedules(Getters):
         if window is None:
             return []
         params = {"queue": self.key, "skip": window[0], "most": window[1]}
-        rows = await bridge.read(self.store, statement, params)
+        rows = await bridge.query(self.store, statement, params)
         return [_entry(Scheduler(*row)) for row in rows]
 
     async def get_job_schedulers_count(self) -> int:
-        await self._be_ready()
-        [[count]] = await bridge.read(self.store, "count_schedulers", {"queue": self.key})
+        await self._ensure_open()
+        [[count]] = await bridge.query(self.store, "count_schedulers", {"queue": self.key})
         number: int = count
         return number
 
@@ -196,12 +196,12 @@ class Schedules(Getters):
 
     async def _params(self, id: str) -> dict[str, Any]:
         key = check_key("the id of a job scheduler", id)
-        await self._be_ready()
+        await self._ensure_open()
         return {"queue": self.key, "key": key}
 
     async def _ask_scheduler(self, request: Callable[..., Any], id: str, *more: Any) -> Any:
         params = await self._params(id)
-        return await bridge.ask(self.store, request(params["queue"], params["key"], *more))
+        return await bridge.submit(self.store, request(params["queue"], params["key"], *more))
 
     def _repeating(self, name: str, data: Any, options: Mapping[str, Any]) -> SchedulerSpec:
         """What `add` with `repeat` asks for."""
@@ -239,8 +239,8 @@ class Schedules(Getters):
 def check_key(what: str, value: Any) -> str:
     """The id of a job scheduler, short enough for those of its jobs."""
     key = check_name(what, value)
-    if len(key) > LONGEST_KEY:
-        raise InvalidOption(f"{what} must have at most {LONGEST_KEY} characters, not {len(key)}")
+    if len(key) > MAX_KEY_LENGTH:
+        raise InvalidOption(f"{what} must have at most {MAX_KEY_LENGTH} characters, not {len(key)}")
     return key
 
 
@@ -267,7 +267,7 @@ def _check_template(key: str, template: Any) -> tuple[str, Any, dict[str, Any]]:
 
 def _refuse_one_jobs_own(why: str, options: Mapping[str, Any]) -> None:
     for name in options:
-        if name in ONE_JOBS_OWN and options[name] is not None:
+        if name in NOT_IN_TEMPLATES and options[name] is not None:
             raise InvalidOption(f"{why} {name}: every job of the scheduler would have it")
 
 

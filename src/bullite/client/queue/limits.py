@@ -18,10 +18,10 @@ from ...core.job_options import (
 from ...operations.rate_limits import BlockQueue, QueueLimits, Rate, SetConcurrency, SetRate
 from ...operations.rate_limits_by_key import EVERY_KEY, RateWindow, SetKeyLimit, window_of
 from ..runtime import bridge
-from .reads import Getters
+from .reads import QueueReads
 
 
-class Limited(Getters):
+class LimitMethods(QueueReads):
     """The half of a queue that limits its workers, in whatever process they are."""
 
     # --- how many run ---
@@ -29,8 +29,8 @@ class Limited(Getters):
     async def set_global_concurrency(self, concurrency: int) -> None:
         """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
         number = check_int("concurrency", concurrency, 1, MAX_ATTEMPTS)
-        await self._be_ready()
-        await bridge.ask(self.store, SetConcurrency(self.key, number))
+        await self._ensure_open()
+        await bridge.submit(self.store, SetConcurrency(self.key, number))
 
     async def get_global_concurrency(self) -> int | None:
         """How many jobs may run at a time over all workers; None if nothing limits that."""
@@ -38,15 +38,15 @@ class Limited(Getters):
 
     async def remove_global_concurrency(self) -> bool:
         """Let workers run as many jobs as they want; False if nothing limited them."""
-        await self._be_ready()
-        return await bridge.ask(self.store, SetConcurrency(self.key, None)) is not None
+        await self._ensure_open()
+        return await bridge.submit(self.store, SetConcurrency(self.key, None)) is not None
 
     async def is_maxed(self) -> bool:
         """Whether as many jobs run as the global concurrency allows."""
         limit = (await self._limits()).concurrency
         if limit is None:
             return False
-        rows = await bridge.read(self.store, "count_active", {"queue": self.key})
+        rows = await bridge.query(self.store, "count_active", {"queue": self.key})
         return bool(rows[0][0] >= limit)
 
     # --- how many begin ---
@@ -57,8 +57,8 @@ class Limited(Getters):
         It beats the `max` of a worker's own limiter, whose `duration` beats this one.
         """
         limiter = _limiter({"max": max, "duration": duration})
-        await self._be_ready()
-        await bridge.ask(self.store, SetRate(self.key, limiter))
+        await self._ensure_open()
+        await bridge.submit(self.store, SetRate(self.key, limiter))
 
     async def get_global_rate_limit(self) -> RateLimit | None:
         """{"max", "duration"}, in ms; None if there is none."""
@@ -67,15 +67,15 @@ class Limited(Getters):
 
     async def remove_global_rate_limit(self) -> bool:
         """Let jobs begin as workers want; False if there was no limit."""
-        await self._be_ready()
-        return await bridge.ask(self.store, SetRate(self.key, None)) is not None
+        await self._ensure_open()
+        return await bridge.submit(self.store, SetRate(self.key, None)) is not None
 
     async def rate_limit(self, duration: Duration) -> None:
         """Let nothing begin for `duration`, in any process. In a processor, raise RateLimitError
         next: its job goes back to its place."""
         ms = check_duration("duration", duration, least=1)
-        await self._be_ready()
-        await bridge.ask(self.store, BlockQueue(self.key, ms))
+        await self._ensure_open()
+        await bridge.submit(self.store, BlockQueue(self.key, ms))
 
     async def get_rate_limit_ttl(
         self, max_jobs: int | None = None, *, key: str | None = None
@@ -93,8 +93,8 @@ class Limited(Getters):
 
     async def remove_rate_limit_key(self) -> bool:
         """End the running window, also one set by `rate_limit`; False if none ran."""
-        await self._be_ready()
-        ran: bool = await bridge.ask(self.store, BlockQueue(self.key, None))
+        await self._ensure_open()
+        ran: bool = await bridge.submit(self.store, BlockQueue(self.key, None))
         return ran
 
     # --- how many of a key begin ---
@@ -106,21 +106,21 @@ class Limited(Getters):
         without one, are not held up.
         """
         limiter = _limiter({"max": max, "duration": duration})
-        await self._be_ready()
-        await bridge.ask(self.store, SetKeyLimit(self.key, _stored(key), limiter))
+        await self._ensure_open()
+        await bridge.submit(self.store, SetKeyLimit(self.key, _stored(key), limiter))
 
     async def get_rate_limit(self, key: str | None) -> RateLimit | None:
         """What was set for this key, or with None for every key: {"max", "duration"}, or None."""
         params: dict[str, Any] = {"key": _stored(key)}
-        await self._be_ready()
-        rows = await bridge.read(self.store, "key_limit", {**params, "queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "key_limit", {**params, "queue": self.key})
         return _shown(*rows[0]) if rows else None
 
     async def remove_rate_limit(self, key: str | None) -> bool:
         """Remove the limit of a key, or with None that of every key; False if there was none."""
         stored = _stored(key)
-        await self._be_ready()
-        return await bridge.ask(self.store, SetKeyLimit(self.key, stored, None)) is not None
+        await self._ensure_open()
+        return await bridge.submit(self.store, SetKeyLimit(self.key, stored, None)) is not None
 
     # --- underneath ---
 
@@ -132,14 +132,14 @@ class Limited(Getters):
         return meta
 
     async def _limits(self) -> QueueLimits:
-        await self._be_ready()
-        rows = await bridge.read(self.store, "limits", {"queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "limits", {"queue": self.key})
         return QueueLimits(*rows[0])
 
     async def _window(self, key: str) -> RateWindow:
-        await self._be_ready()
+        await self._ensure_open()
         params = {"queue": self.key, "keys": encode_plain([key]).decode()}
-        return window_of(key, await bridge.read(self.store, "key_windows", params))
+        return window_of(key, await bridge.query(self.store, "key_windows", params))
 
     def _now(self) -> int:
         return self.store.open().clock.now()

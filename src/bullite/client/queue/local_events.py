@@ -20,46 +20,46 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..job.job import Job
-    from .reads import Getters
+    from .reads import QueueReads
 
 
 log = logging.getLogger("bullite.events")
 
 
-def follow(queue: Getters) -> Feed:
+def follow(queue: QueueReads) -> LocalEventFeed:
     """Have what this process does to a queue told to the queue's emitter: once, however many
     objects stand for the queue."""
     key = (queue.store.open(), queue.key)
-    feed: Feed | None = queue.events._feeds.get(key)
+    feed: LocalEventFeed | None = queue.events._feeds.get(key)
     if feed is None or not feed.is_alive():
-        feed = queue.events._feeds[key] = Feed(queue.events, *key)
+        feed = queue.events._feeds[key] = LocalEventFeed(queue.events, *key)
     feed.objects.append(queue)
     return feed
 
 
-class Feed:
+class LocalEventFeed:
     """Follows the engine for one queue."""
 
     def __init__(self, emitter: EventEmitter, engine: Engine, key: int) -> None:
-        self.objects: list[Getters] = []
+        self.objects: list[QueueReads] = []
         """Those who want it; the first is asked for jobs."""
         self._emitter = emitter
         self._engine = engine
         self._key = key
         self._batches: deque[Sequence[LoggedEntries]] = deque()
         self._telling: asyncio.Task[None] | None = None
-        self._mailbox = bridge.mailbox()
-        engine.follow(key, self._hear, self._mailbox)
+        self._mailbox = bridge.reply_target()
+        engine.follow(key, self._receive, self._mailbox)
 
     def is_alive(self) -> bool:
         """Whether the event loop that this was made in can still be told of anything."""
         return self._mailbox.alive()
 
-    def stop(self, queue: Getters) -> None:
+    def stop(self, queue: QueueReads) -> None:
         """One of those who wanted it wants it no more."""
         self.objects.remove(queue)
         if not self.objects:
-            self._engine.unfollow(self._hear)
+            self._engine.unfollow(self._receive)
             key = (self._engine, self._key)
             if self._emitter._feeds.get(key) is self:
                 del self._emitter._feeds[key]
@@ -69,27 +69,27 @@ class Feed:
         if self._telling is not None:
             await self._telling
 
-    def _hear(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
+    def _receive(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
         if isinstance(logged, BaseException):
             return  # the engine has stopped: there is nothing more to hear
         self._batches.append(logged)
         if self._telling is None:
             running = running_loop()
             assert running is not None
-            self._telling = running.create_task(self._tell_all())
+            self._telling = running.create_task(self._emit_all())
 
-    async def _tell_all(self) -> None:
+    async def _emit_all(self) -> None:
         try:
             while self._batches:
                 for logged in self._batches.popleft():
                     for entry in decode(encode_plain(logged.events)):
                         for event in unfold(0, logged.queue, logged.kind, [entry]):
                             if event.name != DRAINED:  # a worker tells of that, with its name
-                                await self._tell(event, logged, entry)
+                                await self._emit(event, logged, entry)
         finally:
             self._telling = None
 
-    async def _tell(self, event: Event, logged: LoggedEntries, entry: Any) -> None:
+    async def _emit(self, event: Event, logged: LoggedEntries, entry: Any) -> None:
         if not (self.objects and self._emitter.hears(event.name)):
             return
         queue = self.objects[0]
@@ -104,7 +104,9 @@ class Feed:
 _TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
 
 
-async def _arguments(queue: Getters, event: Event, logged: LoggedEntries, entry: Any) -> list[Any]:
+async def _arguments(
+    queue: QueueReads, event: Event, logged: LoggedEntries, entry: Any
+) -> list[Any]:
     """What a listener gets after the name of the queue."""
     payload = dict(event.payload)
     id = payload.pop("job_id", None)
@@ -125,10 +127,10 @@ async def _arguments(queue: Getters, event: Event, logged: LoggedEntries, entry:
             return [id, *told]
 
 
-async def _as_it_failed(queue: Getters, id: str, failure: Failure | None, at: int) -> Job | None:
+async def _as_it_failed(queue: QueueReads, id: str, failure: Failure | None, at: int) -> Job | None:
     """The job as it was when a run of it failed, however it went on."""
     job = await queue.get_job(id)
     if job is not None and failure is not None and job.has_changed_since(failure, at):
-        history = await bridge.read(queue.store, "attempts", {"job": job.pk})
+        history = await bridge.query(queue.store, "attempts", {"job": job.pk})
         job.failed_then(failure, at, history)
     return job

@@ -78,24 +78,24 @@ from ..job.job import Job
 from ..runtime import bridge
 from ..runtime.emitter import Entry, EventEmitter, L, Listener, fitted, plain
 from ..runtime.store import Store
-from .deduplication import Keys
-from .flow_builder import Garden, check_early, plant
-from .job_schedulers import Schedules
-from .limits import Limited
-from .local_events import Feed, follow
+from .deduplication import DeduplicationMethods
+from .flow_builder import FlowDefinition, add_flow, check_early
+from .job_schedulers import SchedulerMethods
+from .limits import LimitMethods
+from .local_events import LocalEventFeed, follow
 from .reads import finished_list, shown_name
 from .settings import QueueSettings, check_defaults, check_settings, read_defaults
 
-MOST_AT_ONCE = 100_000
+MAX_AT_ONCE = 100_000
 """Jobs that one `add_bulk` adds in one transaction."""
 
 MOVED_AT_ONCE = 1_000
 """Jobs that a verb for many jobs moves in one transaction."""
 
-MOST_ALIKE = 1_000
+MAX_ALIKE = 1_000
 """Options shared by jobs of one `add_bulk` that are checked once; more are checked each time."""
 
-PAUSE_PATIENCE = 2.0
+PAUSE_TIMEOUT = 2.0
 """Seconds that `pause` waits for workers to give back what they fetched ahead."""
 
 
@@ -125,7 +125,7 @@ class _StoredSettings(TypedDict, total=False):
     max_rate: RateLimit | None
 
 
-class Queue(Keys, Schedules, Limited):
+class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
     """A named queue in a store.
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
@@ -146,15 +146,15 @@ class Queue(Keys, Schedules, Limited):
     ) -> None:
         super().__init__(name, store, priority_order, events, random)
         self._wants_feed = events is not None
-        self._feed: Feed | None = None
+        self._feed: LocalEventFeed | None = None
         check_defaults(default_job_options)
         self._own_defaults = dict(default_job_options or {})
         self._unstored = check_settings(settings, self.name)
         self._defaults: Mapping[str, Any] = self._own_defaults
         self._plain = check_options(self._own_defaults)
         self._known_name = self.name
-        self._since_now = JobStatusRow(_WAITING)
-        self.is_beside: Callable[[str], bool] | None = None
+        self._fresh_status = JobStatusRow(_WAITING)
+        self._same_database: Callable[[str], bool] | None = None
         """Whether the queue of a name is in the same database; None if all are."""
 
     async def wait_until_ready(self) -> None:
@@ -171,12 +171,12 @@ class Queue(Keys, Schedules, Limited):
             self._feed = None
         await super().close()
 
-    async def _find(self) -> None:
-        await super()._find()
+    async def _open_row(self) -> None:
+        await super()._open_row()
         if self._unstored:
             changes, self._unstored = self._unstored, {}
-            await bridge.ask(self.store, Configure(self.key, changes))
-            await super()._find()
+            await bridge.submit(self.store, Configure(self.key, changes))
+            await super()._open_row()
         stored = read_defaults(self._ready().default_job_options)
         self._defaults = over(stored, self._own_defaults)
         self._plain = check_options(self._defaults)
@@ -225,20 +225,20 @@ class Queue(Keys, Schedules, Limited):
             [job] = await self._add_planned(lambda: (self._repeating(name, data, options),))
             return job
         if not _TIES.isdisjoint(options):
-            [job] = await self._plant([{"name": name, "data": data, "opts": options}])
+            [job] = await self._add_flow([{"name": name, "data": data, "opts": options}])
             return job
         [job] = await self._add_all(lambda: (self.new_job(name, data, self.check(options)),))
         return job
 
-    async def _plant(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
+    async def _add_flow(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
         """Add jobs that are tied to others, and their children, in one transaction; the jobs of
         the roots."""
-        garden = Garden(roots, self._finder(), self, "job")
-        await self._be_ready(lambda: check_early(garden))
-        seedlings, jobs = await plant(garden)
+        garden = FlowDefinition(roots, self._finder(), self, "job")
+        await self._ensure_open(lambda: check_early(garden))
+        seedlings, jobs = await add_flow(garden)
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
-                parent.acquire_traits(DOWNSTREAM)
+                parent._add_flags(DOWNSTREAM)
         return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
 
     def _finder(self) -> Callable[[str], Queue]:
@@ -247,15 +247,15 @@ class Queue(Keys, Schedules, Limited):
 
         def find(name: str) -> Queue:
             if name not in queues:
-                self._refuse_apart("queue_name", name)
+                self._forbid_other_database("queue_name", name)
                 queues[name] = Queue(name, self.store)
-                queues[name].is_beside = self.is_beside
+                queues[name]._same_database = self._same_database
             return queues[name]
 
         return find
 
-    def _refuse_apart(self, option: str, name: str | None) -> None:
-        if name is not None and self.is_beside is not None and not self.is_beside(name):
+    def _forbid_other_database(self, option: str, name: str | None) -> None:
+        if name is not None and self._same_database is not None and not self._same_database(name):
             raise InvalidOption(
                 f"{option}: queue {name!r} is in another file than {self.name!r}, and jobs that "
                 "belong together must be in one database: leave one of them out of files="
@@ -266,12 +266,12 @@ class Queue(Keys, Schedules, Limited):
     ) -> None:
         """Refuse checked options that name a queue in another database."""
         if options.get("on_failure") is not None:
-            self._refuse_apart("on_failure", options["on_failure"]["queue"])
+            self._forbid_other_database("on_failure", options["on_failure"]["queue"])
         if ties is not None:
             if ties.parent is not None:
-                self._refuse_apart("parent", ties.parent.queue)
+                self._forbid_other_database("parent", ties.parent.queue)
             for other in ties.depends_on:
-                self._refuse_apart("depends_on", other.queue)
+                self._forbid_other_database("depends_on", other.queue)
 
     async def add_bulk(
         self,
@@ -289,20 +289,20 @@ class Queue(Keys, Schedules, Limited):
             raise InvalidOptionType(f"add_bulk takes a list of jobs, not {jobs!r}")
         given = list(jobs)
         if chunk is None:
-            if len(given) > MOST_AT_ONCE:
+            if len(given) > MAX_AT_ONCE:
                 raise InvalidOption(
-                    f"add_bulk adds at most {MOST_AT_ONCE} jobs at once, not {len(given)}; "
+                    f"add_bulk adds at most {MAX_AT_ONCE} jobs at once, not {len(given)}; "
                     "pass chunk=10000 to add them in several"
                 )
             chunk = max(1, len(given))
         else:
-            check_int("chunk", chunk, 1, MOST_AT_ONCE)
+            check_int("chunk", chunk, 1, MAX_AT_ONCE)
         if not given:
             return []
-        await self._be_ready(partial(self._check_bulk, given, chunk))
+        await self._ensure_open(partial(self._check_bulk, given, chunk))
         has_options = any([type(job) is not dict or "opts" in job for job in given])  # noqa: C419
         if has_options and any(_is_tied(job) for job in given):
-            return await self._plant_bulk(given, chunk, on_chunk)
+            return await self._add_flows(given, chunk, on_chunk)
         new = self._bulk_jobs(given, range(len(given)))
         add: Callable[..., Any] = self._add_all
         if has_options and any(type(job) is SchedulerSpec for job in new):
@@ -311,7 +311,7 @@ class Queue(Keys, Schedules, Limited):
         for start in range(0, len(new), chunk):
             some = range(start, min(start + chunk, len(new)))
             resolve = partial(self._bulk_jobs, given, some)
-            await bridge.room(self.store)
+            await bridge.wait_for_capacity(self.store)
             stored += await add(resolve, new[start : start + chunk], version)
             if on_chunk is not None:
                 on_chunk(len(stored))
@@ -324,16 +324,16 @@ class Queue(Keys, Schedules, Limited):
             _refuse_plans(new)
             for start in range(0, len(given), chunk):
                 some = given[start : start + chunk]
-                check_early(Garden(some, self._finder(), self, "job"))
+                check_early(FlowDefinition(some, self._finder(), self, "job"))
 
-    async def _plant_bulk(
+    async def _add_flows(
         self, given: Sequence[Any], chunk: int, on_chunk: Callable[[int], object] | None
     ) -> list[Job]:
         _refuse_plans(self._bulk_jobs(given, range(len(given))))
         stored: list[Job] = []
         for start in range(0, len(given), chunk):
             some = [{**job, "opts": job.get("opts") or {}} for job in given[start : start + chunk]]
-            stored += await self._plant(some)
+            stored += await self._add_flow(some)
             if on_chunk is not None:
                 on_chunk(len(stored))
         return stored
@@ -348,18 +348,18 @@ class Queue(Keys, Schedules, Limited):
 
         `new` are those jobs as resolved under the settings of `version`.
         """
-        await self._be_ready(resolve)
+        await self._ensure_open(resolve)
         if new is None:
             new, version = resolve(), self._ready().version
         while True:
             request = AddJobs(self.key, new, version)
             first = None
             if self.hears("added", "waiting", "delayed"):
-                first = self._tell_added(new)
-            added = await bridge.ask(self.store, request, first)
+                first = self._emit_added(new)
+            added = await bridge.submit(self.store, request, first)
             if not isinstance(added, StaleSettings):
                 return await self._as_jobs(new, added)
-            await self._find()
+            await self._open_row()
             new, version = resolve(), self._ready().version
 
     async def _add_planned(
@@ -369,18 +369,18 @@ class Queue(Keys, Schedules, Limited):
         version: int = 0,
     ) -> list[Job]:
         """The same for jobs of which some are made by job schedulers."""
-        await self._be_ready(resolve)
+        await self._ensure_open(resolve)
         if new is None:
             new, version = resolve(), self._ready().version
         while True:
             request = UpsertSchedulers(self.key, new, version)
             first = None
             if self.hears("added", "waiting", "delayed"):
-                first = self._tell_planned
-            planned = await bridge.ask(self.store, request, first)
+                first = self._emit_upserted
+            planned = await bridge.submit(self.store, request, first)
             if isinstance(planned, SchedulersUpserted):
                 return await self._as_jobs(planned.jobs, planned.added)
-            await self._find()
+            await self._open_row()
             new, version = resolve(), self._ready().version
 
     def check(self, options: Mapping[str, Any]) -> CheckedOptions:
@@ -388,7 +388,7 @@ class Queue(Keys, Schedules, Limited):
         if not options:
             return self._plain
         checked = check_options(over(self._defaults, options) if self._defaults else options)
-        if self.is_beside is not None:
+        if self._same_database is not None:
             self._refuse_ties_apart(options, checked.dependencies)
         return checked
 
@@ -422,15 +422,15 @@ class Queue(Keys, Schedules, Limited):
                 return self._repeating(job["name"], job.get("data"), options)
             checked = self.check(options)
             new = self.new_job(job["name"], job.get("data"), checked)
-            if type(options) is dict and type(job) is dict and len(alike) < MOST_ALIKE:
+            if type(options) is dict and type(job) is dict and len(alike) < MAX_ALIKE:
                 alike[id(options)] = checked, new
             return new
         except BulliteError as error:
             raise type(error)(f"jobs[{index}]: {error}") from error
 
-    async def look_again(self) -> None:
+    async def _reload_settings(self) -> None:
         """The queue's settings have changed."""
-        await self._find()
+        await self._open_row()
 
     @property
     def settings_version(self) -> int:
@@ -458,7 +458,7 @@ class Queue(Keys, Schedules, Limited):
         return NewJob(
             name,
             options.job_id,
-            self.rank_of(priority),
+            self._rank(priority),
             priority,
             int(options.lifo),
             options.delay,
@@ -468,50 +468,50 @@ class Queue(Keys, Schedules, Limited):
             _extras_of(options),
         )
 
-    def _tell_added(self, new: Sequence[NewJob]) -> Callable[[Added | StaleSettings], None]:
+    def _emit_added(self, new: Sequence[NewJob]) -> Callable[[Added | StaleSettings], None]:
         def tell(added: Added | StaleSettings) -> None:
             if isinstance(added, StaleSettings):
                 return
             for job, id in zip(new, added.ids, strict=True):
                 if id not in added.existing:
-                    made = self.as_new_job(job, id, added.created_at)
+                    made = self._job_from_insert(job, id, added.created_at)
                     self.emit("added", made)
                     self.emit(_DELAYED if made.state == _DELAYED else _WAITING, made)
 
         return tell
 
-    def _tell_planned(self, planned: SchedulersUpserted | StaleSettings) -> None:
+    def _emit_upserted(self, planned: SchedulersUpserted | StaleSettings) -> None:
         if isinstance(planned, SchedulersUpserted):
-            self._tell_added(planned.jobs)(planned.added)
+            self._emit_added(planned.jobs)(planned.added)
 
     async def _as_jobs(self, new: Sequence[NewJob], added: Added) -> list[Job]:
         now = added.created_at
-        if self._since_now.updated_at != now:
-            self._since_now = JobStatusRow(_WAITING, updated_at=now)
-        at_once = self._since_now
+        if self._fresh_status.updated_at != now:
+            self._fresh_status = JobStatusRow(_WAITING, updated_at=now)
+        at_once = self._fresh_status
         jobs = [
             Job(self, (id, job[0], job[1], job[3], job[6], 0, 0, 0, now, None, job[8], job[2], id,
                        0, job[7]), at_once)
             if job[-1] is None and not (job[4] or job[5])
-            else self.as_new_job(job, id, now)
+            else self._job_from_insert(job, id, now)
             for job, id in zip(new, added.ids)
         ]  # fmt: skip
         if added.existing:
             found = await self.jobs_numbered([id for id in added.ids if id in added.existing])
             for index, id in enumerate(added.ids):
                 if id in added.existing:
-                    kept = found.get(id) or self.as_gone(new[index], id, added)
+                    kept = found.get(id) or self._missing_job(new[index], id, added)
                     jobs[index] = kept or jobs[index]
         return jobs
 
-    def as_gone(self, job: NewJob, id: int, added: Added | FlowAdded) -> Job | None:
+    def _missing_job(self, job: NewJob, id: int, added: Added | FlowAdded) -> Job | None:
         """What stands behind a deduplication key when only its name is left."""
         if id not in added.behind_keys:
             return None
         named = job._replace(custom_id=added.behind_keys[id])
-        return self.as_new_job(named, id, added.created_at, state="unknown")
+        return self._job_from_insert(named, id, added.created_at, state="unknown")
 
-    def as_new_job(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
+    def _job_from_insert(self, job: NewJob, id: int, now: int, state: str | None = None) -> Job:
         """A job that was just stored, tied to nobody."""
         extras = job.rare_fields or NO_RARE_FIELDS
         created_at = now if extras.timestamp is None else extras.timestamp
@@ -539,34 +539,34 @@ class Queue(Keys, Schedules, Limited):
         Changing `priority_order` ranks the jobs there are anew.
         """
         changes = check_settings(settings, self.name)
-        self._refuse_apart("dead_letter", changes.get("dead_letter"))
+        self._forbid_other_database("dead_letter", changes.get("dead_letter"))
         for options in (settings, settings.get("default_job_options") or {}):
             self._refuse_ties_apart(options, None)
-        await self._be_ready()
+        await self._ensure_open()
         if "priority_order" in changes and self._wanted_order is not None:
             self._wanted_order = changes["priority_order"]
-        await bridge.ask(self.store, Configure(self.key, changes))
-        await self._find()
+        await bridge.submit(self.store, Configure(self.key, changes))
+        await self._open_row()
         return await self.get_meta()
 
     async def pause(self) -> None:
         """Let the queue hand out no jobs, in any process, until `resume`; running jobs run on."""
-        await self._be_ready()
-        if await bridge.ask(self.store, SetPaused(self.key, True)):
+        await self._ensure_open()
+        if await bridge.submit(self.store, SetPaused(self.key, True)):
             self.emit("paused")
-        patience = time.monotonic() + PAUSE_PATIENCE
+        patience = time.monotonic() + PAUSE_TIMEOUT
         # Other processes ring no bell for this.
         while await self._holds_jobs_ahead() and time.monotonic() < patience:
             await bridge.sleep(0.005)
 
     async def _holds_jobs_ahead(self) -> bool:
-        rows = await bridge.read(self.store, "held_ahead", {"queue": self.key})
+        rows = await bridge.query(self.store, "held_ahead", {"queue": self.key})
         return bool(rows[0][0])
 
     async def resume(self) -> None:
         """Let the queue hand out jobs again."""
-        await self._be_ready()
-        if await bridge.ask(self.store, SetPaused(self.key, False)):
+        await self._ensure_open()
+        if await bridge.submit(self.store, SetPaused(self.key, False)):
             self.emit("resumed")
 
     async def drain(self, delayed: bool = False) -> None:
@@ -574,7 +574,7 @@ class Queue(Keys, Schedules, Limited):
         lists = [State.WAITING.value, PRIORITIZED]
         if check_bool("delayed", delayed):
             lists.append(State.DELAYED.value)
-        await self._be_ready()
+        await self._ensure_open()
         for name in lists:
             async for _ in self._move_list(REMOVE, name):
                 pass
@@ -588,20 +588,20 @@ class Queue(Keys, Schedules, Limited):
         queue is paused first, stays so when it is refused, and is as new afterwards.
         """
         check_bool("force", force)
-        check_int("count", count, 1, MOST_AT_ONCE)
+        check_int("count", count, 1, MAX_AT_ONCE)
         await self.pause()
         if not force and await self.get_active_count():
             raise QueueHasActiveJobs(
                 f"queue {self.name!r} has active jobs: wait for them, or obliterate(force=True)"
             )
-        await bridge.ask(self.store, DeleteSchedulers(self.key))
+        await bridge.submit(self.store, DeleteSchedulers(self.key))
         while any([await self._delete_list(name, count) for name in SHOWN_STATES]):
             pass  # jobs that waited for others may have come to a list that was empty already
         params = {"queue": self.key, "before": MAX_TIME, "most": count}
-        while rows := await bridge.read(self.store, "old_removed", params):
-            await bridge.ask(self.store, MoveJobs(DELETE, [row[0] for row in rows]))
-        await bridge.ask(self.store, ResetQueue(self.key))
-        await self._find()
+        while rows := await bridge.query(self.store, "old_removed", params):
+            await bridge.submit(self.store, MoveJobs(DELETE, [row[0] for row in rows]))
+        await bridge.submit(self.store, ResetQueue(self.key))
+        await self._open_row()
 
     async def _delete_list(self, name: str, at_once: int) -> bool:
         """Delete the jobs of a list; return whether others came to the queue's lists by that."""
@@ -614,10 +614,10 @@ class Queue(Keys, Schedules, Limited):
     async def trim_events(self, max_length: int) -> int:
         """Keep about so many of the newest events; how many rows of the log went."""
         check_int("max_length", max_length, 0, 2**31 - 1)
-        await self._be_ready()
-        trimmed = piece = await bridge.ask(self.store, TrimEvents(self.key, max_length))
+        await self._ensure_open()
+        trimmed = piece = await bridge.submit(self.store, TrimEvents(self.key, max_length))
         while piece >= MAX_TRIMMED:
-            piece = await bridge.ask(self.store, TrimEvents(self.key, max_length, recount=False))
+            piece = await bridge.submit(self.store, TrimEvents(self.key, max_length, recount=False))
             trimmed += piece
         return int(trimmed)
 
@@ -630,11 +630,11 @@ class Queue(Keys, Schedules, Limited):
         """
         if reason is not None and not isinstance(reason, str):
             raise InvalidOptionType(f"reason must be text, not {reason!r}")
-        number = await self._number_of(job_id)
-        job = None if number is None else await self.job_numbered(number)
+        number = await self._pk_of(job_id)
+        job = None if number is None else await self._job_by_pk(number)
         if job is None:
             raise JobNotFound(f"job {job_id} does not exist")
-        answer = await bridge.ask(
+        answer = await bridge.submit(
             self.store, Cancel(job.pk, job.id, storable(reason or "the job was cancelled"))
         )
         if isinstance(answer, BulliteError):
@@ -651,7 +651,7 @@ class Queue(Keys, Schedules, Limited):
         age = check_duration("grace", grace)
         check_int("limit", limit, 0, 2**31 - 1)
         names = await self._lists(shown_name(state))
-        await self._be_ready()
+        await self._ensure_open()
         before = self.store.open().clock.now() - age
         cleaned: list[str] = []
         for name in names:
@@ -659,7 +659,7 @@ class Queue(Keys, Schedules, Limited):
                 left = limit - len(cleaned) if limit else None
                 async for moved in self._move_list(REMOVE, name, before=before, limit=left):
                     cleaned += moved.ids
-        await bridge.ask(self.store, LogCleaned(self.key, len(cleaned)))
+        await bridge.submit(self.store, LogCleaned(self.key, len(cleaned)))
         self.emit("cleaned", cleaned, shown_name(state))
         return cleaned
 
@@ -681,12 +681,12 @@ class Queue(Keys, Schedules, Limited):
         age = check_duration("older_than", older_than)
         check_int("limit", limit, 0, 2**31 - 1)
         where, outcome = finished_list(state)
-        await self._be_ready()
+        await self._ensure_open()
         before = self.store.open().clock.now() - age
         purged, piece = 0, list[int]()
 
         async def delete() -> int:
-            gone: int = await bridge.ask(self.store, Purge(self.key, where, list(piece)))
+            gone: int = await bridge.submit(self.store, Purge(self.key, where, list(piece)))
             piece.clear()
             if on_piece is not None:
                 on_piece(purged + gone)
@@ -718,13 +718,13 @@ class Queue(Keys, Schedules, Limited):
         Jobs of a dead-letter queue go home, and stay if their ids are taken there. `count` is how
         many are moved at a time; `on_piece` is told how many are so far, each time that some are.
         """
-        check_int("count", count, 1, MOST_AT_ONCE)
+        check_int("count", count, 1, MAX_AT_ONCE)
         name = shown_name(state)
         if name not in (State.FAILED, State.COMPLETED):
             raise InvalidOption(f'state must be "failed" or "completed", not {state!r}')
         wait = check_duration("delay", delay)
         check_bool("reset_attempts", reset_attempts)
-        await self._be_ready()
+        await self._ensure_open()
         now = self.store.open().clock.now()
         before = now if timestamp is None else check_moment("timestamp", timestamp)
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
@@ -753,7 +753,7 @@ class Queue(Keys, Schedules, Limited):
         retried, piece = dict[int, str](), dict[int, str]()
 
         async def revive() -> None:
-            went = set(await bridge.ask(self.store, request(list(piece))))
+            went = set(await bridge.submit(self.store, request(list(piece))))
             retried.update((pk, id) for pk, id in piece.items() if pk in went)
             piece.clear()
             if on_piece is not None:
@@ -772,8 +772,8 @@ class Queue(Keys, Schedules, Limited):
 
     async def promote_jobs(self, count: int = 1_000) -> list[str]:
         """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
-        check_int("count", count, 1, MOST_AT_ONCE)
-        await self._be_ready()
+        check_int("count", count, 1, MAX_AT_ONCE)
+        await self._ensure_open()
         promoted: list[str] = []
         async for moved in self._move_list(PROMOTE, State.DELAYED.value, at_once=count):
             promoted += moved.ids
@@ -798,7 +798,7 @@ class Queue(Keys, Schedules, Limited):
             request = MoveListed(
                 self.key, name, move, most, before, after, since, delay, forget_attempts
             )
-            moved: Moved = await bridge.ask(self.store, request)
+            moved: Moved = await bridge.submit(self.store, request)
             since, left, frees = min(since, moved.at), left - len(moved.ids), frees or moved.frees
             yield moved
             if moved.after is None and not frees:
@@ -840,8 +840,8 @@ class Queue(Keys, Schedules, Limited):
         if removed is None or removed.removed_at < oldest:
             raise JobNotFound(f"no job {job_id} was removed from {self.name!r} of late")
         move = RESTORE[State(removed.removed_from)]
-        await bridge.ask(self.store, MoveJob(move, removed.pk, job_id, with_descendants=True))
-        job = await self.job_numbered(removed.pk)
+        await bridge.submit(self.store, MoveJob(move, removed.pk, job_id, with_descendants=True))
+        job = await self._job_by_pk(removed.pk)
         if job is None:
             raise JobIdTaken(f"job {job_id} was removed again meanwhile")
         return job
@@ -854,13 +854,13 @@ class Queue(Keys, Schedules, Limited):
         check_bool("reset_attempts", reset_attempts)
         job = await self._existing(job_id)
         move = RETRY_FINISHED_DELAYED if wait else RETRY_FINISHED
-        await bridge.ask(self.store, MoveJob(move, job.pk, job.id, wait, reset_attempts))
+        await bridge.submit(self.store, MoveJob(move, job.pk, job.id, wait, reset_attempts))
         home: Queue = self
         if job.original_queue is not None:
             home = Queue(job.original_queue, self.store)
             await home.wait_until_ready()
-        job.revived(wait, reset_attempts)
-        return job.in_queue(home)
+        job._apply_retry(wait, reset_attempts)
+        return job._in_queue(home)
 
     async def _existing(self, job_id: str) -> Job:
         job = await self.get_job(job_id)
@@ -872,7 +872,7 @@ class Queue(Keys, Schedules, Limited):
         """Say how far a job is, from outside its run."""
         text = encode_limited(progress, "the progress")
         job = await self._existing(job_id)
-        if not await bridge.ask(self.store, Progress(self.key, job.pk, None, text)):
+        if not await bridge.submit(self.store, Progress(self.key, job.pk, None, text)):
             raise JobNotFound(f"job {job_id} does not exist in {self.name!r}")
         self.emit("progress", job.id, progress)
 

@@ -30,17 +30,17 @@ from ...operations.metrics import MINUTE
 from ...operations.queue_settings import Settings
 from ..directory import is_lost
 from ..job.job import Job
-from ..job.version_skew import NEWER, PARKED_FOR
+from ..job.version_skew import NEWER, POSTPONED_FOR
 from ..runtime import bridge
 from .base import QueueBase
 from .explain import reason_of
 from .metrics import Metrics, metrics_of
-from .search import OUTCOMES, Criteria, find, lists_meant, place_in_list, read_slice
+from .search import OUTCOMES, JobFilter, find, lists_meant, place_in_list, read_slice
 
 READ_AT_ONCE = 1_000
 """Jobs of known numbers that one read returns."""
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 """Jobs named when somebody asks why."""
 
 PAUSED = "paused"
@@ -76,35 +76,35 @@ class WorkerInfo:
     """Whether its process is gone, or was not heard of for too long."""
 
 
-class Getters(QueueBase):
+class QueueReads(QueueBase):
     """The reading half of a queue."""
 
     # --- one job ---
 
     async def get_job(self, job_id: str) -> Job | None:
         """The job with this id, as it is now; None if there is none."""
-        number = await self._number_of(job_id)
-        return None if number is None else await self.job_numbered(number)
+        number = await self._pk_of(job_id)
+        return None if number is None else await self._job_by_pk(number)
 
     async def get_job_state(self, job_id: str) -> str:
         """Where a job is; `unknown` if it does not exist."""
         job = await self.get_job(job_id)
         return "unknown" if job is None else job.state
 
-    async def _number_of(self, job_id: str) -> int | None:
+    async def _pk_of(self, job_id: str) -> int | None:
         """The number of a job in the database; None if there is no such job."""
         if not isinstance(job_id, str):
             raise InvalidOptionType(f"job_id must be text, not {job_id!r}")
-        await self._be_ready()
+        await self._ensure_open()
         if (number := job_number(job_id)) is not None:
             return number
         params = {"queue": self.key, "custom_id": job_id}
-        rows = await bridge.read(self.store, "job_with_custom_id", params)
+        rows = await bridge.query(self.store, "job_with_custom_id", params)
         return rows[0][0] if rows else None
 
-    async def job_numbered(self, number: int) -> Job | None:
+    async def _job_by_pk(self, number: int) -> Job | None:
         """The job of this number; None if it is not in this queue."""
-        rows = await bridge.read(self.store, "job", {"queue": self.key, "job": number})
+        rows = await bridge.query(self.store, "job", {"queue": self.key, "job": number})
         return self.as_job(rows[0]) if rows else None
 
     async def jobs_numbered(self, numbers: Collection[int]) -> dict[int, Job]:
@@ -113,7 +113,7 @@ class Getters(QueueBase):
         left = list(dict.fromkeys(numbers))
         for start in range(0, len(left), READ_AT_ONCE):
             some = encode_plain(left[start : start + READ_AT_ONCE]).decode()
-            rows = await bridge.read(self.store, "jobs", {"queue": self.key, "jobs": some})
+            rows = await bridge.query(self.store, "jobs", {"queue": self.key, "jobs": some})
             jobs |= {row[0]: self.as_job(row) for row in rows}
         return jobs
 
@@ -149,9 +149,9 @@ class Getters(QueueBase):
         words = [state] if isinstance(state, str) else list(state or ())
         meant, outcome = lists_meant(words)
         since_ms = None if since is None else check_moment("since", since)
-        await self._be_ready()
+        await self._ensure_open()
         lists = None if state is None else tuple(await self._lists(meant))
-        criteria = Criteria(name, tag, since_ms, text, lists, outcome)
+        criteria = JobFilter(name, tag, since_ms, text, lists, outcome)
         return Found(*await find(self, criteria, limit, cursor))
 
     async def metrics(self, last: Duration = 3_600_000) -> Metrics:
@@ -159,11 +159,11 @@ class Getters(QueueBase):
 
         Seven days are kept. Processes tell every other second: the last moments may be missing.
         """
-        await self._be_ready()
+        await self._ensure_open()
         now = self.store.open().clock.now()
         first = (now - check_duration("last", last, least=1)) // MINUTE
         params = {"queue": self.key, "first": first, "last": now // MINUTE}
-        return metrics_of(await bridge.read(self.store, "minutes", params))
+        return metrics_of(await bridge.query(self.store, "minutes", params))
 
     async def why(self, job_id: str) -> str:
         """Why a job is where it is: what it waits for, and what keeps that from happening."""
@@ -172,10 +172,10 @@ class Getters(QueueBase):
             return f"there is no job {job_id} in {self.name!r}"
         if job.state != State.WAITING_CHILDREN:
             return await reason_of(self, job)
-        pending = await bridge.read(
+        pending = await bridge.query(
             self.store,
             "pending_links",
-            {"job": job.pk, "most": MOST_SHOWN},
+            {"job": job.pk, "most": MAX_SHOWN},
         )
         keys = ", ".join(row[0] for row in pending)
         stuck = await self._stuck(job.pk)
@@ -185,7 +185,7 @@ class Getters(QueueBase):
         """What in this queue will not go on without help: jobs that wait for others which failed,
         or are gone, while nothing says what is to become of them; and jobs of names, or of versions
         of their tasks, that no worker takes, although some serve the queue."""
-        await self._be_ready()
+        await self._ensure_open()
         return [*await self._stuck(None), *await self._unserved(), *await self._parked()]
 
     async def _unserved(self) -> list[str]:
@@ -193,11 +193,11 @@ class Getters(QueueBase):
         if not taken or None in taken:
             return []  # that nobody serves a queue is no wonder while none has been started
         names = sorted({name for some in taken for name in some or ()})
-        params = {"queue": self.key, "names": encode_plain(names).decode(), "most": MOST_SHOWN}
+        params = {"queue": self.key, "names": encode_plain(names).decode(), "most": MAX_SHOWN}
         return [
             f"{number} {'job waits' if number == 1 else 'jobs wait'} with the name {name!r}, which "
             "no worker takes: start one that does, or remove what is not wanted any more"
-            for name, number in await bridge.read(self.store, "names_waiting", params)
+            for name, number in await bridge.query(self.store, "names_waiting", params)
         ]
 
     async def _parked(self) -> list[str]:
@@ -209,16 +209,16 @@ class Getters(QueueBase):
 
     async def _names_parked(self) -> dict[str, int]:
         """The names of parked jobs, and how many there are of each."""
-        until = self.store.open().clock.now() + PARKED_FOR
-        params = {"queue": self.key, "until": until, "message": NEWER, "most": MOST_SHOWN}
-        return dict(await bridge.read(self.store, "names_put_off", params))
+        until = self.store.open().clock.now() + POSTPONED_FOR
+        params = {"queue": self.key, "until": until, "message": NEWER, "most": MAX_SHOWN}
+        return dict(await bridge.query(self.store, "names_put_off", params))
 
     async def _stuck(self, job: int | None) -> list[str]:
-        params = {"queue": self.key, "job": job, "most": MOST_SHOWN}
+        params = {"queue": self.key, "job": job, "most": MAX_SHOWN}
         return [
             f"job {waits} waits for {key}, {_fate_of(state, reason)}: retry that, remove it from "
             "what is waited for, or remove the job that waits"
-            for waits, key, state, reason in await bridge.read(self.store, "stuck", params)
+            for waits, key, state, reason in await bridge.query(self.store, "stuck", params)
         ]
 
     async def get_dependencies(
@@ -235,20 +235,20 @@ class Getters(QueueBase):
         total = len(links)
         first, last = max(0, _window(start, total)), _window(end, total)
         wanted = links[first : last + 1]
-        jobs = await self._those_there(parent, type, [number for number, *_ in wanted])
+        jobs = await self._existing_jobs(parent, type, [number for number, *_ in wanted])
         return {"items": [key for _, key, _ in wanted], "jobs": jobs, "total": total}
 
-    async def _those_there(self, parent: Job, state: str, numbers: Sequence[int]) -> list[Job]:
+    async def _existing_jobs(self, parent: Job, state: str, numbers: Sequence[int]) -> list[Job]:
         """Those of these children that still exist, wherever they are."""
         if not numbers:
             return []
         params = {"job": parent.pk, "state": state, "after": numbers[0] - 1, "most": len(numbers)}
-        rows = await bridge.read(self.store, "children_page", params)
+        rows = await bridge.query(self.store, "children_page", params)
         there = [(number, name) for number, name in rows if number <= numbers[-1]]
         return await jobs_in_queues(there, self._in)
 
-    def _in(self, queue_name: str) -> Getters:
-        return self if queue_name == self.name else Getters(queue_name, self.store, None, None)
+    def _in(self, queue_name: str) -> QueueReads:
+        return self if queue_name == self.name else QueueReads(queue_name, self.store, None, None)
 
     # --- lists ---
 
@@ -345,7 +345,7 @@ class Getters(QueueBase):
 
     async def read_rows(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
         """The rows that a statement finds."""
-        return await bridge.read(self.store, statement, params)
+        return await bridge.query(self.store, statement, params)
 
     async def _read_list(self, what: str, name: str, params: Mapping[str, Any]) -> Sequence[Any]:
         return await read_slice(self, f"{what}:{name}", params)
@@ -359,8 +359,8 @@ class Getters(QueueBase):
     async def get_job_counts(self, *states: str) -> dict[str, int]:
         """How many jobs are in each state, or in those named; never counts, the counts are kept."""
         wanted = [shown_name(state) for state in states] or list(SHOWN_STATES)
-        await self._be_ready()
-        rows = await bridge.read(self.store, "counts", {"queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "counts", {"queue": self.key})
         counts = dict.fromkeys(SHOWN_STATES, 0)
         if rows:
             counts = dict(zip(SHOWN_STATES, rows[0], strict=True))
@@ -412,8 +412,8 @@ class Getters(QueueBase):
                 check_int("a priority", priority, -MAX_PRIORITY, MAX_PRIORITY)
                 for priority in priorities
             ]
-        await self._be_ready()
-        rows = await bridge.read(self.store, "counts_per_priority", {"queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "counts_per_priority", {"queue": self.key})
         counts = {row[0]: row[1] for row in rows}
         if priorities is None:
             return counts
@@ -429,18 +429,18 @@ class Getters(QueueBase):
         Each line is {"timestamp", "message", "level"}.
         """
         check_bool("asc", asc)
-        number = await self._number_of(job_id)
-        job = None if number is None else await self.job_numbered(number)
+        number = await self._pk_of(job_id)
+        job = None if number is None else await self._job_by_pk(number)
         if job is None:
             return {"logs": [], "count": 0}
-        [[low, high]] = await bridge.read(self.store, "log_range", {"job": job.pk})
+        [[low, high]] = await bridge.query(self.store, "log_range", {"job": job.pk})
         count = 0 if low is None else high - low + 1
         first, last = max(0, _window(start, count)), min(_window(end, count), count - 1)
         if first > last:
             return {"logs": [], "count": count}
         span = (low + first, low + last) if asc else (high - last, high - first)
         params = {"job": job.pk, "first": span[0], "last": span[1]}
-        rows = await bridge.read(self.store, "logs", params)
+        rows = await bridge.query(self.store, "logs", params)
         logs = [{"timestamp": at, "message": text, "level": level} for at, level, text in rows]
         return {"logs": logs if asc else logs[::-1], "count": count}
 
@@ -449,8 +449,8 @@ class Getters(QueueBase):
     async def get_workers(self) -> list[WorkerInfo]:
         """The workers of this queue, in whatever process; those that are lost, too, as long as
         nobody has taken over what they held."""
-        await self._be_ready()
-        rows = await bridge.read(self.store, "workers_of_queue", {"queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "workers_of_queue", {"queue": self.key})
         workers: dict[tuple[int, int], WorkerInfo] = {}
         for id, name, names, nonce, pid, host, number, concurrency, started, *more in rows:
             seen, boot, lease, active = more
@@ -492,13 +492,13 @@ class Getters(QueueBase):
         return f"bullite:{__version__}"
 
     async def _settings(self) -> Settings:
-        await self._be_ready()
-        rows = await bridge.read(self.store, "settings", {"queue": self.key})
+        await self._ensure_open()
+        rows = await bridge.query(self.store, "settings", {"queue": self.key})
         return Settings(*rows[0])
 
 
 async def jobs_in_queues(
-    there: Sequence[tuple[int, str]], find: Callable[[str], Getters]
+    there: Sequence[tuple[int, str]], find: Callable[[str], QueueReads]
 ) -> list[Job]:
     """The jobs of these numbers, each given with the name of its queue, in the order given.
 

@@ -21,14 +21,14 @@ J_co = TypeVar("J_co", bound=JobRecord, covariant=True)
 SLICE = 500
 """Jobs read at a time."""
 
-MOST_LOOKED_AT = 20_000
+MAX_SCANNED = 20_000
 """Jobs that one call looks at; then it answers with what it has, and a cursor to go on from."""
 
 OUTCOMES = (CANCELLED, EXPIRED, STALLED, TIMED_OUT)
 """How a job can end that may be asked for like a state."""
 
 
-class Searched(Protocol[J_co]):
+class Searchable(Protocol[J_co]):
     """A queue, as far as finding jobs in it needs to know it."""
 
     @property
@@ -42,7 +42,7 @@ class Searched(Protocol[J_co]):
         """A job from the row that tells of it."""
 
 
-class Criteria(NamedTuple):
+class JobFilter(NamedTuple):
     """What is looked for."""
 
     name: str | None = None
@@ -100,7 +100,7 @@ def outcome_named(word: Any) -> str | None:
 
 
 async def find(
-    queue: Searched[J], criteria: Criteria, limit: int, cursor: str | None
+    queue: Searchable[J], criteria: JobFilter, limit: int, cursor: str | None
 ) -> tuple[list[J], str | None]:
     """The next jobs that fit, and a cursor to go on from if there may be more."""
     jobs: list[J] = []
@@ -120,7 +120,7 @@ async def find(
         looked_at += len(rows)
         if len(rows) < SLICE:
             index, place = index + 1, (FARTHEST, FARTHEST)
-        elif looked_at >= MOST_LOOKED_AT:
+        elif looked_at >= MAX_SCANNED:
             return jobs, _cursor(index, place)
     return jobs, None
 
@@ -143,7 +143,7 @@ def place_in_list(name: str, job: JobRecord) -> tuple[int, int]:
     return first or 0, job.pk
 
 
-def _sources(criteria: Criteria) -> list[tuple[str, Callable[[JobRecord], Place]]]:
+def _sources(criteria: JobFilter) -> list[tuple[str, Callable[[JobRecord], Place]]]:
     """The indexes to go along, the one that leaves out most."""
     if criteria.tag is not None:
         return [("find_by_tag", _by_date)]
@@ -158,7 +158,7 @@ def _by_date(job: JobRecord) -> Place:
     return job.timestamp, job.pk
 
 
-def _params(queue: int, criteria: Criteria, statement: str, place: Place) -> dict[str, Any]:
+def _params(queue: int, criteria: JobFilter, statement: str, place: Place) -> dict[str, Any]:
     params: dict[str, Any] = {"queue": queue, "most": SLICE}
     if statement.startswith("before:"):
         return {**params, "first": place[0], "second": place[1]}
@@ -171,7 +171,7 @@ def _params(queue: int, criteria: Criteria, statement: str, place: Place) -> dic
 
 
 async def read_slice(
-    queue: Searched[JobRecord], statement: str, params: Mapping[str, Any]
+    queue: Searchable[JobRecord], statement: str, params: Mapping[str, Any]
 ) -> Sequence[Any]:
     """Rows of jobs: of a list, if the statement is one of its, or of whatever it finds."""
     steps = rows_of_list(queue.key, statement, params)

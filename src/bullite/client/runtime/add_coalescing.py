@@ -12,7 +12,7 @@ from ...errors import RequestRefused, StoreError
 from ...operations.add import Added, AddJobs, StaleSettings
 
 
-def joined(engine: Engine, asks: Sequence[PendingRequest]) -> list[PendingRequest]:
+def coalesced(engine: Engine, asks: Sequence[PendingRequest]) -> list[PendingRequest]:
     """The same requests in the same order, neighbours that add a plain job each made one."""
     found: list[PendingRequest] = []
     for terms, neighbours in groupby(asks, _terms):

@@ -30,13 +30,13 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
     return _get_running_loop()
 
 
-def refuse_in_loop(verb: str, instead: str) -> None:
+def forbid_in_event_loop(verb: str, instead: str) -> None:
     """What blocks a thread must not be called where an event loop runs."""
     if running_loop() is not None:
         raise WrongLoop(f"{verb} would block the event loop that runs here: {instead}")
 
 
-class Answer(Generic[T]):
+class BlockingFuture(Generic[T]):
     """An answer to come, for a thread in which no event loop runs; called with what it is."""
 
     __slots__ = ("_came", "_first", "_value")
@@ -66,7 +66,7 @@ class Answer(Generic[T]):
         return answer
 
 
-def carry_out(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that waits for nothing but answers, in this thread."""
     try:
         coroutine.send(None)
@@ -77,11 +77,11 @@ def carry_out(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("this waits for something that needs an event loop")
 
 
-def each_of(iterator: AsyncIterator[T]) -> Iterator[T]:
+def iterate_blocking(iterator: AsyncIterator[T]) -> Iterator[T]:
     """The same for an asynchronous iterator: its values, one after the other."""
     while True:
         try:
-            yield carry_out(_next(iterator))
+            yield run_blocking(_next(iterator))
         except _AtEnd:
             return
 

@@ -16,8 +16,8 @@ from ...engine.engine import Engine
 from ...engine.replies import SAME_THREAD, PendingRequest, Reply
 from ...engine.result_waiters import AwaitedJob
 from ...engine.subscription import Subscription
-from .add_coalescing import joined
-from .blocking import Answer, running_loop
+from .add_coalescing import coalesced
+from .blocking import BlockingFuture, running_loop
 from .store import Store
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class LoopMailbox:
+class EventLoopTarget:
     """Delivers into one event loop, and collects what many coroutines of it ask for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,7 +52,7 @@ class LoopMailbox:
         outgoing, self._outgoing = self._outgoing, {}
         self._is_crowded = any(len(asks) > 1 for asks in outgoing.values())
         for engine, asks in outgoing.items():
-            engine.submit_all(joined(engine, asks))
+            engine.submit_all(coalesced(engine, asks))
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
         self._is_crowded = self._is_crowded or len(answers) > 1
@@ -74,19 +74,19 @@ def _hand_out(answers: Sequence[tuple[Reply, Any]]) -> None:
         reply(answer)
 
 
-_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopMailbox] = (
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, EventLoopTarget] = (
     weakref.WeakKeyDictionary()
 )
 
 
-def mailbox() -> LoopMailbox:
+def reply_target() -> EventLoopTarget:
     """The mailbox of the running loop."""
     loop = running_loop()
     if loop is None:
         raise RuntimeError("no running event loop")
     found = _mailboxes.get(loop)
     if found is None:
-        found = _mailboxes[loop] = LoopMailbox(loop)
+        found = _mailboxes[loop] = EventLoopTarget(loop)
     return found
 
 
@@ -107,18 +107,20 @@ class Resolver:
             self._future.set_result(answer)
 
 
-def ask(store: Store, request: Any, first: Callable[[Any], None] | None = None) -> Awaitable[Any]:
+def submit(
+    store: Store, request: Any, first: Callable[[Any], None] | None = None
+) -> Awaitable[Any]:
     """Put a request to the engine; await the answer. Cancelling does not undo the commit.
 
     `first` is called with the answer before anything else that the same commit brought about.
     """
     loop = running_loop()
     if loop is None:
-        answer: Answer[Any] = Answer(first)
+        answer: BlockingFuture[Any] = BlockingFuture(first)
         store.open().submit(request, answer)
         return answer
     future = loop.create_future()
-    box, reply = mailbox(), Resolver(future)
+    box, reply = reply_target(), Resolver(future)
     box.send(
         store.open(), PendingRequest(request, reply if first is None else _both(first, reply), box)
     )
@@ -134,38 +136,38 @@ def _both(first: Callable[[Any], None], reply: Reply) -> Reply:
     return both
 
 
-def read(store: Store, statement: str, params: Params) -> Awaitable[Sequence[Any]]:
+def query(store: Store, statement: str, params: Params) -> Awaitable[Sequence[Any]]:
     """Run a read; await the rows."""
     loop = running_loop()
     if loop is None:
-        answer: Answer[Sequence[Any]] = Answer()
-        store.reading.read(statement, params, answer, SAME_THREAD)
+        answer: BlockingFuture[Sequence[Any]] = BlockingFuture()
+        store.read_thread.read(statement, params, answer, SAME_THREAD)
         return answer
     future = loop.create_future()
-    store.reading.read(statement, params, Resolver(future), mailbox())
+    store.read_thread.read(statement, params, Resolver(future), reply_target())
     return future
 
 
-async def room(store: Store) -> None:
+async def wait_for_capacity(store: Store) -> None:
     """Wait until the engine takes more jobs."""
     engine = store.open()
     while not engine.has_room():
         loop = running_loop()
         if loop is None:
-            answer: Answer[Any] = Answer()
+            answer: BlockingFuture[Any] = BlockingFuture()
             engine.when_room(answer, SAME_THREAD)
             await answer
             continue
         future = loop.create_future()
-        engine.when_room(Resolver(future), mailbox())
+        engine.when_room(Resolver(future), reply_target())
         await future
 
 
-async def watch(store: Store, job: AwaitedJob, seconds: float | None) -> Any:
+async def wait_result(store: Store, job: AwaitedJob, seconds: float | None) -> Any:
     """Wait until a job is finished: [state, return value, failed reason]; or TimeoutError."""
     engine, loop = store.open(), running_loop()
     if loop is None:
-        answer: Answer[Any] = Answer()
+        answer: BlockingFuture[Any] = BlockingFuture()
         engine.watch(job, answer, SAME_THREAD)
         try:
             return answer.result(seconds)
@@ -176,7 +178,7 @@ async def watch(store: Store, job: AwaitedJob, seconds: float | None) -> Any:
 
     future = loop.create_future()
     resolve = Resolver(future)
-    engine.watch(job, resolve, mailbox())
+    engine.watch(job, resolve, reply_target())
     try:
         return await asyncio.wait_for(future, seconds)
     except (TimeoutError, asyncio.CancelledError):
@@ -194,19 +196,19 @@ async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def registered(engine: Engine, subscription: Subscription) -> None:
+async def wait_registered(engine: Engine, subscription: Subscription) -> None:
     """Wait until the database knows a worker; once in its life, so a bell is not worth it."""
     while not (subscription.worker or subscription.unregistered or engine.is_stopping):
         await sleep(0.001)
 
 
-async def in_thread(call: Callable[[], T]) -> T:
+async def run_in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call beside the loop, in a thread that ends with it."""
     loop = running_loop()
     if loop is None:
         return call()
     future: asyncio.Future[T] = loop.create_future()
-    box, resolve = mailbox(), Resolver(future)
+    box, resolve = reply_target(), Resolver(future)
 
     def run() -> None:
         answer: Any

@@ -66,17 +66,17 @@ class NamedLock:
                 f"the lock {self.name!r} is held or waited for by this object: make another"
             )
         self._grant = LockRequest(self.name, self._ttl)
-        return Pending.by(self._acquire(self._grant))
+        return Pending.from_plan(self._acquire(self._grant))
 
     def release(self) -> Pending[None]:
         """Let go of it; LostLock if it was lost before."""
         grant, self._grant = self._own_grant(), None
-        return Pending.by(self._release(grant))
+        return Pending.from_plan(self._release(grant))
 
     def extend(self, ttl: Duration | None = None) -> Pending[None]:
         """Hold it for `ttl` from now, unless given its own; LostLock if it was lost before."""
         ms = self._ttl if ttl is None else check_duration("ttl", ttl, least=100)
-        return Pending.by(self._extend(self._own_grant(), ms))
+        return Pending.from_plan(self._extend(self._own_grant(), ms))
 
     # --- as a context ---
 
@@ -127,7 +127,7 @@ class NamedLock:
     def _acquire(self, grant: LockRequest) -> Plan[int]:
         try:
             if is_in_loop() and not self._store.is_open:
-                yield bridge.in_thread(self._store.open)
+                yield bridge.run_in_thread(self._store.open)
             yield from self._take(self._store.open(), grant)
             return grant.token
         except BaseException:
@@ -163,7 +163,7 @@ class NamedLock:
 
     def _look(self, engine: Engine) -> Plan[tuple[bool, int | None]]:
         """Whether it seems free, and the token of its holder if that one is known to be gone."""
-        rows = yield Pending.reading(self._store, "lock_holder", {"name": self.name})
+        rows = yield Pending.from_query(self._store, "lock_holder", {"name": self.name})
         if not rows:
             return True, None
         token, nonce, boot, until, has_left = rows[0]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...database.driver import Params
 from ...engine.replies import SAME_THREAD
-from .blocking import carry_out, running_loop
-from .bridge import Resolver, mailbox
+from .blocking import run_blocking, running_loop
+from .bridge import Resolver, reply_target
 from .store import Store
 
 if TYPE_CHECKING:
@@ -39,30 +39,30 @@ class Pending(Generic[T]):
             store.open().submit(request, _resolver(self._future))
         else:
             self._future = loop.create_future()
-            store.open().submit(request, Resolver(self._future), mailbox())
+            store.open().submit(request, Resolver(self._future), reply_target())
 
     @classmethod
-    def reading(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
+    def from_query(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
         """The rows of a read."""
         pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
         pending._read, pending._meaning = _same, None
         loop = running_loop()
         if loop is None:
             pending._future = concurrent.futures.Future()
-            store.reading.read(statement, params, _resolver(pending._future), SAME_THREAD)
+            store.read_thread.read(statement, params, _resolver(pending._future), SAME_THREAD)
         else:
             pending._future = loop.create_future()
-            store.reading.read(statement, params, Resolver(pending._future), mailbox())
+            store.read_thread.read(statement, params, Resolver(pending._future), reply_target())
         return pending
 
     @classmethod
-    def by(cls, plan: Plan[T], then: Callable[[], object] | None = None) -> Pending[T]:
+    def from_plan(cls, plan: Plan[T], then: Callable[[], object] | None = None) -> Pending[T]:
         """What a plan comes to, and `then` when it has.
 
         In a thread it is carried out at once, and what it raises is raised at once.
         """
         if is_in_loop():
-            pending = cls.of(_awaited(plan))
+            pending = cls.from_coroutine(_awaited(plan))
             if then is not None:
                 pending._future.add_done_callback(lambda _: then())
             return pending
@@ -73,7 +73,7 @@ class Pending(Generic[T]):
         return pending
 
     @classmethod
-    def of(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
+    def from_coroutine(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
         """A coroutine, on its way; in a thread it is run at once."""
         pending: Pending[T] = cls.__new__(cls)
         pending._read, pending._meaning = _same, None
@@ -81,7 +81,7 @@ class Pending(Generic[T]):
         if loop is None:
             pending._future = concurrent.futures.Future()
             try:
-                pending._future.set_result(carry_out(answer))
+                pending._future.set_result(run_blocking(answer))
             except Exception as error:
                 pending._future.set_exception(error)
         else:
@@ -97,19 +97,19 @@ class Pending(Generic[T]):
 
             future = asyncio.wrap_future(future)
         answer = yield from future.__await__()
-        return self._once(answer)
+        return self._decode_once(answer)
 
     def result(self, timeout: float | None = None) -> T:
         """Block this thread for the answer; `timeout` in seconds."""
         if not isinstance(self._future, concurrent.futures.Future):
             raise RuntimeError("this was asked for in an event loop: await it there")
-        return self._once(self._future.result(timeout))
+        return self._decode_once(self._future.result(timeout))
 
-    def forget(self) -> None:
+    def ignore_result(self) -> None:
         """Nobody will ask for the answer; an error is no news either."""
-        self._future.add_done_callback(_look_at)
+        self._future.add_done_callback(_swallow)
 
-    def _once(self, answer: Any) -> T:
+    def _decode_once(self, answer: Any) -> T:
         """What the answer means; it is taken in once, however often it is asked for."""
         if self._meaning is None:
             try:
@@ -167,7 +167,7 @@ def _run(wanted: Awaitable[Any]) -> Any:
     return asyncio.run(await_it())
 
 
-def _look_at(future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+def _swallow(future: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
 

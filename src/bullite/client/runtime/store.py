@@ -20,7 +20,7 @@ from ...database.locations import Location, default_location, parse_location
 from ...engine.engine import Engine
 from ...engine.replies import SAME_THREAD
 from ...errors import StoreClosed
-from .blocking import Answer
+from .blocking import BlockingFuture
 
 if TYPE_CHECKING:
     from ...core.job_options import Duration
@@ -55,7 +55,7 @@ class Store:
         return self._shared is not None and self._pid == os.getpid()
 
     @property
-    def reading(self) -> ReadThread:
+    def read_thread(self) -> ReadThread:
         return self._open_shared().reading
 
     def _open_shared(self) -> _Shared:
@@ -116,8 +116,8 @@ class StoreReader:
         self.clock = store.open().clock
 
     def read(self, statement: str, params: Params) -> Result:
-        answer: Answer[Sequence[Any]] = Answer()
-        self._store.reading.read(statement, params, answer, SAME_THREAD)
+        answer: BlockingFuture[Sequence[Any]] = BlockingFuture()
+        self._store.read_thread.read(statement, params, answer, SAME_THREAD)
         return Result(answer.result(), 0)
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class _Shared:
 _engines: dict[Hashable, _Shared] = {}
 """By the identity of the database."""
 
-_openings: dict[Hashable, Answer[_Shared | None]] = {}
+_openings: dict[Hashable, BlockingFuture[_Shared | None]] = {}
 """What threads wait for while another one opens the database: by its place, and by its identity if
 it is there already. The file at a place gets its identity by being opened."""
 
@@ -181,7 +181,7 @@ def _once(keys: Sequence[Hashable], find: Callable[[], _Shared]) -> _Shared | No
         answer = _openings.get(keys[0])
         is_first = answer is None
         if answer is None:
-            answer = _openings[keys[0]] = Answer()
+            answer = _openings[keys[0]] = BlockingFuture()
     if not is_first:
         opened: _Shared | None = answer.result()
         return opened
