@@ -74,11 +74,11 @@ async def test_two_processes_change_one_value_and_nothing_is_lost(
     program = """
 import asyncio, sys
 from bullite import Store
-from bullite.client.directory import change
+from bullite.client.directory import update_value
 async def main():
     store = Store(sys.argv[1])
     for _ in range(40):
-        await change(store, "k", "n", lambda old: {**(old or {}), str(len(old or {})): 1})
+        await update_value(store, "k", "n", lambda old: {**(old or {}), str(len(old or {})): 1})
     store.close()
 asyncio.run(main())
 """

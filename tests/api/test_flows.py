@@ -59,7 +59,7 @@ async def test_what_was_answered_is_what_is_stored(queue: Queue) -> None:
     )
     for job in jobs_of(added):
         stored = await again(queue, job)
-        for what in ("name", "data", "opts", "state", "priority", "attempts", "parent", "traits"):
+        for what in ("name", "data", "opts", "state", "priority", "attempts", "parent", "flags"):
             assert getattr(stored, what) == getattr(job, what), what
 
 

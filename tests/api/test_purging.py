@@ -86,7 +86,7 @@ async def test_only_those_that_fit(queue: Queue) -> None:
 
 
 async def test_it_is_told_how_many_are_gone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullite.queue.MOVED_AT_ONCE", 2)
+    monkeypatch.setattr("bullite.client.queue.queue.MOVED_AT_ONCE", 2)
     await queue.add_bulk([{"name": "good"}] * 5)
     await run_all(queue)
     told: list[int] = []

@@ -40,7 +40,9 @@ def with_an_engine() -> AbstractContextManager[object]:
 
 def without_an_engine() -> AbstractContextManager[object]:
     """Meanwhile there is none to be had."""
-    return patch("bullite.store.Store.open", side_effect=AssertionError("an engine is opened"))
+    return patch(
+        "bullite.client.runtime.store.Store.open", side_effect=AssertionError("an engine is opened")
+    )
 
 
 def both(*arguments: object, db: str) -> tuple[Said, Said]:

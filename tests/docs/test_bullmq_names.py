@@ -44,7 +44,7 @@ GROUPS = (
         "{}",
         "Queue Worker Job FlowProducer QueueEvents QueueEventsProducer JobScheduler",
         renamed={
-            "QueueGetters": ("client.queue.reads.Getters", "a base class, made by nobody"),
+            "QueueGetters": ("client.queue.reads.QueueReads", "a base class, made by nobody"),
             "QueueBase": ("client.queue.base.QueueBase", "a base class, made by nobody"),
             "Backoffs": ("Worker(retry_strategies=)", "a worker is given its strategies"),
             "IQueueBackend": ("database.driver.Driver", "what a database has to do for us"),

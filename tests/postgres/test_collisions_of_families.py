@@ -77,7 +77,7 @@ def collision(store: Store, database: PostgresDatabase, other: Process) -> Colli
 
 
 def verdict(held: Held, move: Move = COMPLETE, **details: Any) -> RunOutcome:
-    details = {"traits": held.row.traits, "reason": "it broke" if move is FAIL else None, **details}
+    details = {"flags": held.row.traits, "reason": "it broke" if move is FAIL else None, **details}
     return RunOutcome(held.id, held.token, move, **details)
 
 

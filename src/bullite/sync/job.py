@@ -250,11 +250,6 @@ class Job(Blocking[AsyncJob]):
         return self._async.limit_key
 
     @property
-    def flags(self) -> int:
-        """What else belongs to it, as bits: see job_flags.py."""
-        return self._async.flags
-
-    @property
     def opts(self) -> dict[str, Any]:
         """The options the job was added with; durations in ms."""
         return self._async.opts
