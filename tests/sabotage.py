@@ -679,8 +679,8 @@ MUTANTS = (
     Mutant(
         "what was fetched ahead and taken away is not begun",
         "worker/pool.py",
-        "for job in runner.take_out(numbers):",
-        "for job in runner.take_out(()):",
+        "for job in runner.remove(numbers):",
+        "for job in runner.remove(()):",
         ["api/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
     ),
     Mutant(
@@ -2637,7 +2637,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "annotations are made out one by one",
         "app/arguments.py",
-        "        return Unknown(annotation, on_one_line(error))\n",
+        "        return UnresolvedAnnotation(annotation, on_one_line(error))\n",
         "        raise\n",
         [
             "app/test_arguments.py::test_an_annotation_that_cannot_be_made_out_says_nothing_and_the_others_count"
@@ -2767,7 +2767,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a long body is refused",
         "app/router.py",
-        "        if len(data) > LONGEST_BODY:",
+        "        if len(data) > MAX_BODY_BYTES:",
         "        if False:",
         ["app/test_router.py::test_a_body_that_is_too_long_is_refused"],
     ),

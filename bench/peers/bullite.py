@@ -114,4 +114,4 @@ def _fetch_nothing_ahead() -> None:
     """There is no option for it: what is fetched ahead is a matter of how long jobs take."""
     from bullite.worker import runner
 
-    runner.AHEAD_MOST = 0
+    runner.PREFETCH_MAX = 0

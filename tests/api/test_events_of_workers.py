@@ -279,7 +279,7 @@ async def test_trouble_with_the_database_is_told_and_ends_nothing(queue: Queue) 
     worker = Worker(queue, echo)
     heard = gather(worker, "error")
     await (await queue.add("a")).result()
-    worker.trouble(StoreError("the disk is gone"))
+    worker._on_store_error(StoreError("the disk is gone"))
     assert await (await queue.add("a", 7)).result() == 7
     await worker.close()
     [(_, error)] = heard
@@ -337,7 +337,7 @@ async def test_a_run_that_does_not_stop_is_told_to_be_stuck(
                 continue
 
     worker = Worker(queue, stubborn)
-    heard = gather(worker, "stuck")
+    heard = gather(worker, "_on_stuck")
     job = await queue.add("a", timeout=20)
     await until(lambda: heard)
     go.set()

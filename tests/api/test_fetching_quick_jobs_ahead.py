@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.worker.runner import AHEAD_SLOWEST
+from bullite.worker.runner import PREFETCH_MAX_JOB_SECONDS
 
 from .helpers import again, until
 
@@ -63,7 +63,7 @@ async def test_slow_jobs_are_not_fetched_ahead(queue: Queue) -> None:
 
     async def dawdle(job: Job) -> None:
         nonlocal most
-        await asyncio.sleep(AHEAD_SLOWEST)
+        await asyncio.sleep(PREFETCH_MAX_JOB_SECONDS)
         most = max(most, held(worker))
 
     async with Worker(queue, dawdle) as worker:
@@ -196,9 +196,9 @@ async def test_what_was_fetched_ahead_and_comes_late_does_not_begin_after_a_stop
         await queue.add_bulk([{"name": "b"}] * 5)
         await until(has_all)
         await (queue.rate_limit(60_000) if stop == "rate_limit" else queue.pause())
-        pool.subscription.reply = pool._receive
+        pool.subscription.reply = pool._on_claimed
         for claimed in late:
-            pool._receive(claimed)
+            pool._on_claimed(claimed)
         go_on.set()
         await until(lambda: is_active(queue, 0))
         assert begun == ["a"]

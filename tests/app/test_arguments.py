@@ -679,9 +679,9 @@ def test_an_argument_that_a_richer_annotation_forbids_is_refused_by_name(
 
 def test_an_annotation_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    known = bullite.app.arguments.form_of
+    known = bullite.app.arguments.serializer_for
     monkeypatch.setattr(
-        bullite.app.arguments, "form_of", lambda one: looked.append(one) or known(one)
+        bullite.app.arguments, "serializer_for", lambda one: looked.append(one) or known(one)
     )
     task = taking(Cat | str)
     for _ in range(3):

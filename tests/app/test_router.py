@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bullite import Bullite, Job, Store
-from bullite.app.router import LONGEST_BODY, Router
+from bullite.app.router import MAX_BODY_BYTES, Router
 from tests.api.helpers import case
 
 TOKEN = "s3cret"
@@ -297,7 +297,7 @@ async def test_a_body_that_says_nothing_is_refused(router: Router, body: bytes) 
 
 @pytest.mark.parametrize("pieces", [1, 7])
 async def test_a_body_that_is_too_long_is_refused(router: Router, pieces: int) -> None:
-    body = {"job_id": "1", "more": "x" * LONGEST_BODY}
+    body = {"job_id": "1", "more": "x" * MAX_BODY_BYTES}
     answer = await ask(router, "/retry", body, pieces=pieces)
     assert answer.status == 413
 

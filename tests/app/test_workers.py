@@ -63,7 +63,7 @@ async def test_its_attributes_say_how_it_works(app: Bullite) -> None:
             "numbers": 1,
             "threes": 3,
         }
-        habits = {worker.queue.name: worker._habits.poll_interval for worker in app._workers}
+        habits = {worker.queue.name: worker._intervals.poll_interval for worker in app._workers}
         assert habits == {"numbers": 1_000, "threes": 200}
 
 

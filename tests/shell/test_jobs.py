@@ -33,7 +33,7 @@ from bullite.commands.job_types import RETRIES
 from bullite.commands.processors import Crew
 from bullite.commands.webhook import verify_signature
 from bullite.operations.command_output import OutputChunk, WriteOutput
-from bullite.worker.processors import AndTheRest
+from bullite.worker.processors import WithFallback
 from tests.api.helpers import again, state_of, take_away, until
 from tests.databases import Database
 from tests.shell.test_notifying import Post
@@ -137,7 +137,7 @@ async def test_commands_run_beside_somebody_who_takes_all_other_jobs(
         return f"took {job.name}"
 
     rest = take_in_loop if kind == "coroutine" else take_in_thread
-    async with Worker(queue, AndTheRest(Crew(queue.store).processors(), rest), concurrency=2):
+    async with Worker(queue, WithFallback(Crew(queue.store).processors(), rest), concurrency=2):
         other = await queue.add("something")
         command = await ended(queue, await add(queue, "echo out"))
         assert await other.result(timeout=30_000) == "took something"

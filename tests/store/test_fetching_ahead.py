@@ -168,6 +168,6 @@ class Taken:
     def __init__(self) -> None:
         self.parts: list[Any] = []
 
-    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+    def merge(self, parts: Sequence[Any]) -> list[PendingRequest]:
         self.parts += parts
         return []

@@ -175,7 +175,7 @@ def test_nothing_is_remembered_of_jobs_that_nobody_waits_for_any_more(store: Sto
 
 
 class _Joiner:
-    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+    def merge(self, parts: Sequence[Any]) -> list[PendingRequest]:
         return []
 
 

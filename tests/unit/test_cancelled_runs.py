@@ -13,7 +13,7 @@ from bullite.core.decide_outcome import Raised, Result, Returned
 from bullite.core.job_record import JobStatusRow
 from bullite.errors import JobCancelled
 from bullite.worker.processors import ANY, make_handler
-from bullite.worker.runner import Line, LoopRunner, ThreadRunner
+from bullite.worker.runner import LoopRunner, PrefetchBuffer, ThreadRunner
 from tests.api.helpers import until
 from tests.crash.processes import wait_until
 
@@ -27,10 +27,10 @@ class Master:
         self.ends: list[tuple[int, Result | None]] = []
         self.ended_one = threading.Semaphore(0)
 
-    def begun(self, job: Job) -> None: ...
-    def strayed(self, job: Job, error: Exception) -> None: ...
-    def stuck(self, job: Job) -> None: ...
-    def check_idle(self) -> None: ...
+    def _on_started(self, job: Job) -> None: ...
+    def _on_late_error(self, job: Job, error: Exception) -> None: ...
+    def _on_stuck(self, job: Job) -> None: ...
+    def _check_drained(self) -> None: ...
 
     def returned(self, job: Job, value: Any) -> None:
         self.ended(job, Returned(value))
@@ -51,12 +51,12 @@ def job(number: int) -> Job:
     return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
 
 
-def taken_out(line: Line, *numbers: int) -> list[int]:
-    return [job.pk for job in line.take_out(set(numbers))]
+def taken_out(line: PrefetchBuffer, *numbers: int) -> list[int]:
+    return [job.pk for job in line.remove(set(numbers))]
 
 
 def test_jobs_that_are_taken_out_of_a_line_leave_the_others_in_order() -> None:
-    line = Line()
+    line = PrefetchBuffer()
     line.put([job(1), job(2), job(3), job(4)])
     assert taken_out(line, 2, 4, 9) == [2, 4]
     assert [job.pk for job in line.clear()] == [1, 3]
@@ -72,18 +72,18 @@ def test_no_thread_falls_asleep_while_jobs_are_taken_out_of_its_line(
         if job.pk == 1:
             emptied.wait(PATIENCE)
 
-    def take_out(line: Line, numbers: Any) -> list[Job]:
+    def take_out(line: PrefetchBuffer, numbers: Any) -> list[Job]:
         jobs = line.clear()
         emptied.set()
         go_on.wait(0.1)  # in which the thread would have gone to sleep
         line.put([job for job in jobs if job.pk not in numbers])
         return [job for job in jobs if job.pk in numbers]
 
-    monkeypatch.setattr(Line, "take_out", take_out)
+    monkeypatch.setattr(PrefetchBuffer, "remove", take_out)
     runner = ThreadRunner({ANY: make_handler("work", work)}, 1, master)
     runner.take([job(1), job(2), job(3)])
     wait_until(runner.running)
-    assert [job.pk for job in runner.take_out({2})] == [2]
+    assert [job.pk for job in runner.remove({2})] == [2]
     assert master.ended_one.acquire(timeout=PATIENCE)
     assert master.ended_one.acquire(timeout=PATIENCE)
     assert master.ends == [(1, Returned(None)), (3, Returned(None))]

@@ -37,7 +37,7 @@ class Joiner:
     def __init__(self, reply: Callable[[Any], None]) -> None:
         self._reply = reply
 
-    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+    def merge(self, parts: Sequence[Any]) -> list[PendingRequest]:
         return [PendingRequest(part, self._reply) for part in parts]
 
 

@@ -14,7 +14,7 @@ from bullite.engine.replies import PendingRequest
 class Joined:
     """A joiner whose requests are the lists of their parts."""
 
-    def join(self, parts: Sequence[Any]) -> list[PendingRequest]:
+    def merge(self, parts: Sequence[Any]) -> list[PendingRequest]:
         return [PendingRequest(list(parts), ignore)]
 
 

@@ -6,7 +6,13 @@ import pytest
 
 from bullite import Job, Queue
 from bullite.core.job_record import JobStatusRow
-from bullite.worker.runner import AHEAD_MOST, AHEAD_SLOWEST, FEW, Line, Pace
+from bullite.worker.runner import (
+    PREFETCH_MAX,
+    PREFETCH_MAX_JOB_SECONDS,
+    PREFETCH_MIN,
+    PrefetchBuffer,
+    PrefetchSizer,
+)
 
 
 def job(number: int, rank: int = 0) -> Job:
@@ -14,77 +20,77 @@ def job(number: int, rank: int = 0) -> Job:
     return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
 
 
-def popped(line: Line) -> list[int]:
+def popped(line: PrefetchBuffer) -> list[int]:
     return [job.pk for job in line.clear()]
 
 
 def test_jobs_are_begun_in_the_order_they_stood_in_line() -> None:
-    line = Line()
+    line = PrefetchBuffer()
     line.put([job(1), job(2)])
     line.put([job(3)])
     assert popped(line) == [1, 2, 3]
 
 
 def test_a_job_of_better_rank_that_comes_later_is_begun_first() -> None:
-    line = Line()
+    line = PrefetchBuffer()
     line.put([job(1, rank=5), job(2, rank=5)])
     line.put([job(3, rank=1)])
     assert popped(line) == [3, 1, 2]
 
 
 def test_a_job_put_in_front_that_comes_later_is_begun_first() -> None:
-    line = Line()
+    line = PrefetchBuffer()
     line.put([job(1), job(2)])
     line.put([job(-3)])
     assert popped(line) == [-3, 1, 2]
 
 
 def test_an_empty_line_gives_nothing() -> None:
-    line = Line()
+    line = PrefetchBuffer()
     assert line.pop() is None
     assert line.clear() == []
 
 
 def test_nothing_is_fetched_ahead_until_jobs_have_shown_to_be_quick() -> None:
-    assert Pace(100).ahead() == 0
+    assert PrefetchSizer(100).prefetch() == 0
 
 
-def paced(concurrency: int, seconds: float) -> Pace:
-    pace = Pace(concurrency)
+def paced(concurrency: int, seconds: float) -> PrefetchSizer:
+    pace = PrefetchSizer(concurrency)
     for _ in range(200):
-        pace.took(seconds)
+        pace.finished(seconds)
     return pace
 
 
 @pytest.mark.parametrize(
     ("concurrency", "seconds", "ahead"),
     [
-        (1, 0.0, AHEAD_MOST),
+        (1, 0.0, PREFETCH_MAX),
         (1, 0.0001, 20),
         (10, 0.001, 20),
         (100, 0.004, 50),
-        (1, 0.004, FEW),
+        (1, 0.004, PREFETCH_MIN),
         (1, 0.01, 8),
-        (100, AHEAD_SLOWEST + 0.001, 0),
+        (100, PREFETCH_MAX_JOB_SECONDS + 0.001, 0),
         (1, 1.0, 0),
     ],
 )
 def test_about_two_milliseconds_of_work_are_fetched_ahead_but_a_few_in_any_case(
     concurrency: int, seconds: float, ahead: int
 ) -> None:
-    assert paced(concurrency, seconds).ahead() == pytest.approx(ahead, abs=1)
+    assert paced(concurrency, seconds).prefetch() == pytest.approx(ahead, abs=1)
 
 
 def test_a_slow_job_is_believed_at_once() -> None:
     pace = paced(100, 0.0)
-    pace.took(2 * AHEAD_SLOWEST)
-    assert pace.ahead() == 0
+    pace.finished(2 * PREFETCH_MAX_JOB_SECONDS)
+    assert pace.prefetch() == 0
 
 
 def test_what_had_to_be_given_back_is_not_fetched_again_at_once() -> None:
     pace = paced(100, 0.0)
     pace.stuck()
-    assert pace.ahead() == 0
+    assert pace.prefetch() == 0
     for _ in range(50):
-        pace.took(0.0)
-    assert pace.ahead() == AHEAD_MOST
+        pace.finished(0.0)
+    assert pace.prefetch() == PREFETCH_MAX

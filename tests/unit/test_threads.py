@@ -31,7 +31,7 @@ class Master:
         self.results.append(result)
         self.ended_jobs.append(job.pk)
 
-    def check_idle(self) -> None:
+    def _check_drained(self) -> None:
         self.looked.append(self.busy())
 
     def __getattr__(self, name: str) -> Any:
@@ -171,19 +171,19 @@ def test_more_is_called_for_once_when_half_of_what_was_held_ahead_has_begun(
     runner: ThreadRunner, crowd: Crowd
 ) -> None:
     for _ in range(200):
-        runner.pace.took(0.01)
-    ahead = runner.pace.ahead()
+        runner.pace.finished(0.01)
+    ahead = runner.pace.prefetch()
     runner.take([job(number) for number in range(3 + ahead)])
     until(lambda: crowd.inside == 3)
-    assert not runner.calls_for_more()
+    assert not runner.needs_more_work()
     crowd.let_go(ahead // 2)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2)
-    assert runner.calls_for_more()
-    assert not runner.calls_for_more()
+    assert runner.needs_more_work()
+    assert not runner.needs_more_work()
     runner.take([job(1_000)])
     crowd.let_go(1)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2)
-    assert runner.calls_for_more()
+    assert runner.needs_more_work()
 
 
 def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
@@ -191,13 +191,13 @@ def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
 ) -> None:
     runner.take([job(number) for number in range(3)])
     until(lambda: crowd.inside == 3)
-    assert runner.calls_for_more()
-    assert runner.calls_for_more()
+    assert runner.needs_more_work()
+    assert runner.needs_more_work()
 
 
 def test_jobs_that_wait_for_a_thread_to_wake_up_are_not_held_ahead(runner: ThreadRunner) -> None:
     runner._line.put([job(1)])
-    assert [runner.calls_for_more() for _ in range(2)] == [True, True]
+    assert [runner.needs_more_work() for _ in range(2)] == [True, True]
     assert runner._line.clear()
 
 
@@ -207,14 +207,14 @@ def test_a_worker_that_is_to_stop_tells_of_each_end_at_once(
     runner.take([job(number) for number in range(3)])
     until(lambda: crowd.inside == 3)
     runner.stop(interrupt=False)
-    assert [runner.calls_for_more() for _ in range(2)] == [True, True]
+    assert [runner.needs_more_work() for _ in range(2)] == [True, True]
 
 
 def test_more_is_called_for_by_each_run_of_very_quick_jobs(
     runner: ThreadRunner, crowd: Crowd
 ) -> None:
     for _ in range(200):
-        runner.pace.took(0.00001)
-    runner.take([job(number) for number in range(3 + runner.pace.ahead())])
+        runner.pace.finished(0.00001)
+    runner.take([job(number) for number in range(3 + runner.pace.prefetch())])
     until(lambda: crowd.inside == 3)
-    assert [runner.calls_for_more() for _ in range(2)] == [True, True]
+    assert [runner.needs_more_work() for _ in range(2)] == [True, True]

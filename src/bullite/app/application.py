@@ -40,7 +40,7 @@ from ..errors import (
     WrongLoop,
 )
 from ..operations.finish import FinishResult
-from ..worker.completer import Batch
+from ..worker.completer import OutcomeBatch
 from ..worker.processors import is_async, make_handler
 from ..worker.worker import Worker
 from . import middleware
@@ -48,9 +48,9 @@ from .dispatch import (
     DISPATCH_BACKOFF,
     Dispatcher,
     HandlesJobs,
-    handling,
-    in_ms,
-    made_from,
+    as_processor,
+    instantiate,
+    seconds_to_ms,
     takes_payload_and_job,
 )
 from .job_logging import JobLog
@@ -90,13 +90,13 @@ class Bullite(Dispatcher):
         self._location = None if isinstance(store, Store) else store
         self._files = _checked_files(files)
         self._concurrency = check_int("concurrency", concurrency, 1, 100_000)
-        self._stop_timeout = in_ms("stop_timeout", stop_timeout) / 1000
+        self._stop_timeout = seconds_to_ms("stop_timeout", stop_timeout) / 1000
         self._lock_duration = check_duration("lock_duration", lock_duration, least=100)
         self._stores: dict[str, Store] = {}
-        self._elsewhere: Store | None = None
+        self._override_store: Store | None = None
         """Where all queues are while it is moved."""
         self._queues: dict[str, Queue] = {}
-        self._roles: dict[str, _Roles] = {}
+        self._processors: dict[str, _QueueProcessors] = {}
         self._schedules: list[_Schedule] = []
         self._tasks: list[Task[..., Any]] = []
         self._by_schedule: list[Task[..., Any]] = []
@@ -117,7 +117,7 @@ class Bullite(Dispatcher):
     def queue(self, name: str = DEFAULT_QUEUE) -> Queue:
         """The queue of that name, opened when it is first used."""
         if name not in self._queues:
-            role = self._roles.get(name)
+            role = self._processors.get(name)
             defaults = None if role is None else role.job_options
             made = Queue(name, self._store_of(name), default_job_options=defaults)
             if self._files:
@@ -130,8 +130,8 @@ class Bullite(Dispatcher):
         return self._files.get(one) == self._files.get(other)
 
     def _store_of(self, queue: str) -> Store:
-        if self._elsewhere is not None:
-            return self._elsewhere
+        if self._override_store is not None:
+            return self._override_store
         if queue in self._files:
             if queue not in self._stores:
                 self._stores[queue] = Store(self._files[queue])
@@ -142,8 +142,8 @@ class Bullite(Dispatcher):
 
     def stores(self) -> dict[str | None, Store]:
         """Where its queues are: those in files of their own by name, all others under None."""
-        if self._elsewhere is not None:
-            return {None: self._elsewhere}
+        if self._override_store is not None:
+            return {None: self._override_store}
         return {None: self._store_of(""), **{name: self._store_of(name) for name in self._files}}
 
     async def add(
@@ -153,21 +153,21 @@ class Bullite(Dispatcher):
         return await self.queue(queue).add(name, data, **options)
 
     @contextmanager
-    def moved_to(self, store: Store) -> Iterator[None]:
+    def use_store(self, store: Store) -> Iterator[None]:
         """Have all queues in this store, and logs captured, until the context ends: for tests.
 
         Starting it starts no workers meanwhile. Queues are to be asked for anew, then and
         afterwards; tasks do that by themselves.
         """
-        self._must_not_run("a move to another store")
-        if self._elsewhere is not None:
+        self._require_not_started("a move to another store")
+        if self._override_store is not None:
             raise BulliteError("the application is in another store already: one at a time")
-        self._queues, self._elsewhere = {}, store
+        self._queues, self._override_store = {}, store
         self._capture_logs()
         try:
             yield
         finally:
-            self._queues, self._elsewhere = {}, None
+            self._queues, self._override_store = {}, None
             self._capture_no_logs()
 
     # --- tasks ---
@@ -206,7 +206,7 @@ class Bullite(Dispatcher):
         """
 
         def decorate(function: Any) -> Any:
-            made_by_schedule = self._unmake(function)
+            made_by_schedule = self._undo_implicit_task(function)
             function = function if made_by_schedule is None else made_by_schedule.function
             check_function(function)
             task: Task[..., Any] = Task(
@@ -219,7 +219,7 @@ class Bullite(Dispatcher):
                 version,
                 {} if upcasters is None else upcasters,
             )
-            self._take_role(queue, task.name, self._runs(task), concurrency)
+            self._add_processor(queue, task.name, self._runs(task), concurrency)
             self._tasks.append(task)
             for schedule in self._schedules:
                 if schedule.task is made_by_schedule:
@@ -228,7 +228,7 @@ class Bullite(Dispatcher):
 
         return decorate if function is None else decorate(function)
 
-    def _unmake(self, function: Any) -> Task[..., Any] | None:
+    def _undo_implicit_task(self, function: Any) -> Task[..., Any] | None:
         """The task that a schedule made of a function which is only now decorated as a task."""
         if not isinstance(function, Task):
             return None
@@ -236,10 +236,10 @@ class Bullite(Dispatcher):
             raise TaskTaken(f"{function.name!r} is a task already")
         self._by_schedule.remove(function)
         self._tasks.remove(function)
-        role = self._roles[function.queue_name]
+        role = self._processors[function.queue_name]
         del role.by_name[function.name]
         if not role.by_name:
-            del self._roles[function.queue_name]
+            del self._processors[function.queue_name]
         return function
 
     def _runs(self, task: Task[..., Any]) -> Callable[[Job], Any]:
@@ -279,7 +279,7 @@ class Bullite(Dispatcher):
         check_recurrence(SystemClock().now(), **given)
 
         def decorate(function: Any) -> Any:
-            self._must_not_run("a schedule")
+            self._require_not_started("a schedule")
             made: Task[..., Any]
             if isinstance(function, Task):
                 made = function
@@ -324,45 +324,45 @@ class Bullite(Dispatcher):
     ) -> None:
         """Have `function` run the jobs of that name in that queue."""
         make_handler(f"the processor of {name!r}", function)
-        self._take_role(queue, check_name("the job's name", name), function, concurrency)
+        self._add_processor(queue, check_name("the job's name", name), function, concurrency)
 
     def register(self, worker: type[HandlesJobs] | HandlesJobs) -> None:
         """Have a class, or an object of it, run every job of its `queue_name`.
 
         It has `handle(payload, job)`, and may have `concurrency` (1) and `poll_interval` (1000 ms).
         """
-        found = made_from(worker) if isinstance(worker, type) else worker
+        found = instantiate(worker) if isinstance(worker, type) else worker
         kind = type(found).__name__
         handle = getattr(found, "handle", None)
         if not callable(handle) or not takes_payload_and_job(handle):
             raise InvalidOptionType(f"{kind} must have a handle(payload, job) to be registered")
         queue = check_name(f"queue_name of {kind}", getattr(found, "queue_name", None))
-        role = _Roles()
-        role.everything = handling(handle)
+        role = _QueueProcessors()
+        role.everything = as_processor(handle)
         role.concurrency = check_int("concurrency", getattr(found, "concurrency", 1), 1, 100_000)
         role.poll_interval = check_duration(
             "poll_interval", getattr(found, "poll_interval", 1_000), least=1
         )
         role.job_options = {"backoff": DISPATCH_BACKOFF}
-        self._must_not_run(kind)
-        if queue in self._roles:
+        self._require_not_started(kind)
+        if queue in self._processors:
             raise TaskTaken(f"the queue {queue!r} has a processor already")
-        self._roles[queue] = role
+        self._processors[queue] = role
         self._queues.pop(queue, None)  # made anew, with what the jobs of such a worker have
 
-    def _take_role(
+    def _add_processor(
         self, queue: str, name: str, function: Callable[..., Any], concurrency: int | None
     ) -> None:
-        role = self._roles.get(check_name("the queue", queue)) or _Roles()
+        role = self._processors.get(check_name("the queue", queue)) or _QueueProcessors()
         if role.everything is not None or name in role.by_name:
             raise TaskTaken(f"{name!r} in the queue {queue!r} has a processor already")
         if concurrency is not None:
             check_int("concurrency", concurrency, 1, 100_000)
-        self._must_not_run(repr(name))
-        self._roles[queue] = role
+        self._require_not_started(repr(name))
+        self._processors[queue] = role
         role.by_name[name] = (function, concurrency)
 
-    def _must_not_run(self, what: str) -> None:
+    def _require_not_started(self, what: str) -> None:
         if self.is_running:
             raise ApplicationStarted(f"{what} came too late: the application has started")
 
@@ -370,7 +370,7 @@ class Bullite(Dispatcher):
         """What runs which jobs: by queue, and by name; under "" what runs all of a queue."""
         return {
             queue: {name: self._hooks.wrapped(function) for name, function in role.functions()}
-            for queue, role in self._roles.items()
+            for queue, role in self._processors.items()
         }
 
     # --- around every job ---
@@ -380,19 +380,19 @@ class Bullite(Dispatcher):
 
         The first that is given is the outermost, of all three kinds.
         """
-        self._must_not_run("a hook")
+        self._require_not_started("a hook")
         self._hooks.around(hook)
         return hook
 
     def before(self, hook: Hook) -> Hook:
         """Call `hook(job)` before every job; if it raises, the job is not run."""
-        self._must_not_run("a hook")
+        self._require_not_started("a hook")
         self._hooks.before(hook)
         return hook
 
     def after(self, hook: Hook) -> Hook:
         """Call `hook(job, result, error)` after every job; one of both is None."""
-        self._must_not_run("a hook")
+        self._require_not_started("a hook")
         self._hooks.after(hook)
         return hook
 
@@ -411,7 +411,7 @@ class Bullite(Dispatcher):
         """Whether it was started in this process, and not stopped since."""
         return self._pid == os.getpid()
 
-    def _one_at_a_time(self) -> asyncio.Lock:
+    def _lifecycle_lock(self) -> asyncio.Lock:
         """Of starting and stopping, on the event loop that runs here."""
         here = asyncio.get_running_loop()
         if self.is_running and self._loop is not here and self._loop.is_running():
@@ -437,11 +437,11 @@ class Bullite(Dispatcher):
 
         Of all queues that it serves, or of those named; `concurrency` takes the place of its own.
         """
-        roles = self._roles_of(queues)
+        roles = self._processors_for(queues)
         if concurrency is not None:
             check_int("concurrency", concurrency, 1, 100_000)
-        async with self._one_at_a_time():
-            if self._elsewhere is not None:  # whoever moved it runs its jobs
+        async with self._lifecycle_lock():
+            if self._override_store is not None:  # whoever moved it runs its jobs
                 await self.make_schedules()
                 return
             if self.is_running:
@@ -470,16 +470,16 @@ class Bullite(Dispatcher):
         if tasks:
             await release_newer(self.queue(queue), {task.name: task.is_newer for task in tasks})
 
-    def _roles_of(self, queues: Collection[str] | None) -> dict[str, _Roles]:
-        unknown = sorted(set(queues or ()) - self._roles.keys())
+    def _processors_for(self, queues: Collection[str] | None) -> dict[str, _QueueProcessors]:
+        unknown = sorted(set(queues or ()) - self._processors.keys())
         if unknown:
             raise InvalidOption(
                 f"nothing here serves the queue {unknown[0]!r}; served are: "
-                f"{', '.join(sorted(self._roles)) or 'none'}"
+                f"{', '.join(sorted(self._processors)) or 'none'}"
             )
-        return {name: r for name, r in self._roles.items() if queues is None or name in queues}
+        return {name: r for name, r in self._processors.items() if queues is None or name in queues}
 
-    def _worker(self, queue: str, role: _Roles, concurrency: int) -> Worker:
+    def _worker(self, queue: str, role: _QueueProcessors, concurrency: int) -> Worker:
         found: Any
         if role.everything is not None:
             found = self._hooks.wrapped(role.everything)
@@ -504,8 +504,10 @@ class Bullite(Dispatcher):
 
         If this is cancelled, that is done at once, and then CancelledError raised.
         """
-        seconds = self._stop_timeout if timeout is None else in_ms("timeout", timeout) / 1000
-        async with self._one_at_a_time():
+        seconds = (
+            self._stop_timeout if timeout is None else seconds_to_ms("timeout", timeout) / 1000
+        )
+        async with self._lifecycle_lock():
             await self._end(seconds)
 
     async def _end(self, timeout: float) -> None:
@@ -531,11 +533,11 @@ class Bullite(Dispatcher):
             await _close(workers, timeout, hurry)
         finally:
             self._pid = 0
-            await self._let_go()
+            await self._close_stores()
 
-    async def _let_go(self) -> None:
+    async def _close_stores(self) -> None:
         """Close what was opened; it is opened again when it is used again."""
-        if self._elsewhere is not None:
+        if self._override_store is not None:
             return
         self._capture_no_logs()
         queues, self._queues = self._queues, {}
@@ -611,7 +613,7 @@ class Bullite(Dispatcher):
             yield
 
 
-class _Roles:
+class _QueueProcessors:
     """Who runs the jobs of a queue."""
 
     def __init__(self) -> None:
@@ -674,19 +676,19 @@ class Decorator(Protocol):
     def __call__(self, function: Task[P, R] | Callable[P, R], /) -> Task[P, R]: ...
 
 
-class _Leaving:
+class _ForcedClose:
     """A worker that is closed by force, and what becomes of the jobs that it runs."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._jobs = worker.running_jobs()
         self._released: set[int] = set()
-        self._auditor, worker.auditor = worker.auditor, self._note
+        self._on_recorded, worker.on_recorded = worker.on_recorded, self._note
 
-    def _note(self, batch: Batch, settled: FinishResult) -> None:
-        if self._auditor is not None:
-            self._auditor(batch, settled)
-        released = {verdict.job for verdict in batch.verdicts if verdict.move is RELEASE}
+    def _note(self, batch: OutcomeBatch, settled: FinishResult) -> None:
+        if self._on_recorded is not None:
+            self._on_recorded(batch, settled)
+        released = {verdict.job for verdict in batch.outcomes if verdict.move is RELEASE}
         self._released |= released - set(settled.lost)
 
     def given_back(self) -> list[Job]:
@@ -702,7 +704,7 @@ async def _close(workers: list[Worker], timeout: float, hurry: asyncio.Event) ->
     await _wait(closing, timeout, hurry)
     late = f"took longer than {timeout:g} s"
     why = "did not end before stop was cancelled" if hurry.is_set() else late
-    leaving = [_Leaving(worker) for worker in workers]
+    leaving = [_ForcedClose(worker) for worker in workers]
     closing += [asyncio.ensure_future(worker.close(force=True)) for worker in workers]
     ended = await asyncio.gather(*closing, return_exceptions=True)
     if given_back := _named(job for one in leaving for job in one.given_back()):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, Union
 import msgspec
 
 from ..errors import InvalidArguments
-from .serialization import Form, Unknown, form_of, on_one_line, storable
+from .serialization import Serializer, UnresolvedAnnotation, on_one_line, serializer_for, storable
 
 ARGS, KWARGS, VERSION = "args", "kwargs", "v"
 """The keys of a task's data; the version is left out while it is 1."""
@@ -24,11 +24,11 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-class Slot(NamedTuple):
+class TaskParameter(NamedTuple):
     """One parameter of a task."""
 
     what: str
-    form: Form
+    form: Serializer
 
     def store(self, value: Any) -> Any:
         return self.form.store(self.what, value)
@@ -67,25 +67,26 @@ class Signature:
         return _hints(self._function)
 
     @functools.cached_property
-    def _slots(self) -> dict[str, Slot]:
+    def _slots(self) -> dict[str, TaskParameter]:
         return {
-            name: self._slot(name, form_of(self._type(name))) for name in self._whole.parameters
+            name: self._slot(name, serializer_for(self._type(name)))
+            for name in self._whole.parameters
         }
 
     @functools.cached_property
-    def _slots_by_name(self) -> dict[str, Slot]:
+    def _slots_by_name(self) -> dict[str, TaskParameter]:
         parameters = self._signature.parameters.values()
         slots = {p.name: self._slots[p.name] for p in parameters if p.kind in _BY_NAME}
         more = self._type(self._more)
         if typing.get_origin(more) is typing.Unpack:
             [names] = typing.get_args(more)
             for name, annotation in typing.get_type_hints(names, include_extras=True).items():
-                slots.setdefault(name, self._slot(name, form_of(annotation)))
+                slots.setdefault(name, self._slot(name, serializer_for(annotation)))
         return slots
 
     @functools.cached_property
-    def _returned(self) -> Form:
-        return form_of(self._type("return"))
+    def _returned(self) -> Serializer:
+        return serializer_for(self._type("return"))
 
     # --- when it is enqueued ---
 
@@ -114,7 +115,7 @@ class Signature:
 
     def unpack(self, data: Any, job: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """The arguments as the function takes them, the job among them where it is wanted."""
-        given = opened(f"task {self._name}: the data of the job", data)
+        given = parse_payload(f"task {self._name}: the data of the job", data)
         args, kwargs = given[ARGS], given[KWARGS]
         self._bind(args, kwargs)
         typed = [slot.load(one) for slot, one in zip(self._slots_of(args), args)]
@@ -158,19 +159,19 @@ class Signature:
         except TypeError as error:
             raise InvalidArguments(f"task {self._name}: {error}") from None
 
-    def _slots_of(self, args: Sequence[Any]) -> list[Slot]:
+    def _slots_of(self, args: Sequence[Any]) -> list[TaskParameter]:
         """The parameters that positional arguments are for."""
         names = self._by_position[: len(args)]
         names += [self._rest] * (len(args) - len(names))
         return [self._slots[name] for name in names]
 
-    def _slot_of(self, key: str) -> Slot:
+    def _slot_of(self, key: str) -> TaskParameter:
         # One of **kwargs may be called as a parameter that is positional only.
         known = self._slots_by_name.get(key)
         return self._slot(key, self._slots[self._more].form) if known is None else known
 
-    def _slot(self, name: str, form: Form) -> Slot:
-        return Slot(f"task {self._name}: argument {name!r}", form)
+    def _slot(self, name: str, form: Serializer) -> TaskParameter:
+        return TaskParameter(f"task {self._name}: argument {name!r}", form)
 
     def _type(self, name: str) -> Any:
         return self._types.get(name, Any)
@@ -182,7 +183,7 @@ class _Data(msgspec.Struct, forbid_unknown_fields=True):
     v: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
-def opened(what: str, data: Any) -> dict[str, Any]:
+def parse_payload(what: str, data: Any) -> dict[str, Any]:
     """The data of a task, with both kinds of arguments; InvalidArguments if it is something else,
     whose message begins with `what`."""
     try:
@@ -215,11 +216,11 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
     try:
         return typing.get_type_hints(holder, names, {}, include_extras=True)["it"]
     except Exception as error:  # a name that only a type checker knows
-        return Unknown(annotation, on_one_line(error))
+        return UnresolvedAnnotation(annotation, on_one_line(error))
 
 
 def _is_job(annotation: Any, job_type: type) -> bool:
-    if isinstance(annotation, Unknown):
+    if isinstance(annotation, UnresolvedAnnotation):
         annotation = annotation.written
     if isinstance(annotation, str):
         try:

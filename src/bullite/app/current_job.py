@@ -11,14 +11,14 @@ from ..client.job.job import Job
 from ..errors import NoCurrentJob
 
 
-class Run(NamedTuple):
+class CurrentRun(NamedTuple):
     """A job under way, and what keeps the log of it."""
 
     job: Job
     log: object | None
 
 
-_current: ContextVar[Run | None] = ContextVar("bullite_job", default=None)
+_current: ContextVar[CurrentRun | None] = ContextVar("bullite_job", default=None)
 
 
 def current_job() -> Job:
@@ -47,7 +47,7 @@ def job_logged_by(log: object) -> Job | None:
 @contextmanager
 def running(job: Job, log: object | None) -> Iterator[None]:
     """Everything inside is run for `job`; `log`, if any, keeps what is logged."""
-    token = _current.set(Run(job, log))
+    token = _current.set(CurrentRun(job, log))
     try:
         yield
     finally:

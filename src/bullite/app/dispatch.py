@@ -111,9 +111,9 @@ class Dispatcher:
         number = older_than_days
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InvalidOptionType(f"older_than_days must be a number, not {number!r}")
-        if not 0 <= number <= MOST_DAYS:
+        if not 0 <= number <= MAX_DAYS:
             raise InvalidOption(
-                f"older_than_days must be between 0 and {MOST_DAYS} days, not {number!r}"
+                f"older_than_days must be between 0 and {MAX_DAYS} days, not {number!r}"
             )
         deleted = 0
         for name in await self.queue_names():
@@ -131,7 +131,7 @@ class Dispatcher:
         return sorted(names)
 
 
-MOST_DAYS = 3_660
+MAX_DAYS = 3_660
 
 
 def _options(priority: int, delay: float | timedelta | str, max_attempts: int) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def _options(priority: int, delay: float | timedelta | str, max_attempts: int) -
     rank = check_priority(priority)
     return {
         "priority": LowerFirst(rank) if isinstance(rank, int) else rank,
-        "delay": in_ms("delay", delay),
+        "delay": seconds_to_ms("delay", delay),
         "attempts": check_int("max_attempts", max_attempts, 1, 2**31 - 1),
         "backoff": DISPATCH_BACKOFF,
     }
 
 
-def handling(handle: Callable[[Any, Job], Any]) -> Callable[[Job], Any]:
+def as_processor(handle: Callable[[Any, Job], Any]) -> Callable[[Job], Any]:
     """The `handle` of a worker class as a processor."""
     if is_async(handle):
 
@@ -160,7 +160,7 @@ def handling(handle: Callable[[Any, Job], Any]) -> Callable[[Job], Any]:
     return run_in_thread
 
 
-def made_from(kind: type[HandlesJobs]) -> HandlesJobs:
+def instantiate(kind: type[HandlesJobs]) -> HandlesJobs:
     """An object of a worker class."""
     try:
         inspect.signature(kind).bind()
@@ -179,12 +179,12 @@ def takes_payload_and_job(function: Callable[..., Any]) -> bool:
     return True
 
 
-def in_ms(option: str, value: Any) -> int:
+def seconds_to_ms(option: str, value: Any) -> int:
     """So many seconds, a timedelta or text, in ms."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return check_duration(option, value)
-    if not math.isfinite(value) or not 0 <= value <= MOST_DAYS * 86_400:
+    if not math.isfinite(value) or not 0 <= value <= MAX_DAYS * 86_400:
         raise InvalidOption(
-            f"{option} must be between 0 and {MOST_DAYS * 86_400:,} seconds, not {value!r}"
+            f"{option} must be between 0 and {MAX_DAYS * 86_400:,} seconds, not {value!r}"
         )
     return check_duration(option, round(value * 1000))

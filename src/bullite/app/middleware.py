@@ -76,11 +76,11 @@ def _before(hook: Hook, call: Call) -> Call:
     if not is_async(call) and not is_async(hook):
 
         def in_thread(job: Job) -> Any:
-            _told(hook, job)
+            _call_hook(hook, job)
             return call(job)
 
         return in_thread
-    awaited_hook, awaited = _awaited(hook, functools.partial(_told, hook)), _awaited(call)
+    awaited_hook, awaited = _awaited(hook, functools.partial(_call_hook, hook)), _awaited(call)
 
     async def on_loop(job: Job) -> Any:
         await awaited_hook(job)
@@ -96,13 +96,13 @@ def _after(hook: Hook, call: Call) -> Call:
             try:
                 result = call(job)
             except Exception as error:
-                _told(hook, job, None, error)
+                _call_hook(hook, job, None, error)
                 raise
-            _told(hook, job, result, None)
+            _call_hook(hook, job, result, None)
             return result
 
         return in_thread
-    awaited_hook, awaited = _awaited(hook, functools.partial(_told, hook)), _awaited(call)
+    awaited_hook, awaited = _awaited(hook, functools.partial(_call_hook, hook)), _awaited(call)
 
     async def on_loop(job: Job) -> Any:
         try:
@@ -164,10 +164,10 @@ def _awaited(
     """What can be awaited; a plain function runs in a thread, as `plainly` if that is another."""
     if is_async(function):
         return function
-    return functools.partial(_in_a_thread, plainly or function)
+    return functools.partial(_run_in_thread, plainly or function)
 
 
-def _told(hook: Hook, *given: Any) -> None:
+def _call_hook(hook: Hook, *given: Any) -> None:
     """Call a plain hook; one that only looks plain would not be heard."""
     answer = hook(*given)
     if inspect.isawaitable(answer):
@@ -176,14 +176,14 @@ def _told(hook: Hook, *given: Any) -> None:
         raise InvalidOptionType(f"{hook!r} gives something to await: write it as an `async def`")
 
 
-async def _in_a_thread(function: Callable[..., Any], job: Job, *rest: Any) -> Any:
+async def _run_in_thread(function: Callable[..., Any], job: Job, *rest: Any) -> Any:
     """Not one of asyncio's own few: requests wait for those, and the end of the loop, too.
 
     A thread cannot be interrupted: whoever cancels this waits for its end.
     """
     context = contextvars.copy_context()
     work = asyncio.ensure_future(
-        bridge.run_in_thread(functools.partial(context.run, _kept, function, job, *rest))
+        bridge.run_in_thread(functools.partial(context.run, _capture, function, job, *rest))
     )
     while not work.done():
         try:
@@ -191,7 +191,7 @@ async def _in_a_thread(function: Callable[..., Any], job: Job, *rest: Any) -> An
         except asyncio.CancelledError:
             job.abort("the worker is closing")  # unless it was told a better reason
     value, error = work.result()
-    _take_over(context)
+    _copy_context_back(context)
     if isinstance(error, SystemExit | KeyboardInterrupt):
         # From a thread it must not end the event loop.
         raise _exited(error) from error
@@ -200,14 +200,14 @@ async def _in_a_thread(function: Callable[..., Any], job: Job, *rest: Any) -> An
     return value
 
 
-def _take_over(context: contextvars.Context) -> None:
+def _copy_context_back(context: contextvars.Context) -> None:
     """Set here what was set there: hooks and the job share their context."""
     for variable, value in context.items():
         if variable.get(None) is not value:
             variable.set(value)
 
 
-def _kept(function: Callable[..., Any], *given: Any) -> tuple[Any, BaseException | None]:
+def _capture(function: Callable[..., Any], *given: Any) -> tuple[Any, BaseException | None]:
     """What a call comes to; as a value, whatever it raises: a future takes not everything."""
     try:
         return function(*given), None

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-MOST_SHOWN = 50
-LONGEST_BODY = 64 * 1024
+MAX_SHOWN = 50
+MAX_BODY_BYTES = 64 * 1024
 TOKEN = "BULLITE_TOKEN"  # noqa: S105  (the name of the variable that holds it)
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request that gets no answer but a status and a reason."""
 
     def __init__(self, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
@@ -46,7 +46,7 @@ class Router:
         try:
             self._check(scope)
             status, answer = 200, await self._answer(scope, receive)
-        except Refused as refused:
+        except HttpError as refused:
             status, answer, headers = refused.status, {"error": str(refused)}, refused.headers
         except BulliteError as error:
             status, answer = 409, {"error": str(error)}
@@ -55,11 +55,11 @@ class Router:
     def _check(self, scope: Mapping[str, Any]) -> None:
         token = self._token or os.environ.get(TOKEN)
         if not token:
-            raise Refused(403, f"no token is set: give router(token=...) one, or set {TOKEN}")
+            raise HttpError(403, f"no token is set: give router(token=...) one, or set {TOKEN}")
         given = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, sent = given.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(sent, token.encode()):
-            raise Refused(401, "the token is missing or wrong", (b"www-authenticate", b"Bearer"))
+            raise HttpError(401, "the token is missing or wrong", (b"www-authenticate", b"Bearer"))
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> Any:
         path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
@@ -71,10 +71,10 @@ class Router:
             case "POST", "/retry":
                 return await self._retry(await _body(receive))
             case _, "/stats" | "/failed":
-                raise Refused(405, "this is asked for with GET", (b"allow", b"GET"))
+                raise HttpError(405, "this is asked for with GET", (b"allow", b"GET"))
             case _, "/retry":
-                raise Refused(405, "this is asked for with POST", (b"allow", b"POST"))
-        raise Refused(404, "there is /stats, /failed and /retry")
+                raise HttpError(405, "this is asked for with POST", (b"allow", b"POST"))
+        raise HttpError(404, "there is /stats, /failed and /retry")
 
     async def _stats(self) -> dict[str, Any]:
         queues = {name: await self._app.stats(name) for name in await self._app.queue_names()}
@@ -85,20 +85,20 @@ class Router:
         """The newest, of all queues."""
         found: list[Job] = []
         for name in await self._app.queue_names():
-            found += await self._app.queue(name).get_failed(0, MOST_SHOWN - 1)
+            found += await self._app.queue(name).get_failed(0, MAX_SHOWN - 1)
         found.sort(key=lambda job: job.finished_on or 0, reverse=True)
-        return found[:MOST_SHOWN]
+        return found[:MAX_SHOWN]
 
     async def _retry(self, body: Any) -> dict[str, str]:
         id = body.get("job_id", body.get("jobId")) if isinstance(body, Mapping) else None
         if not isinstance(id, str | int) or isinstance(id, bool):
-            raise Refused(400, 'send {"job_id": …}, and "queue" if ids are your own')
+            raise HttpError(400, 'send {"job_id": …}, and "queue" if ids are your own')
         found = await self._named(str(id), body.get("queue"))
         if not found:
-            raise Refused(404, f"there is no job {id}")
+            raise HttpError(404, f"there is no job {id}")
         if len(found) > 1:
             queues = ", ".join(job.queue_name for job in found)
-            raise Refused(409, f'there is a job {id} in several queues, send "queue": {queues}')
+            raise HttpError(409, f'there is a job {id} in several queues, send "queue": {queues}')
         await found[0].retry("failed", reset_attempts=True)
         return {"status": "retrying"}
 
@@ -128,14 +128,14 @@ async def _body(receive: Receive) -> Any:
     while True:
         message = await receive()
         data += message.get("body", b"")
-        if len(data) > LONGEST_BODY:
-            raise Refused(413, "that is too much")
+        if len(data) > MAX_BODY_BYTES:
+            raise HttpError(413, "that is too much")
         if not message.get("more_body"):
             break
     try:
         return decode(data.decode())
     except (ValueError, RecursionError):
-        raise Refused(400, "send JSON") from None
+        raise HttpError(400, "send JSON") from None
 
 
 async def _reply(send: Send, status: int, answer: Any, more: Sequence[tuple[bytes, bytes]]) -> None:

@@ -26,7 +26,7 @@ _MISFITS = (TypeError, ValueError, RuntimeError)
 _SCALARS = (str, int, float, bool, type(None))
 
 
-class Form(Protocol):
+class Serializer(Protocol):
     """How the values of one annotation are stored, and how they come back.
 
     Both verbs raise InvalidArguments, whose message begins with `what`, if a value does not fit.
@@ -39,16 +39,16 @@ class Form(Protocol):
         """What was stored, as the annotation has it."""
 
 
-def form_of(annotation: Any) -> Form:
+def serializer_for(annotation: Any) -> Serializer:
     """The form of an annotation, made once; also of one that cannot be kept, to say why."""
     if typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
         [annotation] = typing.get_args(annotation)
-    if isinstance(annotation, Unknown):
+    if isinstance(annotation, UnresolvedAnnotation):
         return _Untyped(annotation.why)
     if isinstance(annotation, (typing.ParamSpecArgs, typing.ParamSpecKwargs)):
         return _Native(Any)
     of_pydantic = [part for part in _parts(annotation) if _is_of_pydantic(part)]
-    ways: list[Callable[[Any], Form]] = [_Validated] if of_pydantic else []
+    ways: list[Callable[[Any], Serializer]] = [_Validated] if of_pydantic else []
     if all(_is_model(part) for part in of_pydantic):  # msgspec would overlook all else
         ways.append(_Native)
     problem: Exception | None = None
@@ -57,7 +57,7 @@ def form_of(annotation: Any) -> Form:
             return way(annotation)
         except Exception as error:
             problem = problem or error
-    return _Refused(problem)
+    return _Unserializable(problem)
 
 
 class _Native:
@@ -73,7 +73,7 @@ class _Native:
             # As it is given first: a date and its text are the same once they are stored.
             _convert_given(self._annotation, kept)
         except _MISFITS as error:
-            raise _misfit(what, error) from None
+            raise _type_error(what, error) from None
         _check_arrival(what, value, self.load(what, plain))
         return plain
 
@@ -81,7 +81,7 @@ class _Native:
         try:
             return _convert_stored(self._annotation, plain)
         except _MISFITS as error:
-            raise _misfit(what, error) from None
+            raise _type_error(what, error) from None
 
 
 class _Validated:
@@ -104,7 +104,7 @@ class _Validated:
             fitting = self._validate(value)
             plain = self._dump(fitting, mode="json", by_alias=True, round_trip=True, warnings=False)
         except ValueError as error:
-            raise _misfit(what, error) from None
+            raise _type_error(what, error) from None
         _check_json(what, plain)
         if self.load(what, plain) != fitting:
             raise _changed(what, value)
@@ -115,7 +115,7 @@ class _Validated:
             # As JSON: what is strict takes the text of a date there, and nowhere else.
             return self._validate_json(encode_plain(plain))
         except ValueError as error:
-            raise _misfit(what, error) from None
+            raise _type_error(what, error) from None
 
 
 class _Untyped:
@@ -137,7 +137,7 @@ class _Untyped:
         return plain
 
 
-class _Refused:
+class _Unserializable:
     """The form of an annotation that nothing can be kept by."""
 
     def __init__(self, problem: Exception | None) -> None:
@@ -194,7 +194,7 @@ def _is_json(value: Any) -> bool:
     return type(value) in _SCALARS
 
 
-class Unknown(NamedTuple):
+class UnresolvedAnnotation(NamedTuple):
     """An annotation that cannot be made out at run time."""
 
     written: Any
@@ -224,7 +224,7 @@ def _check_json(what: str, plain: Any) -> None:
         raise InvalidArguments(str(error)) from None
 
 
-def _misfit(what: str, error: Exception) -> InvalidArguments:
+def _type_error(what: str, error: Exception) -> InvalidArguments:
     return InvalidArguments(f"{what} does not fit its annotation: {on_one_line(error)}")
 
 

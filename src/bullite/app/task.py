@@ -23,7 +23,7 @@ from ..client.job.job import Job
 from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
 from ..core.job_options import Duration, JobOptions, check_int, check_name, check_options, over
 from ..errors import InvalidArguments, InvalidOption, InvalidOptionType, NoCurrentJob, WrongLoop
-from .arguments import VERSION, Signature, opened
+from .arguments import VERSION, Signature, parse_payload
 from .current_job import running_job
 
 if TYPE_CHECKING:
@@ -195,10 +195,12 @@ class Task(Producer[P, R_co]):
         version, data = _version_of(job), {} if job.data is None else job.data
         if version < self.version:
             # A copy: what upcasters change is not what the job holds.
-            data = opened(f"task {self.name}: the data of the job", copy.deepcopy(data))
+            data = parse_payload(f"task {self.name}: the data of the job", copy.deepcopy(data))
         while version < self.version:
             data = self._upcasters[version](data)
-            data = opened(f"task {self.name}: what its upcaster of version {version} gave", data)
+            data = parse_payload(
+                f"task {self.name}: what its upcaster of version {version} gave", data
+            )
             version += 1
         return self.signature.unpack(data, job)
 

@@ -26,8 +26,8 @@ from ..operations.finish import FinishResult
 from ..processes.child_protocol import CANNOT_WORK, WANTS_FRESH, tell_ready, watch_lifeline
 from ..processes.private_environment import forbid_inspection, receive
 from ..processes.process_tree import adopt_orphans
-from ..worker.completer import Batch
-from ..worker.processors import AndTheRest, check_processors
+from ..worker.completer import OutcomeBatch
+from ..worker.processors import WithFallback, check_processors
 from ..worker.worker import Worker
 
 log = logging.getLogger("bullite.worker")
@@ -110,7 +110,7 @@ def processors_of(crew: Crew | None, apps: Mapping[str, Any]) -> Any:
         return by_name
     # Whoever takes all cannot leave some of them to so many others.
     functions = {n: one[0] if isinstance(one, tuple) else one for n, one in by_name.items()}
-    return AndTheRest(functions, takes_all)
+    return WithFallback(functions, takes_all)
 
 
 def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., Any] | None]:
@@ -250,11 +250,11 @@ class WorkerProcess:
         self._take_on(worker)
 
     def _take_on(self, worker: Worker) -> None:
-        worker.auditor = self._tell_ends
+        worker.on_recorded = self._tell_ends
         worker.on("error", self._trouble)
         self._workers.append(worker)
 
-    def _tell_ends(self, batch: Batch, settled: FinishResult) -> None:
+    def _tell_ends(self, batch: OutcomeBatch, settled: FinishResult) -> None:
         """Runs have ended, and that is recorded; on whatever thread hears of it."""
         completed, failed = ends_of(batch, settled)
         if completed:
@@ -306,12 +306,12 @@ class WorkerProcess:
         return sum(len(worker.running_jobs()) for worker in self._workers)
 
 
-def ends_of(batch: Batch, settled: FinishResult) -> tuple[list[str], dict[str, str]]:
+def ends_of(batch: OutcomeBatch, settled: FinishResult) -> tuple[list[str], dict[str, str]]:
     """Of jobs whose runs are recorded: those that completed; of those that failed, why."""
     completed: list[str] = []
     failed: dict[str, str] = {}
     lost = set(settled.lost)
-    for verdict in batch.verdicts:
+    for verdict in batch.outcomes:
         if verdict.job in lost:
             continue
         if (problem := settled.overridden.get(verdict.job)) is not None:

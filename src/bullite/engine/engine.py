@@ -212,7 +212,7 @@ class Engine:
     def submit_merged(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
         """Put in what `joiner` makes a request of, with other parts that come meanwhile."""
         if self._stopping:
-            self.submit_all(joiner.join([part]))
+            self.submit_all(joiner.merge([part]))
         else:
             # Somebody who waits for the end of a job may wait for this one's.
             self._inbox.put_fragment(joiner, part, hurry or bool(self._result_waiters))

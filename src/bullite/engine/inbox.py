@@ -164,7 +164,7 @@ def _popped(waiting: deque[T]) -> Iterator[T]:
 
 
 def _requests(alike: dict[RequestMerger, list[Any]]) -> list[PendingRequest]:
-    return [ask for joiner, parts in alike.items() for ask in joiner.join(parts)]
+    return [ask for joiner, parts in alike.items() for ask in joiner.merge(parts)]
 
 
 def _first_ready(descriptors: Sequence[int], timeout: float | None) -> list[int]:

@@ -46,7 +46,7 @@ SAME_THREAD = SameThread()
 class RequestMerger(Protocol):
     """Makes few requests of many parts, which came to the inbox one by one."""
 
-    def join(self, parts: Sequence[Any]) -> Sequence[PendingRequest]:
+    def merge(self, parts: Sequence[Any]) -> Sequence[PendingRequest]:
         """The requests for parts that came one after the other; called on the engine's thread."""
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..core.job_options import Duration, JobOptions, KeepJobs, Moment, RateLimit
     from ..scheduler import Scheduler as AsyncScheduler
     from ..worker.retry_strategies import RetryStrategy
-    from ..worker.worker import F, Flag
+    from ..worker.worker import CallableBool, F
     from .callbacks import BackoffStrategy, Processor
     from .results import FlowJob, Found
 
@@ -910,12 +910,12 @@ class Worker(RunningWorker):
         self._call(partial(setattr, self._async, "concurrency", value))
 
     @property
-    def is_running(self) -> Flag:
+    def is_running(self) -> CallableBool:
         """Whether it works: it has begun, and is neither closed nor paused and idle."""
         return self._async.is_running
 
     @property
-    def is_paused(self) -> Flag:
+    def is_paused(self) -> CallableBool:
         return self._async.is_paused
 
     def wait_until_ready(self) -> None:

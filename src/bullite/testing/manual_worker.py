@@ -19,7 +19,7 @@ from ..engine.subscription import MIN_BACKOFF, Subscription
 from ..errors import InvalidOption
 from ..operations.claim import Claimed
 from ..operations.finish import FinishResult
-from ..worker.completer import Batch, Run, Settler
+from ..worker.completer import Completer, EndedRun, OutcomeBatch
 from ..worker.processors import ANY, Handler
 from ..worker.runner import LoopRunner, ThreadRunner, is_suspension
 from ..worker.worker import Worker
@@ -42,7 +42,7 @@ class OnTheLoop(LoopRunner):
 
     async def _run_to_its_end(self, job: Job) -> None:
         try:
-            result = await self._run_with_care(job)
+            result = await self._run_checked(job)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -54,7 +54,7 @@ class OnTheLoop(LoopRunner):
             if not is_suspension(error):
                 raise
             result = Raised(error)
-        await self._end_with_care(job, result)
+        await self._finish_checked(job, result)
 
     def _end(self, job: Job, result: Result | None) -> None:
         self._concluded = result
@@ -69,10 +69,10 @@ class InAThread(ThreadRunner):
         return self._conclude(job, ran) if needs_care else ran
 
 
-class AtOnce(Settler):
+class AtOnce(Completer):
     """Sends verdicts for a worker whose slots nobody counts."""
 
-    def settle(self, batch: Batch) -> None:
+    def settle(self, batch: OutcomeBatch) -> None:
         self._send_again(batch, MIN_BACKOFF)
 
 
@@ -109,13 +109,18 @@ class OneByOne(Worker):
             _nothing,
             SAME_THREAD,
             _nothing,
-            self._habits,
+            self._intervals,
             _nothing,
             manual=True,
         )
         self._engine.subscribe(self._subscription)
         self._settler = AtOnce(
-            self._engine, self._subscription, _nothing, self.report, self.trouble, _nothing
+            self._engine,
+            self._subscription,
+            _nothing,
+            self._on_recorded,
+            self._on_store_error,
+            _nothing,
         )
 
     def stop(self) -> None:
@@ -147,13 +152,13 @@ class OneByOne(Worker):
         """Record what a run came to; whether the job was still this worker's."""
         verdict = decide(job, result, self.queue.random, self.rules)
         self._lost = False
-        part = (verdict, Run(job, result), job.command_end)
-        self._settler.settle(Batch.of([part]))
+        part = (verdict, EndedRun(job, result), job.command_end)
+        self._settler.settle(OutcomeBatch.of([part]))
         return not self._lost
 
-    def report(self, batch: Batch, settled: FinishResult) -> None:
+    def _on_recorded(self, batch: OutcomeBatch, settled: FinishResult) -> None:
         self._lost = bool(settled.lost)
-        super().report(batch, settled)
+        super()._on_recorded(batch, settled)
 
     # --- what runners tell their master; nobody waits for it here ---
 

@@ -136,7 +136,7 @@ class Playground(Assertions):
 
     def _take_in(self, app: Bullite) -> None:
         if app not in self._served:
-            self._guests.enter_context(app.moved_to(self.store))
+            self._guests.enter_context(app.use_store(self.store))
             self._served.append(app)
         self._at_once(app.make_schedules())
 

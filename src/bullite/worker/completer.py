@@ -25,28 +25,28 @@ _FINAL = (StoreClosed, RequestRefused, *ENDING)
 log = logging.getLogger("bullite.worker")
 
 
-class Run(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that ended, for those who want to hear of it."""
 
     job: Job
     result: Result
 
 
-Part = tuple[RunOutcome, Run | None, CommandExit | None]
+Part = tuple[RunOutcome, EndedRun | None, CommandExit | None]
 """What one run in a thread came to: the run only if somebody listens, and the end of its command.
 
 No class: short runs in threads would be several per cent slower for it."""
 
 
-class Batch(NamedTuple):
+class OutcomeBatch(NamedTuple):
     """Verdicts on their way; the runs only if somebody listens."""
 
-    verdicts: Sequence[RunOutcome]
-    runs: Sequence[Run] | None
+    outcomes: Sequence[RunOutcome]
+    runs: Sequence[EndedRun] | None
     commands: Sequence[CommandExit] = ()
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> Batch:
+    def of(cls, parts: Sequence[Part]) -> OutcomeBatch:
         """Parts of which somebody listens to all, or nobody to any."""
         return cls(
             [verdict for verdict, _, _ in parts],
@@ -55,11 +55,11 @@ class Batch(NamedTuple):
         )
 
 
-Report = Callable[[Batch, FinishResult], None]
+Report = Callable[[OutcomeBatch, FinishResult], None]
 Trouble = Callable[[Exception], None]
 
 
-class Settler:
+class Completer:
     """What a worker's runs came to, on its way into the database."""
 
     def __init__(
@@ -71,60 +71,60 @@ class Settler:
         trouble: Trouble,
         about_to_join: Callable[[], None],
     ) -> None:
-        self._about_to_join = about_to_join
+        self._before_merge = about_to_join
         self._engine = engine
         self._worker = worker
-        self._settled = settled
+        self._recorded = settled
         self._report = report
         self._trouble = trouble
         self._lock = threading.Lock()
-        self._seldom = ThrottledLog(log)
-        self.unsettled = 0
+        self._throttled_log = ThrottledLog(log)
+        self.unconfirmed = 0
         """Verdicts that are not known to be in the database."""
 
-    def send(self, verdicts: Sequence[RunOutcome], runs: Sequence[Run] | None = None) -> None:
+    def send(self, verdicts: Sequence[RunOutcome], runs: Sequence[EndedRun] | None = None) -> None:
         """Send the verdicts of runs that ended, or never began; their slots are free now."""
         with self._lock:
-            self.unsettled += len(verdicts)
-        ask = self._ask(Batch(verdicts, runs))
+            self.unconfirmed += len(verdicts)
+        ask = self._ask(OutcomeBatch(verdicts, runs))
         self._engine.finish_runs(ask.request, ask.reply, ask.target, self._worker)
 
-    def send_soon(self, part: Part, hurry: bool) -> None:
+    def send_merged(self, part: Part, hurry: bool) -> None:
         """Send what a run in a thread came to, with others that end meanwhile.
 
         Without hurry it waits for one that is in a hurry, or until what the worker fetched ahead
         would be taken back: only a worker that has fetched ahead need not hurry.
         """
         with self._lock:
-            self.unsettled += 1
+            self.unconfirmed += 1
         self._engine.submit_merged(self, part, hurry)
 
-    def join(self, parts: Sequence[Part]) -> list[PendingRequest]:
+    def merge(self, parts: Sequence[Part]) -> list[PendingRequest]:
         """What several runs came to, in as few requests as can be; on the engine's thread."""
-        self._about_to_join()
+        self._before_merge()
         self._worker.remove_held(len(parts), self._engine.clock.lease_now())
         unheard = [part for part in parts if part[1] is None]
         heard = [part for part in parts if part[1] is not None]
-        return [self._ask(Batch.of(some)) for some in (unheard, heard) if some]
+        return [self._ask(OutcomeBatch.of(some)) for some in (unheard, heard) if some]
 
-    def _ask(self, batch: Batch, pause: int = MIN_BACKOFF) -> PendingRequest:
-        settle = FinishRuns(self._worker.queue, batch.verdicts, batch.commands)
+    def _ask(self, batch: OutcomeBatch, pause: int = MIN_BACKOFF) -> PendingRequest:
+        settle = FinishRuns(self._worker.queue, batch.outcomes, batch.commands)
         return PendingRequest(settle, partial(self._answered, batch, pause), self._worker.target)
 
-    def _send_again(self, batch: Batch, pause: int) -> None:
+    def _send_again(self, batch: OutcomeBatch, pause: int) -> None:
         self._engine.submit_all([self._ask(batch, pause)])
 
-    def _answered(self, batch: Batch, pause: int, answer: Any) -> None:
-        verdicts = batch.verdicts
-        if isinstance(answer, RequestRefused) and self._send_otherwise(batch, answer):
+    def _answered(self, batch: OutcomeBatch, pause: int, answer: Any) -> None:
+        verdicts = batch.outcomes
+        if isinstance(answer, RequestRefused) and self._send_individually(batch, answer):
             return
         if isinstance(answer, Exception) and not isinstance(answer, _FINAL):
-            self._seldom.warning(
+            self._throttled_log.warning(
                 "%d results could not be stored, trying again: %s", len(verdicts), answer
             )
             self._trouble(answer)
             repeated = [verdict._replace(again=True) for verdict in verdicts]
-            again = batch._replace(verdicts=repeated)
+            again = batch._replace(outcomes=repeated)
             longer = min(2 * pause, MAX_BACKOFF)
             timer = threading.Timer(pause / 1000, self._send_again, (again, longer))
             timer.daemon = True
@@ -136,18 +136,18 @@ class Settler:
         else:
             self._report(batch, answer)
         with self._lock:
-            self.unsettled -= len(verdicts)
-        self._settled()
+            self.unconfirmed -= len(verdicts)
+        self._recorded()
 
-    def _send_otherwise(self, batch: Batch, refusal: RequestRefused) -> bool:
+    def _send_individually(self, batch: OutcomeBatch, refusal: RequestRefused) -> bool:
         """Sending refused verdicts again is no use: send them apart, or fail the one at fault."""
-        if len(batch.verdicts) > 1:
-            for index, verdict in enumerate(batch.verdicts):
+        if len(batch.outcomes) > 1:
+            for index, verdict in enumerate(batch.outcomes):
                 run = None if batch.runs is None else (batch.runs[index],)
                 commands = [one for one in batch.commands if one.job == verdict.job]
-                self._send_again(Batch((verdict,), run, commands), MIN_BACKOFF)
+                self._send_again(OutcomeBatch((verdict,), run, commands), MIN_BACKOFF)
             return True
-        [verdict] = batch.verdicts
+        [verdict] = batch.outcomes
         if verdict.move is FAIL:
             return False
         failed = RunOutcome(
@@ -159,5 +159,5 @@ class Settler:
             custom_id=verdict.custom_id,
             attempts_made=verdict.attempts_made,
         )
-        self._send_again(Batch((failed,), batch.runs), MIN_BACKOFF)
+        self._send_again(OutcomeBatch((failed,), batch.runs), MIN_BACKOFF)
         return True

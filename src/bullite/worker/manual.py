@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 
-class Hands:
+class ManualFetcher:
     """The standing order of a worker that is fed only what it is asked for."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Hands:
         self._worker = worker
         self._engine = engine
         self._mailbox = bridge.reply_target()
-        self._waiting: deque[Taker] = deque()
+        self._waiting: deque[FetchCall] = deque()
         self.used = False
         """Whether a job was ever asked for."""
         self._subscription = Subscription(
@@ -41,7 +41,7 @@ class Hands:
         """Wait until the worker is registered."""
         await bridge.wait_registered(self._engine, self._subscription)
 
-    async def take(self, limit: float) -> Job | None:
+    async def fetch(self, limit: float) -> Job | None:
         """The next job; None if there is none within so many seconds."""
         taken = await self._ask(lambda taker: self._engine.claim_one(
             self._subscription, taker, self._mailbox
@@ -50,9 +50,9 @@ class Hands:
             return taken
         return await self._ask(self._wait, limit)
 
-    async def _ask(self, ask: Callable[[Taker], None], limit: float | None) -> Job | None:
+    async def _ask(self, ask: Callable[[FetchCall], None], limit: float | None) -> Job | None:
         """Wait for what is asked for; a job that comes when nobody waits any more goes back."""
-        taker = Taker(self)
+        taker = FetchCall(self)
         ask(taker)
         try:
             return await asyncio.wait_for(taker.future, limit)
@@ -67,7 +67,7 @@ class Hands:
                 self._waiting.remove(taker)
                 self._engine.cancel_request_job(self._subscription)
 
-    def _wait(self, taker: Taker) -> None:
+    def _wait(self, taker: FetchCall) -> None:
         self._waiting.append(taker)
         self._engine.request_job(self._subscription)
 
@@ -75,22 +75,22 @@ class Hands:
         """Jobs for those who wait: one each."""
         if isinstance(claimed, BaseException):
             if isinstance(claimed, Exception):
-                self._worker.trouble(claimed)
+                self._worker._on_store_error(claimed)
             return
         for job in self.jobs(claimed):
             if self._waiting:
                 self._waiting.popleft().give(job)
             else:
-                self.give_back(job)
+                self.return_job(job)
 
     def jobs(self, claimed: Claimed) -> list[Job]:
         return claimed_jobs(self._worker.queue, claimed, self._worker, self._worker.name)
 
-    def give_back(self, job: Job) -> None:
+    def return_job(self, job: Job) -> None:
         verdict = decide(job, Unstarted(), self._worker.queue.random)
         self._engine.submit(FinishRuns(self._worker.queue.key, (verdict,)), _nothing)
 
-    async def starve(self) -> None:
+    async def pause(self) -> None:
         """Nothing more until `feed`; those who wait get nothing."""
         starved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._engine.pause_subscription(self._subscription, bridge.Resolver(starved), self._mailbox)
@@ -99,21 +99,21 @@ class Hands:
             self._waiting.popleft().give(None)
             self._engine.cancel_request_job(self._subscription)
 
-    def feed(self) -> None:
+    def resume(self) -> None:
         self._engine.resume_subscription(self._subscription)
 
     async def close(self) -> None:
         """Off the register; what was taken is still its takers', until its lease ends."""
-        await self.starve()
+        await self.pause()
         gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._engine.unsubscribe(self._subscription, bridge.Resolver(gone), self._mailbox)
         await gone
 
 
-class Taker:
+class FetchCall:
     """Somebody who asked for a job, and may have gone when it comes."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: ManualFetcher) -> None:
         self._hands = hands
         self.left = False
         self.future: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
@@ -131,14 +131,14 @@ class Taker:
         if not self.left and not self.future.done():
             self.future.set_result(job)
         elif job is not None:
-            self._hands.give_back(job)
+            self._hands.return_job(job)
 
     def give_up(self) -> None:
         """Wait no more; a job that was given and not taken goes back."""
         if self.future.done() and not self.future.cancelled():
             job = self.future.result()
             if job is not None:
-                self._hands.give_back(job)
+                self._hands.return_job(job)
 
 
 def _nothing(*answer: object) -> None:

@@ -20,7 +20,7 @@ Processor = (
 )
 """Takes the job; if it wants, also the token of this run, and a signal that tells it to stop."""
 
-MOST_CONCURRENT = 100_000
+MAX_CONCURRENCY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Handler:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class HandlerGroup:
     """Jobs of these names, or of any, run by so many at a time."""
 
     handlers: Mapping[str, Handler]
@@ -50,26 +50,26 @@ ANY = ""
 """The name under which the processor for all other names is kept; no job can be called that."""
 
 
-class AndTheRest(NamedTuple):
+class WithFallback(NamedTuple):
     """Processors by name, and one for jobs of all other names."""
 
     by_name: Mapping[str, Callable[..., Any]]
-    rest: Callable[..., Any]
+    fallback: Callable[..., Any]
 
 
-def check_processors(processor: Any) -> list[Assignment]:
+def check_processors(processor: Any) -> list[HandlerGroup]:
     """What a worker was given, as assignments: one shared, and one for each name with its own
     concurrency."""
     if processor is None:
         return []
-    if isinstance(processor, AndTheRest):
+    if isinstance(processor, WithFallback):
         handlers = {
             n: make_handler(f"the processor of {n!r}", f) for n, f in processor.by_name.items()
         }
-        rest = make_handler("processor", processor.rest)
-        return [Assignment({**handlers, ANY: rest}, None)]
+        rest = make_handler("processor", processor.fallback)
+        return [HandlerGroup({**handlers, ANY: rest}, None)]
     if callable(processor):
-        return [Assignment({ANY: make_handler("processor", processor)}, None)]
+        return [HandlerGroup({ANY: make_handler("processor", processor)}, None)]
     if not isinstance(processor, Mapping):
         raise InvalidOptionType(
             f"processor must be a function or a mapping of names to functions, not {processor!r}"
@@ -77,7 +77,7 @@ def check_processors(processor: Any) -> list[Assignment]:
     if not processor:
         raise InvalidOption("processor must name at least one job name")
     shared: dict[str, Handler] = {}
-    own: list[Assignment] = []
+    own: list[HandlerGroup] = []
     for name, given in processor.items():
         check_name("a processor's name", name)
         function, concurrency = _split(name, given)
@@ -85,8 +85,8 @@ def check_processors(processor: Any) -> list[Assignment]:
         if concurrency is None:
             shared[name] = handler
         else:
-            own.append(Assignment({name: handler}, check_concurrency(concurrency)))
-    return ([Assignment(shared, None)] if shared else []) + own
+            own.append(HandlerGroup({name: handler}, check_concurrency(concurrency)))
+    return ([HandlerGroup(shared, None)] if shared else []) + own
 
 
 def _split(name: str, given: Any) -> tuple[Any, int | None]:
@@ -101,7 +101,7 @@ def _split(name: str, given: Any) -> tuple[Any, int | None]:
 
 
 def check_concurrency(value: Any) -> int:
-    return check_int("concurrency", value, 1, MOST_CONCURRENT)
+    return check_int("concurrency", value, 1, MAX_CONCURRENCY)
 
 
 def make_handler(what: str, function: Any) -> Handler:

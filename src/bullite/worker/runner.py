@@ -41,23 +41,23 @@ from .processors import ANY, Handler
 TIME_SLICE = 0.002
 """Seconds that handlers which never suspend may run before others get the loop."""
 
-AHEAD_TIME, AHEAD_MOST = 0.002, 400
+PREFETCH_SECONDS, PREFETCH_MAX = 0.002, 400
 """Jobs are fetched ahead for so many seconds of work, at most so many."""
 
-FEW_TIME, FEW = 0.08, 16
+PREFETCH_MIN_SECONDS, PREFETCH_MIN = 0.08, 16
 """The same, if that is more: a transaction for a few takes as long as for one."""
 
-AHEAD_SLOWEST = 0.020
+PREFETCH_MAX_JOB_SECONDS = 0.020
 """Seconds that a job may take if any are to be fetched ahead."""
 
 STUCK_AFTER = 1.0
 """Seconds that a run which can be told to stop gets to do so, before it is reported."""
 
 
-class Master(Protocol):
+class RunListener(Protocol):
     """Whom a runner works for."""
 
-    def begun(self, job: Job) -> None:
+    def _on_started(self, job: Job) -> None:
         """A run begins; only told while `tells_begin` of the runner is set."""
 
     def returned(self, job: Job, value: Any) -> None:
@@ -66,10 +66,10 @@ class Master(Protocol):
     def ended(self, job: Job, result: Result | None) -> None:
         """A run ended; None if the job was moved by its own processor, or lost."""
 
-    def strayed(self, job: Job, error: Exception) -> None:
+    def _on_late_error(self, job: Job, error: Exception) -> None:
         """A run ended with an error after its job had been moved or lost."""
 
-    def stuck(self, job: Job) -> None:
+    def _on_stuck(self, job: Job) -> None:
         """A run goes on although its time is up."""
 
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
@@ -78,7 +78,7 @@ class Master(Protocol):
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
         """Call from the event loop's thread in a while; what cancels it. From any thread."""
 
-    def check_idle(self) -> None:
+    def _check_drained(self) -> None:
         """The runner may have nothing to do any more."""
 
 
@@ -86,7 +86,7 @@ class Runner(Protocol):
     """Runs jobs, a number of them at a time."""
 
     tells_begin: bool
-    pace: Pace
+    pace: PrefetchSizer
 
     def take(self, jobs: Sequence[Job]) -> None:
         """Run these; never blocks."""
@@ -100,13 +100,13 @@ class Runner(Protocol):
     def busy(self) -> int:
         """How many have been taken and have not ended."""
 
-    def unload(self) -> list[Job]:
+    def return_unstarted(self) -> list[Job]:
         """Give up what was not begun. From any thread."""
 
-    def unload_ahead(self) -> list[Job]:
+    def return_prefetched(self) -> list[Job]:
         """Give up what was fetched ahead and not begun. From any thread."""
 
-    def take_out(self, numbers: Container[int]) -> list[Job]:
+    def remove(self, numbers: Container[int]) -> list[Job]:
         """Give up those of these jobs that were not begun. From any thread."""
 
     def cancel(self, job: Job) -> None:
@@ -119,7 +119,7 @@ class Runner(Protocol):
         """Begin nothing more and give up what was not begun; `interrupt` what runs, too."""
 
 
-class Line:
+class PrefetchBuffer:
     """Jobs that were taken and not begun, in the order in which they stood in the queue.
 
     A job that comes later but stood before the others, because of its priority, is begun first.
@@ -146,7 +146,7 @@ class Line:
         except IndexError:
             return None
 
-    def take_out_ahead(self) -> list[Job]:
+    def remove_prefetched(self) -> list[Job]:
         """The jobs at its end that were fetched ahead."""
         jobs: list[Job] = []
         with self._lock:
@@ -161,7 +161,7 @@ class Line:
         with self._lock:
             return list(self._jobs)
 
-    def take_out(self, numbers: Container[int]) -> list[Job]:
+    def remove(self, numbers: Container[int]) -> list[Job]:
         """The jobs of these numbers."""
         with self._lock:
             jobs = []
@@ -179,7 +179,7 @@ class Line:
         return jobs
 
 
-class Pace:
+class PrefetchSizer:
     """How long jobs take, and so how many are worth fetching ahead.
 
     A slow job is believed at once, a quick one little by little: what was fetched ahead in error
@@ -188,13 +188,13 @@ class Pace:
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
-        self.readings = RunTimings()
-        self._usual = 2 * AHEAD_SLOWEST
-        self.held_ahead = 0
+        self.timings = RunTimings()
+        self._usual = 2 * PREFETCH_MAX_JOB_SECONDS
+        self.prefetched = 0
         """How many were last found worth it."""
 
-    def took(self, seconds: float) -> None:
-        self.readings.took(seconds)
+    def finished(self, seconds: float) -> None:
+        self.timings.took(seconds)
         if seconds > self._usual:
             self._usual = seconds
         else:
@@ -202,26 +202,26 @@ class Pace:
 
     def stuck(self) -> None:
         """What was fetched ahead had to be given back."""
-        self._usual = max(self._usual, 2 * AHEAD_SLOWEST)
+        self._usual = max(self._usual, 2 * PREFETCH_MAX_JOB_SECONDS)
 
-    def ahead(self) -> int:
+    def prefetch(self) -> int:
         """How many jobs to hold beyond those that run."""
-        self.held_ahead = 0
-        if self._usual <= AHEAD_SLOWEST:
+        self.prefetched = 0
+        if self._usual <= PREFETCH_MAX_JOB_SECONDS:
             at_a_time = self.concurrency / max(self._usual, 1e-6)
-            many = min(AHEAD_MOST, AHEAD_TIME * at_a_time)
-            self.held_ahead = int(max(many, min(FEW, FEW_TIME * at_a_time)))
-        return self.held_ahead
+            many = min(PREFETCH_MAX, PREFETCH_SECONDS * at_a_time)
+            self.prefetched = int(max(many, min(PREFETCH_MIN, PREFETCH_MIN_SECONDS * at_a_time)))
+        return self.prefetched
 
 
-class Rule:
+class BaseRunner:
     """What both runners think of a job before and after its run."""
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         concurrency: int,
-        master: Master,
+        master: RunListener,
         most_started: int | None,
     ) -> None:
         self._handlers = handlers
@@ -230,8 +230,8 @@ class Rule:
         self._concurrency = concurrency
         self._master = master
         self._most_started = most_started
-        self.pace = Pace(concurrency)
-        self._line = Line()
+        self.pace = PrefetchSizer(concurrency)
+        self._line = PrefetchBuffer()
         self.tells_begin = False
 
     def _call_of(self, job: Job) -> Callable[[Job], Any]:
@@ -241,7 +241,7 @@ class Rule:
         assert handler is not None, f"nobody asked for jobs called {job.name!r}"
         return handler.call
 
-    def _refusal(self, job: Job) -> str | None:
+    def _skip_reason(self, job: Job) -> str | None:
         """Why a job must not run."""
         if job.deferred_failure is not None:
             return job.deferred_failure
@@ -249,19 +249,19 @@ class Rule:
             return STARTED_TOO_OFTEN
         return None
 
-    def unload(self) -> list[Job]:
+    def return_unstarted(self) -> list[Job]:
         self.pace.stuck()
         return self._line.clear()
 
-    def unload_ahead(self) -> list[Job]:
+    def return_prefetched(self) -> list[Job]:
         self.pace.stuck()
-        return self._line.take_out_ahead()
+        return self._line.remove_prefetched()
 
     def waiting(self) -> list[Job]:
         return self._line.jobs()
 
-    def take_out(self, numbers: Container[int]) -> list[Job]:
-        return self._line.take_out(numbers)
+    def remove(self, numbers: Container[int]) -> list[Job]:
+        return self._line.remove(numbers)
 
     def _after_moving(self, job: Job, result: Result, problem: Exception | None) -> Result | None:
         """What is left to be done for a run that had its job moved.
@@ -276,7 +276,7 @@ class Rule:
         ):
             error = result.error if isinstance(result.error, Exception) else problem
         if error is not None:
-            self._master.strayed(job, error)
+            self._master._on_late_error(job, error)
         return None
 
 
@@ -350,7 +350,7 @@ _MOVES_BEFORE = {
 }
 
 
-class LoopRunner(Rule):
+class LoopRunner(BaseRunner):
     """Runs coroutine processors with a fixed number of long-lived consumers.
 
     A task per job would cost more than most of what surrounds it. A consumer whose job has changed
@@ -361,7 +361,7 @@ class LoopRunner(Rule):
         self,
         handlers: Mapping[str, Handler],
         concurrency: int,
-        master: Master,
+        master: RunListener,
         most_started: int | None = None,
     ) -> None:
         super().__init__(handlers, concurrency, master, most_started)
@@ -405,7 +405,7 @@ class LoopRunner(Rule):
             self._cancelled.add(job)
             consumer.cancel()
 
-    def _survive_cancellation(self, job: Job) -> bool:
+    def _job_was_cancelled(self, job: Job) -> bool:
         """Whether it was the job that was cancelled, and not the consumer that ran it."""
         if job not in self._cancelled:
             return False
@@ -426,7 +426,7 @@ class LoopRunner(Rule):
         if len(self._consumers) < self._concurrency:
             self._add_consumer()
 
-    def _wake_helpers(self) -> None:
+    def _wake_more_consumers(self) -> None:
         """Wake two more if there is work for them.
 
         They wake two each in turn: a full house within a few turns of the loop, and hardly anybody
@@ -452,7 +452,7 @@ class LoopRunner(Rule):
         if not self._stopped and len(self._consumers) < self._concurrency:
             self._add_consumer()
 
-    def _leave_the_crowd(self) -> bool:
+    def _exit_if_surplus(self) -> bool:
         """Whether this consumer is one too many since the concurrency was lowered."""
         self._is_crowded = len(self._consumers) > self._concurrency
         if self._is_crowded:
@@ -491,20 +491,20 @@ class LoopRunner(Rule):
         while not self._stopped:
             if not len(self._line):
                 await self._sleep()
-            self._wake_helpers()
+            self._wake_more_consumers()
             now, turn_ends = time.perf_counter(), self._end_of_turn()
             # When its turn is over, it may be that it slept meanwhile and this is another turn.
             while now < turn_ends or now < (turn_ends := self._end_of_turn()):
-                if self._is_crowded and self._leave_the_crowd():
+                if self._is_crowded and self._exit_if_surplus():
                     return
                 if (job := self._line.pop()) is None:
                     break
                 running[job] = this_consumer
                 if self.tells_begin:
-                    self._master.begun(job)
+                    self._master._on_started(job)
                 try:
                     if always_with_care or job.needs_care:
-                        result = await self._run_with_care(job)
+                        result = await self._run_checked(job)
                     else:
                         value = await (only or self._call_of(job))(job)
                         result = None
@@ -515,7 +515,7 @@ class LoopRunner(Rule):
                         raise  # the loop is gone already, and this consumer is thrown away
                     tamed = tame(raised)
                     was_cancelled = isinstance(tamed, asyncio.CancelledError)
-                    survives = was_cancelled and self._survive_cancellation(job)
+                    survives = was_cancelled and self._job_was_cancelled(job)
                     if not (survives or is_suspension(tamed) or _fails_its_job_alone(tamed)):
                         self._end(job, _meaning_of(tamed))
                         if not was_cancelled or _is_cancelled():
@@ -523,15 +523,15 @@ class LoopRunner(Rule):
                         continue
                     result = Raised(tamed)
                 if self._cancelled:
-                    self._survive_cancellation(job)
+                    self._job_was_cancelled(job)
                 if result is None and job.moving is None:
                     del running[job]
                     returned(job, value)
                 else:
                     running[job] = None
-                    await self._end_with_care(job, Returned(value) if result is None else result)
+                    await self._finish_checked(job, Returned(value) if result is None else result)
                 ended = time.perf_counter()
-                self.pace.took(ended - now)
+                self.pace.finished(ended - now)
                 now = ended
                 if contextvars.copy_context() != clean:
                     self._replace_this_consumer()
@@ -542,7 +542,7 @@ class LoopRunner(Rule):
         self._running.pop(job, None)
         self._master.ended(job, result)
 
-    async def _end_with_care(self, job: Job, result: Result) -> None:
+    async def _finish_checked(self, job: Job, result: Result) -> None:
         """End a run that failed, or that moved its job."""
         concluded: Result | None = result
         problem = None
@@ -563,7 +563,7 @@ class LoopRunner(Rule):
             concluded = meaning_of_control(result.error)
         elif isinstance(result, Raised) and job.cancellation is None:
             concluded = await self._ask_strategy(job, result.error)
-        self.pace.readings.failed += type(concluded) is Raised
+        self.pace.timings.failed += type(concluded) is Raised
         self._end(job, concluded)
 
     async def _ask_strategy(self, job: Job, error: BaseException) -> Raised:
@@ -577,8 +577,8 @@ class LoopRunner(Rule):
                 raise
             return Raised(_because_of(problem, error), False)
 
-    async def _run_with_care(self, job: Job) -> Result:
-        refusal = self._refusal(job)
+    async def _run_checked(self, job: Job) -> Result:
+        refusal = self._skip_reason(job)
         if refusal is not None:
             return Skipped(refusal)
         timeout = job.timeout
@@ -600,7 +600,7 @@ class LoopRunner(Rule):
             run.cancel()
             done, _ = await asyncio.wait({run}, timeout=STUCK_AFTER)
             if not done:
-                self._master.stuck(job)
+                self._master._on_stuck(job)
                 await asyncio.wait({run})
             if not run.cancelled():
                 run.exception()  # whatever it is: the time was up before
@@ -651,14 +651,14 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class ThreadRunner(Rule):
+class ThreadRunner(BaseRunner):
     """Runs plain functions in threads that are fed directly, never through the event loop."""
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         concurrency: int,
-        master: Master,
+        master: RunListener,
         most_started: int | None = None,
         name: str = "bullite",
     ) -> None:
@@ -712,21 +712,21 @@ class ThreadRunner(Rule):
     def cancel(self, job: Job) -> None:
         job.abort(job.cancellation)
 
-    def calls_for_more(self) -> bool:
+    def needs_more_work(self) -> bool:
         """Whether somebody must see to it now that there is more to do: all that it held ahead has
         begun, or half of it, and nobody was called since it was last given some. One that is told
         to stop always calls: what its runs came to must not wait for what is left of them."""
-        if self._concurrency == 0 or self.pace.held_ahead > FEW:
+        if self._concurrency == 0 or self.pace.prefetched > PREFETCH_MIN:
             return True  # so many end while one transaction runs that none need wait for others
         ahead = len(self._running) + len(self._line) - self._concurrency
-        if ahead > 0 and (self._has_called or ahead > self.pace.held_ahead // 2):
+        if ahead > 0 and (self._has_called or ahead > self.pace.prefetched // 2):
             return False
         self._has_called = True
         return True
 
-    def take_out(self, numbers: Container[int]) -> list[Job]:
+    def remove(self, numbers: Container[int]) -> list[Job]:
         with self._counting:  # who finds the line empty meanwhile would sleep, unwoken
-            return super().take_out(numbers)
+            return super().remove(numbers)
 
     # --- threads ---
 
@@ -740,16 +740,16 @@ class ThreadRunner(Rule):
         job = self._wait()
         while job is not None:
             if self.tells_begin:
-                self._master.begun(job)
+                self._master._on_started(job)
             began = time.perf_counter()
             ran = self._run(job)
             needs_care = job.moving is not None or type(ran) is Raised
             result = self._conclude(job, ran) if needs_care else ran
             ended = time.perf_counter()
             with self._counting:
-                self.pace.took(ended - began)
+                self.pace.finished(ended - began)
                 if needs_care:
-                    self.pace.readings.failed += type(result) is Raised
+                    self.pace.timings.failed += type(result) is Raised
                 self._running.discard(job)
                 self._ending.add(job)
                 following = self._begin_next()
@@ -757,7 +757,7 @@ class ThreadRunner(Rule):
             self._ending.discard(job)
             if following is None:
                 # What the run came to may have been recorded while it still counted here.
-                self._master.check_idle()
+                self._master._check_drained()
             job = following or self._wait()
 
     def _wait(self) -> Job | None:
@@ -781,7 +781,7 @@ class ThreadRunner(Rule):
 
     def _run(self, job: Job) -> Result:
         if job.needs_care or self._most_started is not None:
-            refusal = self._refusal(job)
+            refusal = self._skip_reason(job)
             if refusal is not None:
                 return Skipped(refusal)
             if job.timeout is not None:
@@ -812,7 +812,7 @@ class ThreadRunner(Rule):
 
         def report() -> None:
             if not has_ended.is_set():
-                self._master.stuck(job)
+                self._master._on_stuck(job)
 
         cancel = self._master.call_later(timeout / 1000, ring)
         began = time.monotonic()

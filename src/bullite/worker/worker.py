@@ -45,12 +45,12 @@ from ..operations.finish import FinishResult
 from ..operations.rate_limits import Rate
 from ..operations.transaction import LoggedEntries
 from ..operations.workers import RegisterWorker
-from .completer import Batch
-from .manual import Hands
+from .completer import OutcomeBatch
+from .manual import ManualFetcher
 from .pool import Pool
 from .processors import (
     ANY,
-    Assignment,
+    HandlerGroup,
     Processor,
     check_concurrency,
     check_processors,
@@ -67,7 +67,7 @@ _ordinals = itertools.count(1)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Flag(int):
+class CallableBool(int):
     """True or False; BullMQ's users call it, Python's read it."""
 
     def __call__(self) -> bool:
@@ -128,7 +128,7 @@ class Worker(OwnEmitter):
         if lock_renew_time is not None:
             renew_every = check_duration("lock_renew_time", lock_renew_time)
             self._renews = self._renews and renew_every > 0
-        self._habits = WorkerIntervals(
+        self._intervals = WorkerIntervals(
             renew_every=max(10, renew_every) if self._renews else self._lock_duration,
             poll_interval=check_duration("poll_interval", poll_interval, least=1),
             maintenance_interval=check_duration(
@@ -162,12 +162,12 @@ class Worker(OwnEmitter):
         self._pid = os.getpid()
         self._ordinal = next(_ordinals)
         self._pools: list[Pool] = []
-        self.auditor: Callable[[Batch, FinishResult], None] | None = None
+        self.on_recorded: Callable[[OutcomeBatch, FinishResult], None] | None = None
         """Told of all verdicts once they are recorded, many at a time, on whatever thread."""
-        self._hands: Hands | None = None
-        self.wants_reports = False
+        self._manual: ManualFetcher | None = None
+        self._has_listeners = False
         self._paused = self._closed = self._closing = False
-        self._dry = self._worked = False
+        self._queue_empty = self._did_work = False
         self._life_task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         if self._assignments:
@@ -202,16 +202,16 @@ class Worker(OwnEmitter):
         limit = None if concurrency is None else check_concurrency(concurrency)
         if self._pools:
             # It works already: the newcomer gets a standing order of its own.
-            self._assignments.append(Assignment({name: handler}, limit or self._concurrency))
+            self._assignments.append(HandlerGroup({name: handler}, limit or self._concurrency))
             self._open_pool(self._assignments[-1])
         elif limit is not None:
-            self._assignments.append(Assignment({name: handler}, limit))
+            self._assignments.append(HandlerGroup({name: handler}, limit))
         else:
             shared = next((a for a in self._assignments if a.concurrency is None), None)
             if shared is not None:
                 self._assignments.remove(shared)
             handlers = {**(shared.handlers if shared else {}), name: handler}
-            self._assignments.insert(0, Assignment(handlers, None))
+            self._assignments.insert(0, HandlerGroup(handlers, None))
             self._start_if_asked()
         return processor
 
@@ -230,14 +230,14 @@ class Worker(OwnEmitter):
     # --- starting and running --------------------------------------------------------------------
 
     @property
-    def is_running(self) -> Flag:
+    def is_running(self) -> CallableBool:
         """Whether it works: it has begun, and is neither closed nor paused and idle."""
         task = self._life_task
-        return Flag(task is not None and not task.done() and not self._resting.is_set())
+        return CallableBool(task is not None and not task.done() and not self._idle_paused.is_set())
 
     @property
-    def is_paused(self) -> Flag:
-        return Flag(self._paused)
+    def is_paused(self) -> CallableBool:
+        return CallableBool(self._paused)
 
     async def run(self) -> None:
         """Work until `close` or `pause`; on a worker that runs already, wait until it ends."""
@@ -246,7 +246,7 @@ class Worker(OwnEmitter):
         if self._life_task is None and self._closed:
             return
         life = self._start()
-        resting = asyncio.create_task(self._resting.wait())
+        resting = asyncio.create_task(self._idle_paused.wait())
         try:
             await asyncio.wait({life, resting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -263,7 +263,7 @@ class Worker(OwnEmitter):
             for pool in self._pools:
                 await bridge.wait_registered(self._engine, pool.subscription)
         else:
-            await self._by_hand()
+            await self._fetcher()
 
     def _start(self) -> asyncio.Task[None]:
         if self._pid != os.getpid():
@@ -272,14 +272,14 @@ class Worker(OwnEmitter):
             self._loop = asyncio.get_running_loop()
             self._thread = threading.get_ident()
             self._started, self._ended = asyncio.Event(), asyncio.Event()
-            self._idle, self._hurry = asyncio.Event(), asyncio.Event()
-            self._resting = asyncio.Event()
+            self._idle, self._force = asyncio.Event(), asyncio.Event()
+            self._idle_paused = asyncio.Event()
             self._life_task = self._loop.create_task(
-                self._life(), name=f"worker of {self.queue.name}"
+                self._run(), name=f"worker of {self.queue.name}"
             )
         return self._life_task
 
-    async def _life(self) -> None:
+    async def _run(self) -> None:
         """Register, be fed until closed, settle everything, leave."""
         try:
             await self.queue.wait_until_ready()
@@ -289,13 +289,13 @@ class Worker(OwnEmitter):
             raise
         for assignment in self._assignments:
             self._open_pool(assignment)
-        if self._hands is None:
+        if self._manual is None:
             self._follow_stalls()
-        elif not self._hands.used:
-            await self._hands.close()  # it only stood for what is registered now
-            self._hands = None
+        elif not self._manual.used:
+            await self._manual.close()  # it only stood for what is registered now
+            self._manual = None
         if self._paused:
-            self._resting.set()
+            self._idle_paused.set()
         self._started.set()
         self.emit("ready")
         try:
@@ -313,7 +313,7 @@ class Worker(OwnEmitter):
         kinds = frozenset((STALL.name, STALL_DELAYED.name))
         self._engine.follow(self.queue.key, self._hear_of_stalls, bridge.reply_target(), kinds)
 
-    def _open_pool(self, assignment: Assignment) -> None:
+    def _open_pool(self, assignment: HandlerGroup) -> None:
         concurrency = assignment.concurrency or self._concurrency
         pool = Pool(
             self,
@@ -321,7 +321,7 @@ class Worker(OwnEmitter):
             concurrency,
             self._engine,
             self._registration(assignment.names, concurrency),
-            self._habits,
+            self._intervals,
             bridge.reply_target(),
             self._most_started,
         )
@@ -368,10 +368,10 @@ class Worker(OwnEmitter):
         limit = self._drain_delay / 1000 if check_bool("block", block) else 0
         if self._takes_nothing():
             return None
-        hands = await self._by_hand(to_take=True)
+        hands = await self._fetcher(to_take=True)
         if self._takes_nothing():
             return None  # it was told so while it got ready
-        job = await hands.take(limit)
+        job = await hands.fetch(limit)
         if job is not None:
             if token is not None:
                 job._set_token_label(token)
@@ -381,57 +381,57 @@ class Worker(OwnEmitter):
     def _takes_nothing(self) -> bool:
         return self._paused or self._closed
 
-    async def _by_hand(self, to_take: bool = False) -> Hands:
+    async def _fetcher(self, to_take: bool = False) -> ManualFetcher:
         await self.queue.wait_until_ready()
-        if self._hands is None:
+        if self._manual is None:
             self._engine = self.queue.store.open()
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             registration = self._registration(None, self._concurrency)
-            self._hands = Hands(self, self._engine, registration, self._habits)
+            self._manual = ManualFetcher(self, self._engine, registration, self._intervals)
             self._follow_stalls()
             if self._closed:
-                await self._leave_hands()
-                return self._hands
-        hands = self._hands
+                await self._close_manual()
+                return self._manual
+        hands = self._manual
         hands.used = hands.used or to_take
         await hands.ready()
         return hands
 
     # --- what its pools tell ---------------------------------------------------------------------
 
-    def begun(self, job: Job) -> None:
+    def _on_started(self, job: Job) -> None:
         self._tell("active", job, State.WAITING.value)
 
-    def progressed(self, job: Job, progress: Any) -> None:
+    def _on_progress(self, job: Job, progress: Any) -> None:
         if self.hears("progress") or self.queue.hears("progress"):
             self._tell("progress", job, progress)
             self._in_loop(self.queue.emit, "progress", job.id, progress)
 
-    def strayed(self, job: Job, error: Exception) -> None:
+    def _on_late_error(self, job: Job, error: Exception) -> None:
         log.warning("job %s was moved or lost before its run ended: %s", job.id, error)
         self._tell("error", error)
 
-    def stuck(self, job: Job) -> None:
+    def _on_stuck(self, job: Job) -> None:
         log.error("job %s runs on although its timeout is over: it is stuck", job.id)
         self._tell("stuck", job)
 
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
         return self._strategies.ask(job, error)
 
-    def report(self, batch: Batch, settled: FinishResult) -> None:
+    def _on_recorded(self, batch: OutcomeBatch, settled: FinishResult) -> None:
         """The verdicts on these runs are in the database, but for the jobs that were lost."""
-        if self.auditor is not None:
-            self.auditor(batch, settled)
+        if self.on_recorded is not None:
+            self.on_recorded(batch, settled)
         if batch.runs is not None or settled.lost:
             self._in_loop(self._report, batch, settled)
 
-    def _report(self, batch: Batch, settled: FinishResult) -> None:
+    def _report(self, batch: OutcomeBatch, settled: FinishResult) -> None:
         lost = set(settled.lost)
         for job in lost:
             message = f"job {job} was no longer held when its run ended; nothing was recorded"
             log.warning("%s", message)
             self._tell("error", LostLock(message))
-        for verdict, run in zip(batch.verdicts, batch.runs or (), strict=False):
+        for verdict, run in zip(batch.outcomes, batch.runs or (), strict=False):
             if verdict.job in lost:
                 continue
             active = State.ACTIVE.value
@@ -450,7 +450,7 @@ class Worker(OwnEmitter):
                 case _ if verdict.reason is not None:
                     self._tell("failed", run.job, RuntimeError(verdict.reason), active)
 
-    def trouble(self, error: Exception) -> None:
+    def _on_store_error(self, error: Exception) -> None:
         """The store failed; it is tried again."""
         self._tell("error", error)
         if self.queue.events.hears("error"):
@@ -464,14 +464,14 @@ class Worker(OwnEmitter):
         for job in jobs:
             job.abort(LostLock(f"job {job.id} was taken away from its worker"))
 
-    def took_some(self) -> None:
-        self._worked, self._dry = True, False
+    def _on_claimed(self) -> None:
+        self._did_work, self._queue_empty = True, False
 
-    def found_nothing(self) -> None:
-        self._dry = True
-        self.check_idle()
+    def _on_empty(self) -> None:
+        self._queue_empty = True
+        self._check_drained()
 
-    def check_idle(self) -> None:
+    def _check_drained(self) -> None:
         if (
             self._closing
             or self._paused
@@ -529,7 +529,7 @@ class Worker(OwnEmitter):
 
     def _notice_listeners(self) -> None:
         """Looked up once here rather than for every job."""
-        self.wants_reports = self.hears("completed", "failed")
+        self._has_listeners = self.hears("completed", "failed")
         for pool in self._pools:
             pool.tell_begin(self.hears("active"))
 
@@ -565,12 +565,12 @@ class Worker(OwnEmitter):
         if self._paused or self._closed:
             return
         self._paused = True
-        if self._hands is not None:
-            await self._hands.starve()
+        if self._manual is not None:
+            await self._manual.pause()
         if self._life_task is not None and await self._has_started():
-            await self._stop_feeding()
+            await self._pause_fetching()
             for pool in self._pools:
-                pool.unload()
+                pool.return_unstarted()
             if not do_not_wait_active:
                 await self._becomes_idle(None, None)
             self._check_idle()
@@ -581,10 +581,10 @@ class Worker(OwnEmitter):
         if not self._paused or self._closed:
             return
         self._paused = False
-        if self._hands is not None:
-            self._hands.feed()
+        if self._manual is not None:
+            self._manual.resume()
         if self._life_task is not None:
-            self._resting.clear()
+            self._idle_paused.clear()
             for pool in self._pools:
                 self._engine.resume_subscription(pool.subscription)
         self.emit("resumed")
@@ -604,15 +604,15 @@ class Worker(OwnEmitter):
         self._closed = True
         if first:
             self.emit("closing", f"worker {self.name} is closing")
-        if self._hands is not None:
-            await self._leave_hands()
+        if self._manual is not None:
+            await self._close_manual()
         if self._life_task is not None:
             if await self._has_started():
                 if self._leaving is None:
                     self._leaving = asyncio.create_task(self._leave())
                 done, _ = await asyncio.wait({self._leaving}, timeout=0 if force else limit)
                 if not done:
-                    self._hurry.set()
+                    self._force.set()
                 await asyncio.shield(self._leaving)
             await self._life_task
         if first:
@@ -620,9 +620,9 @@ class Worker(OwnEmitter):
                 await self.queue.close()
             self.emit("closed")
 
-    async def _leave_hands(self) -> None:
-        assert self._hands is not None
-        await self._hands.close()
+    async def _close_manual(self) -> None:
+        assert self._manual is not None
+        await self._manual.close()
         self._engine.unfollow(self._hear_of_stalls)
 
     async def _has_started(self) -> bool:
@@ -636,10 +636,10 @@ class Worker(OwnEmitter):
     async def _leave(self) -> None:
         self._closing = True
         try:
-            await self._stop_feeding()
+            await self._pause_fetching()
             for pool in self._pools:
                 pool.stop(interrupt=False)
-            if not await self._becomes_idle(self._hurry, None):
+            if not await self._becomes_idle(self._force, None):
                 for pool in self._pools:
                     pool.stop(interrupt=True)
                 if not await self._becomes_idle(None, CANCEL_GRACE):
@@ -655,7 +655,7 @@ class Worker(OwnEmitter):
         finally:
             self._ended.set()
 
-    async def _stop_feeding(self) -> None:
+    async def _pause_fetching(self) -> None:
         """After this no claim of the worker is under way."""
         for pool in self._pools:
             starved: asyncio.Future[Any] = self._loop.create_future()
@@ -679,9 +679,9 @@ class Worker(OwnEmitter):
             return
         self._idle.set()
         if self._paused:
-            self._resting.set()
-        if self._dry and self._worked:
-            self._dry = self._worked = False
+            self._idle_paused.set()
+        if self._queue_empty and self._did_work:
+            self._queue_empty = self._did_work = False
             self.emit("drained")
             self.queue.events.emit("drained", self.queue.name, self.name)
 

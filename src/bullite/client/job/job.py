@@ -109,7 +109,7 @@ class JobOwner(Protocol):
     def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
         """What the user's own strategy says about the next attempt."""
 
-    def progressed(self, job: Job, progress: Any) -> None:
+    def _on_progress(self, job: Job, progress: Any) -> None:
         """The job says how far it is."""
 
 
@@ -218,7 +218,7 @@ class Job(JobRecord, JobDependencies, DurableSteps):
         request = Progress(self._queue.key, self.pk, self._own_token(), text)
         self.prefetched = False  # it is told with this that it has begun
         if self._holder is not None:
-            self._holder.progressed(self, progress)
+            self._holder._on_progress(self, progress)
         return self._ask(request, self._must_be_held)
 
     def _must_be_held(self, held: bool) -> None:
