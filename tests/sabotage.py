@@ -2326,14 +2326,15 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a process is known by when it began, not by its number alone",
         "processes/orphaned_commands.py",
-        " or process.began != mark.began or",
+        " or process.start_time != mark.start_time or",
         " or",
         ["crash/test_commands.py::test_a_worker_whose_number_another_process_has_now_is_dead"],
     ),
     Mutant(
         "the number of a process counts only where it was given",
         "processes/orphaned_commands.py",
-        "    if not mark.space or mark.space != number_space():\n        return False\n",
+        "    if not mark.pid_namespace or mark.pid_namespace != pid_namespace():\n"
+        "        return False\n",
         "",
         ["crash/test_commands.py::test_numbers_that_count_elsewhere_tell_nothing_of_a_worker"],
     ),
@@ -2391,7 +2392,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a secret in a very long line is not shown in two halves",
         "commands/output.py",
-        "end = max(0, len(data) - LONGEST_SECRET)",
+        "end = max(0, len(data) - MAX_SECRET_LENGTH)",
         "end = len(data)",
         ["shell/test_output.py"],
     ),
@@ -2505,7 +2506,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "who forgets where it comes from is known by what it writes to",
         "processes/process_tree.py",
-        "self.pipes & writes_to(process.pid) or ",
+        "self.pipes & output_files(process.pid) or ",
         "",
         ["shell/test_running.py"],
     ),
@@ -2527,7 +2528,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "who forgets where it comes from is known by its badge",
         "processes/process_info.py",
-        "    return _badge_of(pid)\n",
+        "    return _fd_marker_of(pid)\n",
         "    return None\n",
         ["shell/test_running.py::test_who_forgets_where_it_comes_from_is_known"],
     ),
@@ -2548,8 +2549,8 @@ where bullite_jobs.traits = :traits
     Mutant(
         "what a function started is not taken for a command's",
         "commands/processors.py",
-        "Shell(alone=not self._modules)",
-        "Shell()",
+        "CommandRunner(alone=not self._modules)",
+        "CommandRunner()",
         ["shell/test_jobs.py::test_what_a_function_started_is_not_taken_for_a_commands"],
     ),
     Mutant(

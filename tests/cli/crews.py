@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bullite.processes import orphaned_commands
-from bullite.processes.process_info import look_at, processes
+from bullite.processes.process_info import processes, read_process
 from tests.cli.program import command, environment, run, run_well
 from tests.crash.processes import wait_until
 from tests.databases import Database
@@ -116,7 +116,7 @@ def end_commands_of(pids: list[int]) -> int:
 
 
 def is_gone(pid: int) -> bool:
-    found = look_at(pid)
+    found = read_process(pid)
     return found is None or found.is_gone
 
 

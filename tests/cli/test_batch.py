@@ -82,7 +82,7 @@ def test_a_file_may_be_one_array(location: str, text: str) -> None:
 def test_an_array_on_one_line_may_be_longer_than_any_line(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue_batch, "LONGEST_LINE", 10_000)
+    monkeypatch.setattr(enqueue_batch, "MAX_LINE_LENGTH", 10_000)
     monkeypatch.setattr(enqueue_batch, "BLOCK", 100)
     names = [f"echo ü{n}" for n in range(2_000)]
     add(location, json.dumps([{"command": name} for name in names], ensure_ascii=False))

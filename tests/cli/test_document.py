@@ -18,7 +18,7 @@ import pytest
 from bullite import Job, Queue, Store, Worker
 from bullite.client.runtime.blocking import run_blocking
 from bullite.commands.job_types import RETRIES
-from bullite.commands.processors import Crew
+from bullite.commands.processors import BuiltinProcessors
 from bullite.core.clock import SystemClock
 from tests.api.helpers import until
 from tests.cli.program import Said, run
@@ -57,7 +57,7 @@ async def working(place: str, clock: HurriedClock | None = None) -> AsyncIterato
     """A worker for commands in this process, and its queue."""
     store = Store(place, clock=clock)
     queue = Queue("default", store, priority_order="high")
-    crew = Crew(store)
+    crew = BuiltinProcessors(store)
     strategies = {RETRIES: crew.retry_strategy}
     async with queue, Worker(queue, crew.processors(), retry_strategies=strategies):
         yield queue

@@ -495,7 +495,7 @@ def test_an_interrupted_wait_says_that_the_job_stays_and_how_to_cancel_it(locati
 def test_wait_says_once_why_a_job_does_not_begin(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "PATIENCE", 0.2)
+    monkeypatch.setattr(output, "WAIT_NOTICE_AFTER", 0.2)
     answers: list[Said] = []
 
     def wait() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from bullite import Job, JobFailed, Queue, UnrecoverableError, Worker
 from bullite.cli import console
-from bullite.cli.console import one_line, shown, so_many
+from bullite.cli.console import escape_control, one_line, pluralize
 from bullite.cli.program import queuectl
 from bullite.cli.session import Session
 from bullite.client.runtime.blocking import run_blocking
@@ -208,11 +208,11 @@ def test_json_holds_control_characters_only_spelled_out(location: str) -> None:
 
 
 def test_control_bytes_are_spelled_out() -> None:
-    assert shown("a\x1b[0m\tb\nc\x85\u202e") == "a\\x1b[0m\tb\nc\\x85\\u202e"
+    assert escape_control("a\x1b[0m\tb\nc\x85\u202e") == "a\\x1b[0m\tb\nc\\x85\\u202e"
 
 
 def test_one_thing_is_called_otherwise_than_several() -> None:
-    told = [so_many(number, "process", "processes") for number in (0, 1, 2)]
+    told = [pluralize(number, "process", "processes") for number in (0, 1, 2)]
     assert told == ["0 processes", "1 process", "2 processes"]
 
 

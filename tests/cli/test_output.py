@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bullite import Store
-from bullite.cli.console import Talk
-from bullite.cli.follow_output import Voice
+from bullite.cli.console import Console
+from bullite.cli.follow_output import OutputFollower
 from bullite.cli.session import Session
 from bullite.client.directory import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.commands import history
-from bullite.commands.output import Stored
+from bullite.commands.output import StoredStream
 from tests.cli.program import Said, command, environment, run, run_well
 from tests.cli.working import working
 
@@ -256,7 +256,7 @@ def test_following_a_job_that_has_ended_shows_it(location: str) -> None:
 
 
 def test_what_is_known_already_is_not_told_again() -> None:
-    kept = Stored(b"0123", b"6789", 2)
+    kept = StoredStream(b"0123", b"6789", 2)
     note = b"\n[... %d bytes left out ...]\n"
     assert kept.whole() == b"0123" + note % 2 + b"6789"
     rests = [kept.after(seen) for seen in (2, 4, 5, 6, 8, 10, 99)]
@@ -272,7 +272,7 @@ def test_what_is_known_already_is_not_told_again() -> None:
 
 
 def test_after_a_gap_it_goes_on_behind_its_last_words() -> None:
-    voice = Voice(Session(None, Talk(as_json=True)), raw=False)
-    voice.say_piece(history.Said(1, 9, "stdout", b"pieces were dropped before this one"))
-    kept = Stored(b"head", b"dropped before this one, and the end", 4_000)
-    assert voice._rest("stdout", kept) == b", and the end"
+    voice = OutputFollower(Session(None, Console(as_json=True)), raw=False)
+    voice.print_chunk(history.Said(1, 9, "stdout", b"pieces were dropped before this one"))
+    kept = StoredStream(b"head", b"dropped before this one, and the end", 4_000)
+    assert voice._print_stream("stdout", kept) == b", and the end"

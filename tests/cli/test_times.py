@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bullite.cli import times
-from bullite.cli.console import BadInput
+from bullite.cli.console import InvalidInput
 
 NOW = 1_700_000_000_000
 
@@ -35,7 +35,7 @@ def test_a_duration_is_a_number_with_a_unit_or_of_seconds(text: str, ms: int) ->
     "text", ["", "s", "-1", "+5", "5y", "1e3", "nan", "inf", "1h30m", "999999w", "٣s"]
 )
 def test_what_is_no_duration_is_refused_by_the_name_of_its_option(text: str) -> None:
-    with pytest.raises(BadInput, match="--delay must be a time such as"):
+    with pytest.raises(InvalidInput, match="--delay must be a time such as"):
         times.duration("--delay", text)
 
 
@@ -72,7 +72,7 @@ def test_a_date_without_a_zone_is_meant_in_utc(text: str, hour: int) -> None:
     ["", "+", "+x", "++5s", "+-5s", "tomorrow", "30s", "2030-13-01", "2030-01-31T25:00"],
 )
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(BadInput, match=r"--run-at must be such as \+30s"):
+    with pytest.raises(InvalidInput, match=r"--run-at must be such as \+30s"):
         times.moment("--run-at", text, NOW)
 
 
@@ -83,7 +83,7 @@ def test_looking_back_a_duration_is_that_long_ago() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "+1h", "", "-2h"])
 def test_looking_back_nonsense_is_refused_with_what_looks_back(text: str) -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InvalidInput) as refused:
         times.since("--since", text, NOW)
     assert refused.value.message == (
         f"--since must be such as 2h or 7d, or a date such as 2025-01-31, not {text!r}"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bullite.cli.console import Talk
+from bullite.cli.console import Console
 from bullite.cli.session import Session
-from bullite.cli.worker_groups import GROUPS, STALE_AFTER, GroupSeat, lock_of
+from bullite.cli.worker_groups import GROUPS, STALE_AFTER, DatabaseGroupRegistry, lock_of
 from bullite.client.directory import get_value, set_value
 from bullite.processes.group_lock import entry_of_this_process
-from bullite.processes.process_info import began
+from bullite.processes.process_info import start_time
 from tests.cli.crews import crews, forget, is_gone
 from tests.cli.program import run, run_well
 from tests.databases import Database
@@ -26,7 +26,7 @@ SERVER = "postgresql://somebody@nowhere.invalid/jobs"
 @pytest.fixture
 def session(database: Database, location: str) -> Iterator[Session]:
     run_well("enqueue", "true", db=location)
-    session = Session(location, Talk(as_json=False))
+    session = Session(location, Console(as_json=False))
     yield session
     session.close()
     forget(database)
@@ -41,7 +41,7 @@ def neighbour() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def run_by(pid: int, **changes: Any) -> dict[str, Any]:
-    return {**entry_of_this_process("day"), "pid": pid, "began": began(pid), **changes}
+    return {**entry_of_this_process("day"), "pid": pid, "began": start_time(pid), **changes}
 
 
 def row(session: Session) -> Any:
@@ -60,11 +60,11 @@ def test_a_group_whose_process_lives_on_this_machine_is_not_taken_whoever_holds_
 ) -> None:
     theirs = run_by(neighbour.pid, updated_at=0)
     write(session, theirs)
-    assert GroupSeat(session, "day").take(run_by(os.getpid())) == theirs
+    assert DatabaseGroupRegistry(session, "day").take(run_by(os.getpid())) == theirs
     assert row(session) == theirs
     neighbour.kill()
     neighbour.wait()
-    assert GroupSeat(session, "day").take(run_by(os.getpid())) is None
+    assert DatabaseGroupRegistry(session, "day").take(run_by(os.getpid())) is None
     assert row(session)["pid"] == os.getpid()
 
 
@@ -73,19 +73,19 @@ def test_a_number_that_is_another_processs_now_keeps_nobody_from_a_group(
     session: Session, neighbour: subprocess.Popen[bytes], changes: dict[str, Any]
 ) -> None:
     write(session, run_by(neighbour.pid, updated_at=session.now(), **changes))
-    assert GroupSeat(session, "day").take(run_by(os.getpid())) is None
+    assert DatabaseGroupRegistry(session, "day").take(run_by(os.getpid())) is None
 
 
 def test_a_group_of_another_machine_is_taken_when_it_was_silent_for_long(session: Session) -> None:
     theirs = run_by(os.getpid(), host="elsewhere", updated_at=session.now())
     write(session, theirs)
-    assert GroupSeat(session, "day").take(run_by(os.getpid())) == theirs
+    assert DatabaseGroupRegistry(session, "day").take(run_by(os.getpid())) == theirs
     write(session, {**theirs, "updated_at": session.now() - STALE_AFTER - 1})
-    assert GroupSeat(session, "day").take(run_by(os.getpid())) is None
+    assert DatabaseGroupRegistry(session, "day").take(run_by(os.getpid())) is None
 
 
 def test_who_was_cut_off_neither_overwrites_nor_deletes_who_took_over(session: Session) -> None:
-    ours, theirs = GroupSeat(session, "day"), GroupSeat(session, "day")
+    ours, theirs = DatabaseGroupRegistry(session, "day"), DatabaseGroupRegistry(session, "day")
     assert ours.take(run_by(os.getpid(), host="elsewhere")) is None
     write(session, {**row(session), "updated_at": 0})
     assert theirs.take(run_by(os.getpid())) is None
@@ -100,7 +100,7 @@ def test_who_was_cut_off_neither_overwrites_nor_deletes_who_took_over(session: S
 
 
 def test_a_row_that_somebody_deleted_is_written_again(session: Session) -> None:
-    seat = GroupSeat(session, "day")
+    seat = DatabaseGroupRegistry(session, "day")
     assert seat.take(run_by(os.getpid())) is None
     write(session, None)
     assert seat.update(run_by(os.getpid())) is None
@@ -148,7 +148,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.Monk
 
 
 def folder_of_locks() -> Path:
-    return lock_of(Session(SERVER, Talk(as_json=False)), "day").path.parent
+    return lock_of(Session(SERVER, Console(as_json=False)), "day").path.parent
 
 
 def test_the_lock_of_a_group_on_a_server_is_in_the_users_home(

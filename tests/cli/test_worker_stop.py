@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from bullite.cli.console import Talk
+from bullite.cli.console import Console
 from bullite.cli.session import Session
 from bullite.cli.worker_groups import lock_of
 from bullite.processes.group_lock import GroupLock, entry_of_this_process
@@ -161,7 +161,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 def lock_at(location: str) -> GroupLock:
     """The lock of the usual group, of which the file is there."""
     run_well("enqueue", "true", db=location)
-    session = Session(location, Talk(as_json=False))
+    session = Session(location, Console(as_json=False))
     try:
         lock = lock_of(session, "default")
     finally:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from bullite import Queue, Store, Worker
 from bullite.commands.job_types import RETRIES
-from bullite.commands.processors import Crew
+from bullite.commands.processors import BuiltinProcessors
 from tests.databases import PATIENCE
 
 
@@ -21,7 +21,7 @@ def working(location: str, *queues: str, concurrency: int = 1) -> Iterator[None]
 
     async def work() -> None:
         store = Store(location)
-        crew = Crew(store, ["tests.cli.tasks"])
+        crew = BuiltinProcessors(store, ["tests.cli.tasks"])
         workers = [
             Worker(
                 Queue(name, store),

@@ -20,7 +20,7 @@ import pytest
 from bullite import Queue, Worker
 from bullite.cli import worker_process
 from bullite.cli.worker_process import SPEC, Spec
-from bullite.commands.processors import Crew
+from bullite.commands.processors import BuiltinProcessors
 from bullite.engine import maintenance
 from bullite.engine.maintenance import MAX_LOOKS, Maintenance
 from bullite.operations.workers import RecoverStalled
@@ -29,14 +29,14 @@ from bullite.processes.orphaned_commands import (
     COMMAND,
     NOTICE,
     Look,
-    Mark,
+    RunMarker,
     commands,
-    cookie_for,
     end,
+    env_marker_for,
     has_lost_its_process,
     read_mark,
 )
-from bullite.processes.process_info import COOKIE, Process, look_at, number_space
+from bullite.processes.process_info import ENV_MARKER, Process, pid_namespace, read_process
 from bullite.processes.process_tree import adopt_orphans
 from tests.crash.processes import (
     Child,
@@ -91,7 +91,7 @@ async def work(location: str, **settings: Any) -> None:
     """Run commands until killed."""
     adopt_orphans()
     queue = Queue("work", location)
-    await Worker(queue, Crew(queue.store).processors(), **settings).run()
+    await Worker(queue, BuiltinProcessors(queue.store).processors(), **settings).run()
 
 
 def begin(location: str) -> None:
@@ -281,14 +281,14 @@ def test_the_commands_of_a_living_worker_are_left_alone(database, location, star
 
 
 def test_a_mark_tells_whose_a_command_is() -> None:
-    here = look_at(os.getpid())
+    here = read_process(os.getpid())
     assert here is not None
-    mark = read_mark(cookie_for(-5, 1, 2))
-    assert mark == (-5, 1, 2, os.getpid(), here.began, number_space())
+    mark = read_mark(env_marker_for(-5, 1, 2))
+    assert mark == (-5, 1, 2, os.getpid(), here.start_time, pid_namespace())
 
 
 def test_a_mark_is_short() -> None:
-    assert len(cookie_for(-5, 10**12, 10**12)) < 100
+    assert len(env_marker_for(-5, 10**12, 10**12)) < 100
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ LONG_AGO = 1
 """The tick after the machine began to run, when no test could have."""
 
 
-def my_mark() -> Mark:
-    mark = read_mark(cookie_for(77, 1, 1))
+def my_mark() -> RunMarker:
+    mark = read_mark(env_marker_for(77, 1, 1))
     assert mark is not None
     return mark
 
@@ -318,26 +318,26 @@ def test_a_worker_whose_number_nobody_has_is_dead() -> None:
 
 
 def test_a_worker_whose_number_another_process_has_now_is_dead() -> None:
-    assert has_lost_its_process(my_mark()._replace(began=LONG_AGO))
+    assert has_lost_its_process(my_mark()._replace(start_time=LONG_AGO))
 
 
 def test_a_worker_that_only_waits_for_its_parent_is_dead() -> None:
     with subprocess.Popen(["true"]) as child:
-        wait_until(lambda: (found := look_at(child.pid)) is not None and found.is_gone)
-        zombie = look_at(child.pid)
+        wait_until(lambda: (found := read_process(child.pid)) is not None and found.is_gone)
+        zombie = read_process(child.pid)
         assert zombie is not None
-        assert has_lost_its_process(my_mark()._replace(pid=child.pid, began=zombie.began))
+        assert has_lost_its_process(my_mark()._replace(pid=child.pid, start_time=zombie.start_time))
 
 
 @pytest.mark.parametrize("space", ["", "0123456789abcdef"], ids=["unknown", "another"])
 def test_numbers_that_count_elsewhere_tell_nothing_of_a_worker(space: str) -> None:
-    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, space=space))
+    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, pid_namespace=space))
 
 
 def test_where_numbers_cannot_be_told_nobody_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_info, "boot_id", lambda: "")
-    assert number_space() == ""
-    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, space=""))
+    assert pid_namespace() == ""
+    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, pid_namespace=""))
 
 
 def test_numbers_count_anew_in_each_namespace() -> None:
@@ -354,7 +354,7 @@ def test_numbers_count_anew_in_each_namespace() -> None:
             pytest.skip(f"there are no namespaces here: {told.stderr}")
         found.append(told.stdout.strip())
     [inside, without_its_own] = found
-    assert inside not in ("", number_space())
+    assert inside not in ("", pid_namespace())
     assert without_its_own == ""
 
 
@@ -363,7 +363,7 @@ def test_whoever_has_no_mark_of_a_dead_worker_is_left_alone(cookie: str) -> None
     line = ["sh", "-c", "echo; exec sleep 300"]
     with subprocess.Popen(
         line,
-        env={**os.environ, COOKIE: cookie},
+        env={**os.environ, ENV_MARKER: cookie},
         start_new_session=True,
         stdout=subprocess.PIPE,
     ) as child:
@@ -375,11 +375,11 @@ def test_whoever_has_no_mark_of_a_dead_worker_is_left_alone(cookie: str) -> None
 
 
 def test_who_shares_a_session_with_a_marked_process_is_ended_with_it() -> None:
-    cookie = cookie_for(2**61 + os.getpid(), 1, 1)
+    cookie = env_marker_for(2**61 + os.getpid(), 1, 1)
     line = "env -u BULLITE_RUN sleep 300 & echo $!; wait"
     with subprocess.Popen(
         ["sh", "-c", line],
-        env={**os.environ, COOKIE: cookie},
+        env={**os.environ, ENV_MARKER: cookie},
         start_new_session=True,
         stdout=subprocess.PIPE,
     ) as child:
@@ -404,15 +404,15 @@ class Left:
     """What is found of commands, instead of real ones."""
 
     def __init__(self) -> None:
-        self.found: dict[Mark, list[Process]] = {}
+        self.found: dict[RunMarker, list[Process]] = {}
         self.looks = 0
         self.ended: list[int] = []
 
     def add(self, nonce: int, job: int, token: int, pid: int, space: str = "elsewhere") -> None:
-        mark = Mark(nonce, job, token, os.getpid(), LONG_AGO, space)
+        mark = RunMarker(nonce, job, token, os.getpid(), LONG_AGO, space)
         self.found[mark] = [Process(pid, "S", 1, pid, pid, LONG_AGO)]
 
-    def look(self) -> dict[Mark, list[Process]]:
+    def look(self) -> dict[RunMarker, list[Process]]:
         self.looks += 1
         return self.found
 
@@ -477,7 +477,7 @@ def test_what_a_process_left_that_is_gone_is_ended_while_its_lease_lasts(
     store.add_all(new_job(COMMAND))
     gone = store.process()
     job = gone.worker(names=NAMES).claim_one()
-    left.add(gone.nonce, job.id, store.row(job.id).token, pid=7, space=number_space())
+    left.add(gone.nonce, job.id, store.row(job.id).token, pid=7, space=pid_namespace())
     assert recoveries(Maintenance(store.home.driver), store) == []
     assert left.ended == [7]
 
@@ -538,7 +538,7 @@ def test_commands_are_looked_for_beside_the_engine(
 ) -> None:
     looked, allowed, looks = threading.Event(), threading.Event(), list[threading.Thread]()
 
-    def look() -> dict[Mark, list[Process]]:
+    def look() -> dict[RunMarker, list[Process]]:
         looks.append(threading.current_thread())
         looked.set()
         assert allowed.wait(20)
@@ -590,11 +590,11 @@ NOBODY = 65534
 @contextlib.contextmanager
 def forging(*words: str, cookie: str | None, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A process with a mark in its environment, or without one."""
-    marked = {} if cookie is None else {COOKIE: cookie}
+    marked = {} if cookie is None else {ENV_MARKER: cookie}
     with subprocess.Popen(words, env={"PATH": os.environ["PATH"], **marked}, **how) as process:
         try:
             # Until it has become its program, its environment is still ours.
-            wait_until(lambda: process_info.cookie_of(process.pid) == cookie)
+            wait_until(lambda: process_info.env_marker_of(process.pid) == cookie)
             yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -609,25 +609,25 @@ def found_for(cookie: str) -> set[int]:
 
 
 def test_a_mark_of_another_users_process_is_not_believed():
-    cookie = cookie_for(1, 2, 3)
+    cookie = env_marker_for(1, 2, 3)
     with forging("sleep", "90", cookie=cookie, start_new_session=True, user=NOBODY) as theirs:
         assert found_for(cookie) == set()
         assert theirs.poll() is None
 
 
 def test_a_mark_in_a_session_whose_leader_has_none_is_that_of_one_process():
-    cookie = cookie_for(1, 2, 4)
-    line = f"sleep 90 & {COOKIE}={cookie} sleep 90 & wait"
+    cookie = env_marker_for(1, 2, 4)
+    line = f"sleep 90 & {ENV_MARKER}={cookie} sleep 90 & wait"
     with forging("sh", "-c", line, cookie=None, start_new_session=True) as leader:
         wait_until(lambda: found_for(cookie))
         [forged] = found_for(cookie)
-        assert process_info.cookie_of(forged) == cookie
+        assert process_info.env_marker_of(forged) == cookie
         assert forged != leader.pid
 
 
 def test_processes_of_another_user_in_the_session_of_a_command_belong_to_it():
-    cookie = cookie_for(1, 2, 5)
-    line = f"env -u {COOKIE} setpriv --reuid {NOBODY} --clear-groups sleep 90 & wait"
+    cookie = env_marker_for(1, 2, 5)
+    line = f"env -u {ENV_MARKER} setpriv --reuid {NOBODY} --clear-groups sleep 90 & wait"
     with forging("sh", "-c", line, cookie=cookie, start_new_session=True) as leader:
         wait_until(lambda: len(found_for(cookie)) == 2)
         [theirs] = found_for(cookie) - {leader.pid}

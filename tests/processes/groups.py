@@ -22,7 +22,7 @@ from typing import Any
 from bullite.errors import BulliteError, StoreBusy
 from bullite.processes import child, group_registration, supervisor
 from bullite.processes.group_lock import GroupLock, GroupTaken
-from bullite.processes.process_info import look_at, processes
+from bullite.processes.process_info import processes, read_process
 from bullite.processes.supervisor import Supervisor
 from tests.crash.processes import Child, wait_until
 
@@ -72,7 +72,7 @@ if manner == "slow":
         time.sleep(0.01)
     manner = "work"
 if manner == "ours":
-    from bullite.processes.process_info.child_protocol import tell_ready, watch_lifeline
+    from bullite.processes.child_protocol import tell_ready, watch_lifeline
 
     def leave():
         say("alone")
@@ -237,7 +237,7 @@ class Group:
     def _kill_children(self) -> None:
         """While it is stopped: it spawns no more, and the numbers of the dead stay theirs."""
         self.process.signal(signal.SIGSTOP)
-        wait_until(lambda: (found := look_at(self.process.pid)) is None or found.state in "TZ")
+        wait_until(lambda: (found := read_process(self.process.pid)) is None or found.state in "TZ")
         for each in processes():
             if each.parent == self.process.pid:
                 os.kill(each.pid, signal.SIGKILL)
@@ -258,7 +258,7 @@ def belongs_to(folder: Path, pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    found = look_at(pid)
+    found = read_process(pid)
     return found is None or found.is_gone
 
 

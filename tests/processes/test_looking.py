@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 
-from bullite.processes.process_info import began, moment
+from bullite.processes.process_info import now_ticks, start_time
 
 
 def test_the_beginning_of_a_process_is_told_by_the_clock_that_we_read() -> None:
-    before = moment()
+    before = now_ticks()
     child = subprocess.Popen(["sleep", "90"])
     try:
-        found = began(child.pid)
+        found = start_time(child.pid)
     finally:
         child.kill()
         child.wait()
     assert found is not None
-    assert before <= found <= moment()
+    assert before <= found <= now_ticks()

@@ -19,8 +19,8 @@ import pytest
 from bullite.errors import InvalidOption
 from bullite.processes.child import why_it_ended
 from bullite.processes.child_protocol import LIFELINE, READY, tell_ready, watch_lifeline
-from bullite.processes.group_lock import GroupLock, GroupUnreachable, is_there, signal_holder
-from bullite.processes.process_info import look_at, processes
+from bullite.processes.group_lock import GroupLock, GroupUnreachable, process_alive, signal_owner
+from bullite.processes.process_info import processes, read_process
 from bullite.processes.supervisor import Supervisor
 from tests.crash.nursery import ROOT
 from tests.crash.processes import Child, wait_until
@@ -180,7 +180,7 @@ def test_a_child_that_was_not_scheduled_in_between_hears_of_both_signals(begin):
     pids = group.pids(2)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda pid=pid: look_at(pid).state == "T")
+        wait_until(lambda pid=pid: read_process(pid).state == "T")
     for step in ("draining", "stopping"):
         group.signal(TERM)
         group.until(step)
@@ -554,7 +554,7 @@ def test_a_folder_that_others_could_have_made_is_refused(
         else:
             user = os.geteuid()
             monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-        for use in (private.holder, private.take, lambda: signal_holder(private, KILL)):
+        for use in (private.holder, private.take, lambda: signal_owner(private, KILL)):
             with pytest.raises(GroupUnreachable) as caught:
                 use()
             [line] = str(caught.value).splitlines()
@@ -565,20 +565,20 @@ def test_a_folder_that_others_could_have_made_is_refused(
 def test_a_process_is_there_only_if_it_is_the_one_that_is_meant(lock, bystander):
     assert lock.take()
     entry = lock.holder() | {"pid": bystander.pid, "began": _began(bystander.pid)}
-    assert is_there(entry)
+    assert process_alive(entry)
     for changes in ({"began": 1}, {"boot_id": "another"}, {"pid": 0}, {"pid": 2**40}, {"pid": "1"}):
-        assert not is_there(entry | changes)
+        assert not process_alive(entry | changes)
     bystander.kill()
-    wait_until(lambda: look_at(bystander.pid).is_gone)
-    assert not is_there(entry)
+    wait_until(lambda: read_process(bystander.pid).is_gone)
+    assert not process_alive(entry)
 
 
 def test_a_process_that_the_kernel_hides_from_us_is_there(bystander, monkeypatch):
-    monkeypatch.setattr("bullite.processes.group_lock.look_at", lambda pid: None)
-    assert is_there({"pid": bystander.pid, "began": 1})
+    monkeypatch.setattr("bullite.processes.group_lock.read_process", lambda pid: None)
+    assert process_alive({"pid": bystander.pid, "began": 1})
     bystander.kill()
     bystander.wait()
-    assert not is_there({"pid": bystander.pid, "began": 1})
+    assert not process_alive({"pid": bystander.pid, "began": 1})
 
 
 def test_looking_who_holds_it_does_not_disturb_who_holds_it_or_wants_it(lock):
@@ -621,15 +621,15 @@ def test_a_lock_file_that_is_a_link_is_refused(lock, tmp_path):
 def test_the_holder_can_be_signalled(begin, lock):
     group = begin()
     group.pids(2)
-    assert signal_holder(lock, TERM)
+    assert signal_owner(lock, TERM)
     assert group.code() == 0
-    assert not signal_holder(lock, TERM)
+    assert not signal_owner(lock, TERM)
 
 
 def test_nobody_is_signalled_for_an_old_file(lock, bystander):
     lock.path.parent.mkdir()
     lock.path.write_text(json.dumps({"pid": bystander.pid}))
-    assert not signal_holder(lock, KILL)
+    assert not signal_owner(lock, KILL)
     assert bystander.poll() is None
 
 
@@ -638,15 +638,15 @@ def test_a_process_that_got_the_number_of_the_holder_is_not_signalled(lock, byst
     assert lock.take()
     other = {"pid": bystander.pid, "began": _began(bystander.pid)}
     lock.path.write_text(json.dumps(lock.holder() | other | changes))
-    assert not signal_holder(lock, KILL)
+    assert not signal_owner(lock, KILL)
     assert bystander.poll() is None
     lock.path.write_text(json.dumps(lock.holder() | other | {"boot_id": ""}))
-    assert signal_holder(lock, KILL)
+    assert signal_owner(lock, KILL)
     assert bystander.wait(20) == -KILL
 
 
 def _began(pid: int) -> int:
-    return next(process.began for process in processes() if process.pid == pid)
+    return next(process.start_time for process in processes() if process.pid == pid)
 
 
 STRANGER = 54_321
@@ -666,7 +666,7 @@ def test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled(lock, bys
     os.chown(lock.path, STRANGER, STRANGER)
 
     with pytest.raises(GroupUnreachable) as refused:
-        signal_holder(lock, KILL)
+        signal_owner(lock, KILL)
 
     assert str(refused.value).startswith(
         f"{lock.path} belongs to user {STRANGER}, but process {bystander.pid}, which it names, "
@@ -679,7 +679,7 @@ def test_a_lock_file_of_ours_gets_no_process_of_another_user_signalled(lock, pro
     assert lock.take()
     lock.path.write_text(json.dumps(lock.holder() | _entry_of(process_of_stranger)))
     with pytest.raises(GroupUnreachable, match=f"is run by user {STRANGER}"):
-        signal_holder(lock, KILL)
+        signal_owner(lock, KILL)
     assert process_of_stranger.poll() is None
 
 
@@ -687,7 +687,7 @@ def test_root_signals_a_process_of_the_user_who_owns_the_lock_file(lock, process
     assert lock.take()
     lock.path.write_text(json.dumps(lock.holder() | _entry_of(process_of_stranger)))
     os.chown(lock.path, STRANGER, STRANGER)
-    assert signal_holder(lock, KILL)
+    assert signal_owner(lock, KILL)
     assert process_of_stranger.wait(20) == -KILL
 
 
@@ -700,7 +700,7 @@ def test_a_lock_file_that_others_could_have_written_gets_nobody_signalled(lock, 
     else:
         os.link(lock.path, lock.path.with_name("second"))
     with pytest.raises(GroupUnreachable, match=str(lock.path)):
-        signal_holder(lock, KILL)
+        signal_owner(lock, KILL)
     assert bystander.poll() is None
 
 
@@ -712,10 +712,10 @@ def test_where_the_user_of_a_process_is_hidden_only_a_lock_file_of_ours_is_belie
     lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
     os.chown(lock.path, STRANGER, STRANGER)
     with pytest.raises(GroupUnreachable, match="whose user is not known"):
-        signal_holder(lock, KILL)
+        signal_owner(lock, KILL)
     assert bystander.poll() is None
     os.chown(lock.path, os.geteuid(), -1)
-    assert signal_holder(lock, KILL)
+    assert signal_owner(lock, KILL)
     assert bystander.wait(20) == -KILL
 
 
@@ -733,7 +733,7 @@ def _user_name(number: int) -> str:
 def test_what_is_no_number_of_a_process_is_not_signalled(lock, pid):
     assert lock.take()
     lock.path.write_text(json.dumps({"pid": pid}))
-    assert not signal_holder(lock, TERM)
+    assert not signal_owner(lock, TERM)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "\0"])
@@ -741,7 +741,7 @@ def test_a_holder_that_has_not_said_who_it_is_is_still_one(lock, text):
     assert lock.take()
     lock.path.write_text(text)
     assert lock.holder() == {}
-    assert not signal_holder(lock, TERM)
+    assert not signal_owner(lock, TERM)
 
 
 # --- the seat ------------------------------------------------------------------------------------
@@ -876,7 +876,7 @@ for module, names in {
 }.items():
     for name in names:
         delattr(module, name)
-from bullite.processes.process_info.group_lock import GroupLock, GroupUnreachable
+from bullite.processes.group_lock import GroupLock, GroupUnreachable
 with tempfile.TemporaryDirectory() as folder:
     try:
         GroupLock(os.path.join(folder, "group"), "work").take()

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from bullite.commands.runner import Command, Shell
+from bullite.commands.runner import Command, CommandRunner
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     size = parser.parse_args().megabytes
     line = f"yes | head -c {size}M & yes no | head -c {size}M >&2; wait"
 
-    shell = Shell()
+    shell = CommandRunner()
     shell.run(Command("true"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()

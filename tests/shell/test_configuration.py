@@ -10,7 +10,7 @@ from bullite import Queue
 from bullite.client.directory import set_value
 from bullite.commands.config import (
     KIND,
-    LONGEST_DELAY,
+    MAX_DELAY,
     SETTINGS,
     configuration,
     configuration_without_database,
@@ -226,12 +226,12 @@ def test_the_wait_grows_as_configured(config: dict[str, Any], wanted: list[int])
 @pytest.mark.parametrize("kind", ["exponential", "linear"])
 def test_no_wait_is_longer_than_a_year(kind: str, base: float, made: int) -> None:
     config = {**DEFAULTS, "retry_delay_type": kind, "backoff_base": base}
-    assert 0 < retry_delay(config, made) <= LONGEST_DELAY * 1000
+    assert 0 < retry_delay(config, made) <= MAX_DELAY * 1000
 
 
 def test_the_longest_fixed_wait_is_a_year_too() -> None:
     config = {"retry_delay_type": "fixed", "fixed_retry_delay": 1_000_000_000}
-    assert delays(**config) == [LONGEST_DELAY * 1000] * 3
+    assert delays(**config) == [MAX_DELAY * 1000] * 3
 
 
 def test_a_pattern_that_explodes_is_refused_by_name() -> None:

@@ -28,9 +28,9 @@ from bullite.client.directory import set_value
 from bullite.client.runtime import bridge
 from bullite.commands import processors, runner
 from bullite.commands.config import KIND, SETTINGS
-from bullite.commands.history import Run, runs_of, said_after
+from bullite.commands.history import CommandRun, runs_of, said_after
 from bullite.commands.job_types import RETRIES
-from bullite.commands.processors import Crew
+from bullite.commands.processors import BuiltinProcessors
 from bullite.commands.webhook import verify_signature
 from bullite.operations.command_output import OutputChunk, WriteOutput
 from bullite.worker.processors import WithFallback
@@ -71,8 +71,10 @@ async def at_once(queue: Queue) -> None:
 
 
 @asynccontextmanager
-async def working(queue: Queue, modules: Sequence[str] = (), **options: Any) -> AsyncIterator[Crew]:
-    crew = Crew(queue.store, modules)
+async def working(
+    queue: Queue, modules: Sequence[str] = (), **options: Any
+) -> AsyncIterator[BuiltinProcessors]:
+    crew = BuiltinProcessors(queue.store, modules)
     async with Worker(
         queue,
         crew.processors(),
@@ -99,7 +101,9 @@ async def ended(queue: Queue, job: Job) -> Job:
     return await again(queue, job)
 
 
-async def run(queue: Queue, command: str | None = None, **options: Any) -> tuple[Job, list[Run]]:
+async def run(
+    queue: Queue, command: str | None = None, **options: Any
+) -> tuple[Job, list[CommandRun]]:
     """A command that has ended, and its runs."""
     async with working(queue):
         job = await ended(queue, await add(queue, command, **options))
@@ -137,7 +141,9 @@ async def test_commands_run_beside_somebody_who_takes_all_other_jobs(
         return f"took {job.name}"
 
     rest = take_in_loop if kind == "coroutine" else take_in_thread
-    async with Worker(queue, WithFallback(Crew(queue.store).processors(), rest), concurrency=2):
+    async with Worker(
+        queue, WithFallback(BuiltinProcessors(queue.store).processors(), rest), concurrency=2
+    ):
         other = await queue.add("something")
         command = await ended(queue, await add(queue, "echo out"))
         assert await other.result(timeout=30_000) == "took something"
@@ -479,7 +485,7 @@ async def test_a_command_that_is_deaf_is_killed_after_its_grace(queue: Queue, ma
 async def test_a_worker_that_is_closed_by_force_ends_its_commands_at_no_cost(
     queue: Queue, mark: str
 ) -> None:
-    crew = Crew(queue.store)
+    crew = BuiltinProcessors(queue.store)
     worker = Worker(queue, crew.processors())
     job = await add(queue, f"trap '' TERM; sleep {mark} & sleep {mark}")
     await until(lambda: len(sleepers(mark)) == 2)
@@ -492,7 +498,7 @@ async def test_a_worker_that_is_closed_by_force_ends_its_commands_at_no_cost(
 
 async def test_a_command_that_is_being_ended_is_hurried_too(queue: Queue, mark: str) -> None:
     await configure(queue, kill_grace=60)
-    crew = Crew(queue.store)
+    crew = BuiltinProcessors(queue.store)
     worker = Worker(queue, crew.processors())
     job = await add(queue, f"trap '' TERM; touch ready; sleep {mark} & sleep {mark}")
     await until(lambda: Path("ready").exists() and len(sleepers(mark)) == 2)
@@ -508,7 +514,7 @@ async def test_a_command_that_is_stopped_in_its_grace_is_ended_and_its_run_kept(
     queue: Queue, mark: str
 ) -> None:
     await configure(queue, kill_grace=60)
-    crew = Crew(queue.store)
+    crew = BuiltinProcessors(queue.store)
     worker = Worker(queue, crew.processors())
     job = await add(queue, f"trap 'touch told' TERM; while :; do sleep {mark}; done", timeout=1)
     await until(Path("told").exists)
@@ -525,7 +531,7 @@ async def test_a_command_that_has_ended_completes_its_job_although_that_is_cance
     queue: Queue, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "DRAINING", 60)
-    crew = Crew(queue.store)
+    crew = BuiltinProcessors(queue.store)
     async with Worker(queue, crew.processors()) as worker:
         job = await add(queue, f"sleep {mark} & echo $$ > pid")
         await until(lambda: has_left(Path("pid")) and len(sleepers(mark)) == 1)
@@ -780,7 +786,7 @@ async def test_a_function_that_is_not_allowed_or_not_there_fails_for_good(
 async def telling(queue: Queue) -> AsyncIterator[Queue]:
     """Workers for jobs and for notices, as a worker process has them; the queue of the latter."""
     notices = Queue(NOTICES, queue.store)
-    crew = Crew(queue.store)
+    crew = BuiltinProcessors(queue.store)
     strategies = {RETRIES: crew.retry_strategy}
     async with (
         Worker(queue, crew.processors(), retry_strategies=strategies),

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from bullite.commands import notify as notifications
-from bullite.commands.capture import Captured
+from bullite.commands.capture import HeadTail
 from bullite.commands.notify import Failure, MailServer, NotifyFailed, Security, kind_of, notify
-from bullite.commands.runner import EXITED, SIGNALLED, Command, Ended
+from bullite.commands.runner import EXITED, SIGNALLED, Command, CommandResult
 from bullite.commands.webhook import verify_signature
 from tests.shell.servers import listening
 
@@ -192,7 +192,7 @@ def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer
     (letter,) = post.letters
     assert letter["Bcc"] is None
     assert "\n" not in letter["Subject"]
-    assert len(letter["Subject"]) <= notifications.MOST_SUBJECT
+    assert len(letter["Subject"]) <= notifications.MAX_SUBJECT
     assert letter["Subject"].startswith("Job a Bcc: all@example.com $(touch x)")
     assert letter.get_content().rstrip().endswith("QUIT")
     assert receivers(post) == ["rcpt to:<me@example.com>"]
@@ -509,10 +509,10 @@ def test_a_command_that_cannot_be_started_says_why() -> None:
 def test_who_runs_the_other_commands_may_run_this_one() -> None:
     ran: list[Command] = []
 
-    def run(command: Command) -> Ended:
+    def run(command: Command) -> CommandResult:
         ran.append(command)
-        nothing = Captured(b"", b"", 0)
-        return Ended(EXITED if len(ran) == 1 else SIGNALLED, 0, 9, nothing, nothing)
+        nothing = HeadTail(b"", b"", 0)
+        return CommandResult(EXITED if len(ran) == 1 else SIGNALLED, 0, 9, nothing, nothing)
 
     notify("tell somebody", FAILURE, mail=None, shell=run)
     assert (ran[0].line, ran[0].timeout) == ("tell somebody", 30.0)

@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite.commands import output
-from bullite.commands.capture import Capture, Captured
-from bullite.commands.output import LONGEST_LINE, Pieces, Redactor, Stored, as_bytes, without
+from bullite.commands.capture import HeadTail, HeadTailBuffer
+from bullite.commands.output import (
+    MAX_LINE_LENGTH,
+    OutputChunker,
+    Redactor,
+    StoredStream,
+    as_bytes,
+    without,
+)
 from bullite.operations.command_output import OutputChunk
 
 NOTHING = Redactor()
@@ -23,12 +30,12 @@ SECRETS = Redactor([r"password=\S+", "hunter2"])
 class Shelf:
     """Keeps what is to be written and drops what is to go, as the database does."""
 
-    def __init__(self, pieces: Pieces) -> None:
+    def __init__(self, pieces: OutputChunker) -> None:
         self.pieces = pieces
         self.kept: dict[int, OutputChunk] = {}
 
     def hear(self, data: bytes, stream: str = "stdout") -> None:
-        self.pieces.heard(stream, data)
+        self.pieces.received(stream, data)
 
     def write(self) -> list[int]:
         """Take what there is; the numbers of what was new."""
@@ -50,7 +57,7 @@ class Shelf:
 
 
 def shelf(most_kept: int = 100, redactor: Redactor = NOTHING) -> Shelf:
-    return Shelf(Pieces(most_kept, redactor))
+    return Shelf(OutputChunker(most_kept, redactor))
 
 
 # --- pieces --------------------------------------------------------------------------------------
@@ -209,18 +216,18 @@ def test_lines_of_two_streams_are_held_back_apart() -> None:
 
 
 def test_of_a_very_long_line_most_is_shown_before_it_ends() -> None:
-    said = shelf(10 * LONGEST_LINE, SECRETS)
-    said.say(b"x" * 2 * LONGEST_LINE)
-    assert LONGEST_LINE <= len(said.text()) < 2 * LONGEST_LINE
+    said = shelf(10 * MAX_LINE_LENGTH, SECRETS)
+    said.say(b"x" * 2 * MAX_LINE_LENGTH)
+    assert MAX_LINE_LENGTH <= len(said.text()) < 2 * MAX_LINE_LENGTH
     said.say(b"\n")
-    assert said.text() == b"x" * 2 * LONGEST_LINE + b"\n"
+    assert said.text() == b"x" * 2 * MAX_LINE_LENGTH + b"\n"
 
 
 @pytest.mark.parametrize("at", range(1, len(b"hunter2")))
 def test_a_secret_in_a_very_long_line_is_not_shown_in_two_halves(at: int) -> None:
-    said = shelf(10 * LONGEST_LINE, SECRETS)
-    said.say(b"x" * (LONGEST_LINE + 10) + b"hunter2"[:at])
-    said.say(b"hunter2"[at:] + b"x" * LONGEST_LINE)
+    said = shelf(10 * MAX_LINE_LENGTH, SECRETS)
+    said.say(b"x" * (MAX_LINE_LENGTH + 10) + b"hunter2"[:at])
+    said.say(b"hunter2"[at:] + b"x" * MAX_LINE_LENGTH)
     said.say(b"\n")
     assert b"hunter2" not in said.text()
     assert said.text().count(b"[redacted]") == 1
@@ -229,38 +236,38 @@ def test_a_secret_in_a_very_long_line_is_not_shown_in_two_halves(at: int) -> Non
 # --- what is kept in the end ---------------------------------------------------------------------
 
 
-def captured(data: bytes, most: int) -> Captured:
-    capture = Capture(most)
+def captured(data: bytes, most: int) -> HeadTail:
+    capture = HeadTailBuffer(most)
     capture.add(data)
     return capture.captured()
 
 
 def test_what_is_stored_comes_back() -> None:
-    stored = Stored.of(captured(bytes(range(256)) * 10, 100), NOTHING)
-    assert Stored.decoded(*stored.encoded()) == stored
+    stored = StoredStream.of(captured(bytes(range(256)) * 10, 100), NOTHING)
+    assert StoredStream.decoded(*stored.encoded()) == stored
     assert stored == (bytes(range(50)), bytes(range(206, 256)), 2_460)
 
 
 def test_nothing_stored_comes_back_as_nothing() -> None:
-    assert Stored.decoded(None, None, 0) == (b"", b"", 0)
+    assert StoredStream.decoded(None, None, 0) == (b"", b"", 0)
 
 
 def test_where_something_was_left_out_it_is_said() -> None:
-    assert Stored(b"begin", b"end", 0).whole() == b"beginend"
-    assert Stored(b"begin", b"end", 7).whole() == b"begin\n[... 7 bytes left out ...]\nend"
+    assert StoredStream(b"begin", b"end", 0).whole() == b"beginend"
+    assert StoredStream(b"begin", b"end", 7).whole() == b"begin\n[... 7 bytes left out ...]\nend"
 
 
 @pytest.mark.parametrize("shift", range(8))
 def test_a_secret_between_head_and_tail_is_taken_out(shift: int) -> None:
     data = b"x" * (46 + shift) + b"hunter2"
-    stored = Stored.of(captured(data, 100), SECRETS)
+    stored = StoredStream.of(captured(data, 100), SECRETS)
     assert stored.whole() == b"x" * (46 + shift) + b"[redacted]"
 
 
 def test_no_half_of_a_secret_is_kept_beside_what_was_left_out() -> None:
     lines = b"first\n" + b"password=tellnobody\n" * 100 + b"last\n"
     for most in range(20, 80):
-        stored = Stored.of(captured(lines, most), SECRETS)
+        stored = StoredStream.of(captured(lines, most), SECRETS)
         assert not any(part in stored.whole() for part in (b"tell", b"nobody", b"passw", b"body"))
         assert stored.dropped > 0
         kept = stored.head.replace(b"[redacted]", b"password=tellnobody")
@@ -269,25 +276,27 @@ def test_no_half_of_a_secret_is_kept_beside_what_was_left_out() -> None:
 
 
 def test_without_patterns_the_cut_is_where_the_room_ends() -> None:
-    assert Stored.of(captured(b"one two three", 6), NOTHING) == (b"one", b"ree", 7)
+    assert StoredStream.of(captured(b"one two three", 6), NOTHING) == (b"one", b"ree", 7)
 
 
 def test_of_very_long_lines_the_ends_beside_the_gap_are_left_out() -> None:
-    stored = Stored.of(captured(b"x" * 100 * LONGEST_LINE, 20 * LONGEST_LINE), SECRETS)
-    assert (len(stored.head), len(stored.tail)) == (9 * LONGEST_LINE, 9 * LONGEST_LINE)
-    assert stored.dropped == 82 * LONGEST_LINE
+    stored = StoredStream.of(captured(b"x" * 100 * MAX_LINE_LENGTH, 20 * MAX_LINE_LENGTH), SECRETS)
+    assert (len(stored.head), len(stored.tail)) == (9 * MAX_LINE_LENGTH, 9 * MAX_LINE_LENGTH)
+    assert stored.dropped == 82 * MAX_LINE_LENGTH
 
 
-@pytest.mark.parametrize("at", [10 * LONGEST_LINE - LONGEST_LINE, 90 * LONGEST_LINE + LONGEST_LINE])
+@pytest.mark.parametrize(
+    "at", [10 * MAX_LINE_LENGTH - MAX_LINE_LENGTH, 90 * MAX_LINE_LENGTH + MAX_LINE_LENGTH]
+)
 def test_no_half_of_a_secret_is_kept_where_the_end_of_a_very_long_line_is_left_out(at: int) -> None:
-    line = bytearray(b"x" * 100 * LONGEST_LINE)
+    line = bytearray(b"x" * 100 * MAX_LINE_LENGTH)
     line[at - 3 : at + 4] = b"hunter2"
-    stored = Stored.of(captured(bytes(line), 20 * LONGEST_LINE), SECRETS)
+    stored = StoredStream.of(captured(bytes(line), 20 * MAX_LINE_LENGTH), SECRETS)
     assert set((stored.head + stored.tail).replace(b"[redacted]", b"")) <= set(b"x[redacted]")
 
 
 def test_more_is_held_back_than_a_secret_is_long() -> None:
-    assert output.LONGEST_SECRET < LONGEST_LINE
+    assert output.MAX_SECRET_LENGTH < MAX_LINE_LENGTH
 
 
 # --- patterns that take long ---------------------------------------------------------------------
@@ -320,40 +329,40 @@ class Looked:
 
 def test_redaction_searches_no_more_than_a_line_at_once() -> None:
     looked = Looked("x")
-    assert without(looked, "a" * 20 * LONGEST_LINE) == "a" * 20 * LONGEST_LINE
-    assert max(end - begin for begin, end in looked.parts) <= LONGEST_LINE
+    assert without(looked, "a" * 20 * MAX_LINE_LENGTH) == "a" * 20 * MAX_LINE_LENGTH
+    assert max(end - begin for begin, end in looked.parts) <= MAX_LINE_LENGTH
     assert len(looked.parts) <= 50
 
 
 def test_redaction_gives_up_on_a_text_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "SECONDS", 0.0)
     monkeypatch.setattr(output, "SECONDS_PER_CHARACTER", 0.0)
-    clean = Redactor(["hunter2"]).clean(b"hunter2 " + b"a" * 10 * LONGEST_LINE + b"hunter2")
+    clean = Redactor(["hunter2"]).clean(b"hunter2 " + b"a" * 10 * MAX_LINE_LENGTH + b"hunter2")
     assert clean.startswith(b"[redacted] aaa")
     assert clean.endswith(b"aaa[redacted: the patterns took too long]")
-    assert len(clean) < 2 * LONGEST_LINE
+    assert len(clean) < 2 * MAX_LINE_LENGTH
 
 
 @pytest.mark.parametrize("at", [-9, -5, -1, 0, 1])
-@pytest.mark.parametrize("border", [LONGEST_LINE, LONGEST_LINE // 2, 3 * LONGEST_LINE])
+@pytest.mark.parametrize("border", [MAX_LINE_LENGTH, MAX_LINE_LENGTH // 2, 3 * MAX_LINE_LENGTH])
 @pytest.mark.parametrize("letter", [b"x", b"xyz\n", b"x " * 90 + b"\n"])
 def test_a_secret_on_the_border_of_two_searches_is_redacted(
     at: int, border: int, letter: bytes
 ) -> None:
-    text = bytearray((letter * 8 * LONGEST_LINE)[: 8 * LONGEST_LINE])
+    text = bytearray((letter * 8 * MAX_LINE_LENGTH)[: 8 * MAX_LINE_LENGTH])
     text[border + at : border + at + 7] = b"hunter2"
     assert b"[redacted]" in SECRETS.clean(bytes(text))
     assert b"hunter2" not in SECRETS.clean(bytes(text))
 
 
 def test_what_follows_a_secret_on_the_border_of_two_searches_is_kept() -> None:
-    said = b"x" * (LONGEST_LINE - 12) + b" password=abcdef kept"
-    assert SECRETS.clean(said) == b"x" * (LONGEST_LINE - 12) + b" [redacted] kept"
+    said = b"x" * (MAX_LINE_LENGTH - 12) + b" password=abcdef kept"
+    assert SECRETS.clean(said) == b"x" * (MAX_LINE_LENGTH - 12) + b" [redacted] kept"
 
 
 @pytest.mark.parametrize("before", [0, 100, 5_000, 8_000, 9_000])
 def test_a_secret_of_a_whole_line_is_redacted_whole(before: int) -> None:
-    line = b"password=" + b"p" * (LONGEST_LINE - 9)
+    line = b"password=" + b"p" * (MAX_LINE_LENGTH - 9)
     said = b"y" * before + b"\n" + line + b"\nnext " + line + b"\nlast"
     clean = Redactor([r"password=\S+"]).clean(said)
     assert clean == b"y" * before + b"\n[redacted]\nnext [redacted]\nlast"
@@ -368,7 +377,7 @@ def test_a_key_of_several_lines_is_redacted_whole() -> None:
 
 @pytest.mark.parametrize("rest", [b"\nnext\n", b"", b" more\nnext\n"])
 def test_a_secret_longer_than_a_search_is_redacted_to_the_end_of_its_line(rest: bytes) -> None:
-    said = b"a password=" + b"p" * 5 * LONGEST_LINE + rest
+    said = b"a password=" + b"p" * 5 * MAX_LINE_LENGTH + rest
     clean = Redactor([r"password=\S+"]).clean(said)
     assert clean == b"a [redacted]" + rest[rest.find(b"\n") if rest else 0 :]
 

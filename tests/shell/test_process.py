@@ -21,7 +21,7 @@ from bullite.cli.worker_process import (
     memory_used,
     processors_of,
 )
-from bullite.commands.processors import Crew
+from bullite.commands.processors import BuiltinProcessors
 
 OURS = {"shell", "http-webhook", "python-function", "notify"}
 
@@ -93,19 +93,19 @@ async def in_thread(job: Job) -> str:
 
 
 async def test_a_mapping_adds_names_to_ours(queue: Queue) -> None:
-    found = processors_of(Crew(queue.store), {"tasks:jobs": {"greet": in_thread}})
+    found = processors_of(BuiltinProcessors(queue.store), {"tasks:jobs": {"greet": in_thread}})
     assert set(found) == OURS | {"greet"}
 
 
 async def test_several_mappings_add_up_and_a_module_alone_adds_nothing(queue: Queue) -> None:
     apps = {"a:x": {"one": in_thread}, "b": None, "c:y": {"two": in_thread}}
-    assert set(processors_of(Crew(queue.store), apps)) == OURS | {"one", "two"}
+    assert set(processors_of(BuiltinProcessors(queue.store), apps)) == OURS | {"one", "two"}
 
 
 @pytest.mark.parametrize("name", ["shell", "notify", "http-webhook", "python-function"])
 async def test_a_mapping_with_a_reserved_name_is_refused(queue: Queue, name: str) -> None:
     with pytest.raises(TaskNameReserved, match=f"--app a:x: the task '{name}' has a reserved name"):
-        processors_of(Crew(queue.store), {"a:x": {name: in_thread}})
+        processors_of(BuiltinProcessors(queue.store), {"a:x": {name: in_thread}})
 
 
 @pytest.mark.parametrize("name", ["shell", "notify", "http-webhook", "python-function"])
@@ -133,7 +133,7 @@ async def test_a_function_takes_all_other_jobs(queue: Queue, first: str) -> None
         "b:y": anything,
     }
     ordered = apps if first == "mapping" else dict(reversed(apps.items()))
-    async with Worker(queue, processors_of(Crew(queue.store), ordered), concurrency=3):
+    async with Worker(queue, processors_of(BuiltinProcessors(queue.store), ordered), concurrency=3):
         names = ("one", "two", "three", "four")
         jobs = [await queue.add(name) for name in names]
         command = await queue.add("shell", {"command": "true"})
@@ -150,7 +150,7 @@ async def test_as_many_functions_run_at_a_time_as_the_worker_may_have_jobs(queue
         return meeting.wait(20)
 
     async with Worker(
-        queue, processors_of(Crew(queue.store), {"a:meet": meet}), concurrency=number
+        queue, processors_of(BuiltinProcessors(queue.store), {"a:meet": meet}), concurrency=number
     ):
         jobs = [await queue.add("meet") for _ in range(number)]
         assert len({await job.result() for job in jobs}) == number
@@ -177,7 +177,7 @@ async def test_what_can_run_no_jobs_is_refused(
     queue: Queue, apps: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(AppNotFound) as refused:
-        processors_of(Crew(queue.store), apps)
+        processors_of(BuiltinProcessors(queue.store), apps)
     assert str(refused.value).startswith(problem)
 
 

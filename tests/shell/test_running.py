@@ -21,27 +21,27 @@ import pytest
 
 from bullite.client.job.abort_signal import Signal
 from bullite.commands import runner
-from bullite.commands.capture import Captured
+from bullite.commands.capture import HeadTail
 from bullite.commands.runner import (
     EXITED,
     NULL_BYTE,
     SIGNALLED,
     TIMED_OUT,
     Command,
-    Ended,
+    CommandResult,
+    CommandRunner,
     NotStarted,
-    Shell,
     Stopped,
 )
 from bullite.processes import process_tree
-from bullite.processes.process_info import cookie_of, make_badge
+from bullite.processes.process_info import env_marker_of, make_fd_marker
 from bullite.processes.process_tree import adopt_orphans, processes
 
 _numbers = itertools.count(1)
 
 
-def sh(line: str, **options: object) -> Ended:
-    return Shell().run(Command(line, **options))  # type: ignore[arg-type]
+def sh(line: str, **options: object) -> CommandResult:
+    return CommandRunner().run(Command(line, **options))  # type: ignore[arg-type]
 
 
 class Listener:
@@ -62,10 +62,10 @@ class Listener:
 class UnderWay:
     """A command that runs in another thread."""
 
-    def __init__(self, command: Command, shell: Shell | None = None) -> None:
-        self.shell, self.listener, self._leash = shell or Shell(), Listener(), Signal()
+    def __init__(self, command: Command, shell: CommandRunner | None = None) -> None:
+        self.shell, self.listener, self._leash = shell or CommandRunner(), Listener(), Signal()
         thread = ThreadPoolExecutor(1)
-        self._future: Future[Ended] = thread.submit(
+        self._future: Future[CommandResult] = thread.submit(
             self.shell.run, command, self.listener, None, self._leash
         )
         thread.shutdown(wait=False)
@@ -80,16 +80,16 @@ class UnderWay:
     def has_ended(self) -> bool:
         return self._future.done()
 
-    def ended(self) -> Ended:
+    def ended(self) -> CommandResult:
         return self._future.result(30)
 
-    def stopped(self) -> Ended:
+    def stopped(self) -> CommandResult:
         with pytest.raises(Stopped) as stopped:
             self.ended()
         return stopped.value.ended
 
 
-def text(said: Captured) -> str:
+def text(said: HeadTail) -> str:
     """What was said, all of which was kept."""
     assert not said.dropped
     return (said.head + said.tail).decode()
@@ -175,7 +175,7 @@ def test_what_a_command_writes_is_heard_while_it_runs() -> None:
 
 
 def test_the_words_of_a_program_are_not_for_a_shell() -> None:
-    ended = Shell().run(Command(argv=["echo", "a; touch x", "$HOME"]))
+    ended = CommandRunner().run(Command(argv=["echo", "a; touch x", "$HOME"]))
     assert text(ended.stdout) == "a; touch x $HOME\n"
     assert os.listdir() == []
 
@@ -193,7 +193,7 @@ def test_a_command_whose_time_is_limited_reads_what_it_is_given() -> None:
 
 def test_a_file_that_nobody_writes_to_holds_up_its_own_command_only() -> None:
     os.mkfifo("fifo")
-    shell = Shell()
+    shell = CommandRunner()
     waits = UnderWay(Command("cat", stdin="fifo"), shell)
     until(lambda: bool(shell._running))
     assert shell.run(Command("true")).succeeded
@@ -277,7 +277,7 @@ def test_a_variable_may_be_named_instead_of_stored(monkeypatch: pytest.MonkeyPat
 )
 def test_what_cannot_be_started_says_why(command: Command, reason: str) -> None:
     with pytest.raises(NotStarted) as refused:
-        Shell().run(command)
+        CommandRunner().run(command)
     assert (str(refused.value), refused.value.is_final) == (reason, True)
 
 
@@ -314,9 +314,9 @@ def raising(error: Exception) -> Callable[..., object]:
 def test_a_command_that_cannot_be_watched_is_ended_and_leaves_nothing_open(
     error: Exception, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shell = Shell()
+    shell = CommandRunner()
     shell.run(Command("true"))
-    monkeypatch.setattr(runner._Run, "_watch", raising(error))
+    monkeypatch.setattr(runner._Execution, "_watch", raising(error))
     before = opened_for_commands()
     with pytest.raises(NotStarted) as refused:
         shell.run(Command(f"sleep {mark}"))
@@ -345,7 +345,7 @@ def test_a_command_is_ended_although_no_processes_are_shown(
 
 def test_memory_and_time_may_be_limited() -> None:
     eats = Command(argv=[sys.executable, "-c", "bytearray(1 << 30)"], memory_bytes=300 * 1024**2)
-    assert "MemoryError" in text(Shell().run(eats).stderr)
+    assert "MemoryError" in text(CommandRunner().run(eats).stderr)
     assert sh("while :; do :; done", cpu_seconds=1).signal in (signal.SIGXCPU, signal.SIGKILL)
 
 
@@ -391,7 +391,7 @@ def test_nobody_escapes_the_timeout(line: str, mark: str) -> None:
 
 def test_what_escapes_from_one_command_is_not_taken_for_anothers(mark: str) -> None:
     os.mkfifo("fifo")
-    shell = Shell()
+    shell = CommandRunner()
     other = UnderWay(Command(f"(sleep {mark} &); read line < fifo"), shell)
     until(lambda: bool(sleepers(mark)))
     shell.run(Command("env -i setsid -f /bin/sleep 0; sleep 9", timeout=0.1, grace=0.1))
@@ -409,7 +409,7 @@ _FORGETFUL = {
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("program", _FORGETFUL.values(), ids=_FORGETFUL)
 def test_who_forgets_where_it_comes_from_is_known(program: str, alone: bool, mark: str) -> None:
-    shell = Shell(alone=alone)
+    shell = CommandRunner(alone=alone)
     older = UnderWay(Command("echo; sleep 300"), shell)
     until(lambda: bool(older.heard))
     forget = program.format(sleep=f"'/bin/sleep', ['sleep', '{mark}']")
@@ -422,12 +422,12 @@ def test_who_forgets_where_it_comes_from_is_known(program: str, alone: bool, mar
 
 
 def test_a_process_does_not_belong_to_the_command_that_it_makes_a_badge_for() -> None:
-    badge = make_badge("some command")
+    badge = make_fd_marker("some command")
     assert badge is not None
     try:
-        assert cookie_of(os.getpid()) is None
+        assert env_marker_of(os.getpid()) is None
         os.set_inheritable(badge, True)
-        assert cookie_of(os.getpid()) == "some command"
+        assert env_marker_of(os.getpid()) == "some command"
     finally:
         os.close(badge)
 
@@ -441,7 +441,7 @@ def test_commands_can_be_run_where_there_are_no_badges(
 
 
 def test_what_another_command_left_behind_outlives_a_timeout(mark: str) -> None:
-    shell = Shell()
+    shell = CommandRunner()
     older = UnderWay(Command("echo; sleep 300"), shell)
     until(lambda: bool(older.heard))
     assert shell.run(Command(f"setsid sleep {mark} > /dev/null 2>&1 & exit 0")).succeeded
@@ -455,7 +455,7 @@ def test_what_another_command_left_behind_outlives_a_timeout(mark: str) -> None:
 def test_what_others_in_this_process_started_outlives_a_timeout(
     environment: dict[str, str] | None, mark: str
 ) -> None:
-    shell = Shell(alone=False)
+    shell = CommandRunner(alone=False)
     older = UnderWay(Command("echo; sleep 300"), shell)
     until(lambda: bool(older.heard))
     line = ["/bin/sleep", mark]
@@ -469,7 +469,7 @@ def test_what_others_in_this_process_started_outlives_a_timeout(
 def test_a_command_that_starts_while_another_is_being_ended_is_not_taken_for_its(
     mark: str,
 ) -> None:
-    shell = Shell()
+    shell = CommandRunner()
     line = "trap 'echo told' TERM; echo ready; while :; do sleep 0.05; done"
     deaf = UnderWay(Command(line, grace=1), shell)
     until(lambda: bool(deaf.heard))
@@ -499,7 +499,7 @@ def test_a_command_that_is_stopped_before_it_begins_is_ended_at_once(mark: str) 
     leash = Signal()
     leash.abort()
     with pytest.raises(Stopped):
-        Shell().run(Command(f"sleep {mark}"), leash=leash)
+        CommandRunner().run(Command(f"sleep {mark}"), leash=leash)
     assert sleepers(mark) == []
 
 
@@ -538,7 +538,7 @@ def test_a_command_that_nobody_can_hear_any_more_is_ended(mark: str) -> None:
         def heard(self, stream: str, data: bytes) -> None:
             raise OSError("the disk is gone")
 
-    shell = Shell()
+    shell = CommandRunner()
     with pytest.raises(OSError, match="the disk is gone"):
         shell.run(Command(f"echo here; sleep {mark} & sleep {mark}"), Deaf())
     assert sleepers(mark) == []
@@ -593,7 +593,7 @@ def test_what_commands_leave_behind_does_not_become_zombies(
         return {p.pid for p in processes() if p.is_gone and p.parent == os.getpid()}
 
     others = zombies()
-    shell = Shell()
+    shell = CommandRunner()
     commands = [UnderWay(Command("(sleep 0.1 >&- 2>&- &)"), shell) for _ in range(20)]
     for command in commands:
         command.ended()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bullite.commands import webhook
 from bullite.commands.webhook import (
-    MOST_BODY,
+    MAX_BODY,
     WebAnswer,
     WebhookFailed,
     WebRequest,
@@ -602,7 +602,7 @@ def test_of_an_endless_body_only_the_head_is_kept(talk: Callable[[socket.socket]
     with serving(talk) as url:
         answer = ask(url)
     assert answer.status == 200
-    assert answer.body == b"x" * MOST_BODY
+    assert answer.body == b"x" * MAX_BODY
 
 
 def test_chunks_that_are_mostly_wrapping_are_not_read_for_ever() -> None:
@@ -612,12 +612,12 @@ def test_chunks_that_are_mostly_wrapping_are_not_read_for_ever() -> None:
     assert len(answer.body) < 100
 
 
-@pytest.mark.parametrize("size", [MOST_BODY, MOST_BODY + 1])
+@pytest.mark.parametrize("size", [MAX_BODY, MAX_BODY + 1])
 def test_of_a_long_body_the_head_is_kept(size: int) -> None:
     head = OK + f"Content-Length: {size}\r\n\r\n".encode()
     with serving(says(head, b"x" * size)) as url:
         answer = ask(url)
-    assert len(answer.body) == MOST_BODY
+    assert len(answer.body) == MAX_BODY
 
 
 @pytest.mark.parametrize(
@@ -830,14 +830,14 @@ def test_whatever_a_server_says_is_an_answer_or_a_failed_call(begin: bytes, rest
     with contextlib.suppress(WebhookFailed):
         answer = answer_to(begin + rest)
         assert isinstance(answer.status, int)
-        assert len(answer.body) <= webhook.MOST_BODY
-        assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.LONGEST_WAIT
+        assert len(answer.body) <= webhook.MAX_BODY
+        assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.MAX_WAIT
 
 
 @given(st.text() | st.text("Mon, 31 Dec99:+-GMT\xb2", max_size=40))
 def test_whatever_a_server_says_of_when_to_retry_is_bounded(text: str) -> None:
     answer = WebAnswer(503, {"retry-after": text}, b"")
-    assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.LONGEST_WAIT
+    assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.MAX_WAIT
 
 
 def test_a_server_that_breaks_our_parser_is_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:

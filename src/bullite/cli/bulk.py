@@ -11,7 +11,7 @@ from ..client.job.job import Job
 from ..client.queue.queue import Queue
 from ..client.queue.search import OUTCOMES
 from ..core.states import State
-from .console import BadInput, so_many
+from .console import InvalidInput, pluralize
 from .job_format import COMPLETED, DEAD, lists_of, status_of
 from .session import Session
 
@@ -36,10 +36,10 @@ def finished_jobs(word: str) -> tuple[str, Fits]:
     if name in (State.COMPLETED, State.FAILED):
         return name, lambda job: status is None or status_of(job) == status
     ended = ", ".join((COMPLETED, DEAD, *OUTCOMES))
-    raise BadInput(f"--state must be of jobs that have ended, one of {ended}; not {word!r}")
+    raise InvalidInput(f"--state must be of jobs that have ended, one of {ended}; not {word!r}")
 
 
-def graveyards(session: Session, queue: str | None) -> list[tuple[Queue, Fits]]:
+def dead_letter_queues(session: Session, queue: str | None) -> list[tuple[Queue, Fits]]:
     """Where the dead jobs of a queue, or of all, lie, and which of those that do are theirs."""
     if queue is None:
         return [(each, _is_dead) for each in session.queues(None)]
@@ -85,7 +85,7 @@ def retry_all(
 
     retried = _in_all(session, "retried", places, retry)
     if left:
-        jobs = so_many(len(left), "job was", "jobs were")
+        jobs = pluralize(len(left), "job was", "jobs were")
         session.talk.note(f"{jobs} not retried: `{min(left)}` tells why")
     return retried
 

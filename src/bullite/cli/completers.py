@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from ..client.queue.search import JobFilter, find
 from ..database.locations import Origin, default_database, doubt_about_default, parse_location
-from .console import Talk, named_before
+from .console import Console, named_before
 from .session import Session, file_of
 
 NEWEST = 50
@@ -27,7 +27,7 @@ def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Comple
             db = context.params.get("db") or named_before(context)
             if db is None and not _default_may_be_asked():
                 return []
-            with closing(Session(db, Talk(as_json=True))) as session:
+            with closing(Session(db, Console(as_json=True))) as session:
                 return [name for name in read(session, context) if name.startswith(typed)]
         except Exception:
             # Nobody who presses a key for a name wants to read why there is none.

@@ -30,13 +30,13 @@ _BLANKS = str.maketrans("\t\n", "  ")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """Something cannot be done; the message says what to do about it."""
 
     exit_code = EXIT_FAILED
 
 
-class BadInput(click.ClickException):
+class InvalidInput(click.ClickException):
     """Something was asked for in a way that is not understood."""
 
     exit_code = EXIT_BAD_INPUT
@@ -47,23 +47,23 @@ def is_bad_input(error: BulliteError) -> bool:
     return isinstance(error, ValueError | TypeError) and not isinstance(error, JobFailed)
 
 
-def shown(text: str) -> str:
+def escape_control(text: str) -> str:
     """Text as it can be written to a terminal: what cannot be seen spelled out."""
     return visible(text)
 
 
 def one_line(text: str, width: int = 60) -> str:
     """The same on one line, cut where it gets too long."""
-    flat = shown(" ".join(text.split()))
+    flat = escape_control(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def so_many(number: int, one: str, more: str) -> str:
+def pluralize(number: int, one: str, more: str) -> str:
     """A number of things, called as one or as several are."""
     return f"{number} {one if number == 1 else more}"
 
 
-class Talk:
+class Console:
     """What a verb says, in the form that was asked for."""
 
     def __init__(self, as_json: bool) -> None:
@@ -87,18 +87,18 @@ class Talk:
         """Something for people, that is no answer."""
         if not self.as_json:
             with suppress(OSError):  # the terminal may be gone, and what is done goes on
-                sys.stderr.write(shown(text) + "\n")
+                sys.stderr.write(escape_control(text) + "\n")
 
     def done(self, text: str, value: Mapping[str, Any]) -> None:
         """What was done: a sentence for people, the facts for programs."""
         if self.as_json:
             self.data(value)
         else:
-            self.line(shown(text))
+            self.line(escape_control(text))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Rows under headings; for a program that reads them, tabs between."""
-        rows = [[shown(cell).translate(_BLANKS) for cell in row] for row in rows]
+        rows = [[escape_control(cell).translate(_BLANKS) for cell in row] for row in rows]
         if not self.on_terminal:
             for row in rows:
                 self.line("\t".join(row))
@@ -112,11 +112,11 @@ class Talk:
         if yes:
             return
         if not sys.stdin.isatty():
-            raise Refusal(f"{question} Say --yes to do it without being asked")
-        sys.stderr.write(f"{shown(question)} [y/N] ")
+            raise CommandError(f"{question} Say --yes to do it without being asked")
+        sys.stderr.write(f"{escape_control(question)} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise Refusal("nothing was changed")
+            raise CommandError("nothing was changed")
 
     def progress(self, label: str, total: int | None) -> Progress:
         """A bar on a terminal, shown when something takes longer than a second."""
@@ -173,7 +173,7 @@ def verb(function: F) -> F:
         from .session import Session
 
         session = Session(
-            db or named_before(click.get_current_context()), Talk(as_json or form == "json")
+            db or named_before(click.get_current_context()), Console(as_json or form == "json")
         )
         if not gc.isenabled():
             gc.freeze()  # what was imported is no garbage, not even at the end
@@ -194,7 +194,7 @@ def named_before(context: click.Context) -> str | None:
 
 
 @contextmanager
-def _telling_of_waits(talk: Talk) -> Iterator[None]:
+def _telling_of_waits(talk: Console) -> Iterator[None]:
     """Meanwhile people hear when a database that somebody else holds is waited for."""
     if not sys.stderr.isatty():
         yield

@@ -10,7 +10,7 @@ from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..core.outcomes import CANCELLED, EXPIRED
 from ..core.states import PRIORITIZED, State
-from .console import so_many
+from .console import pluralize
 from .job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
 from .session import Session
 
@@ -66,12 +66,12 @@ def workers_of(session: Session, queue: str | None = None) -> list[WorkerStats]:
     return [worker for worker in found if queue is None or worker.queue == queue]
 
 
-def silence_of(session: Session, worker: WorkerStats) -> int:
+def heartbeat_age(session: Session, worker: WorkerStats) -> int:
     """Ms since a worker was last heard of."""
     return round(session.now() - worker.seen_at.timestamp() * 1000)
 
 
-def crew_of(found: list[WorkerStats]) -> dict[str, Any]:
+def workers_summary(found: list[WorkerStats]) -> dict[str, Any]:
     """How many of these workers there are, how many run jobs, how many are lost; and the same of
     their processes, of which each has a worker for every queue that it serves."""
     lost = [worker for worker in found if worker.is_lost]
@@ -88,8 +88,8 @@ def _processes(found: Iterable[WorkerStats]) -> int:
     return len({(worker.host, worker.pid) for worker in found})
 
 
-def crew_line(crew: Mapping[str, Any]) -> str:
+def workers_line(crew: Mapping[str, Any]) -> str:
     """The same for people, to whom a worker is a process."""
     there = crew["processes"]
-    number = so_many(there["number"], "process", "processes")
+    number = pluralize(there["number"], "process", "processes")
     return f"Workers: {number} ({there['busy']} busy, {there['lost']} lost)"

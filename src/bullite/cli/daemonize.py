@@ -13,7 +13,7 @@ from pathlib import Path
 from ..processes.child import python_running
 from ..processes.group_lock import GroupLock
 from ..processes.private_environment import PRIVATE, offer, split
-from .console import Refusal
+from .console import CommandError
 from .session import Session
 from .worker_groups import group_of, holder_of, is_here, taken
 
@@ -36,11 +36,11 @@ def start_in_background(session: Session, lock: GroupLock) -> None:
 
     try:
         if not until(lambda: runs() or process.poll() is not None, STARTS_WITHIN):
-            raise Refusal(f"the workers did not start within {STARTS_WITHIN:g} s; see {log}")
+            raise CommandError(f"the workers did not start within {STARTS_WITHIN:g} s; see {log}")
         if process.poll() is not None:
             if (holder := holder_of(session, lock)) is not None:
                 raise taken(lock.group, holder)
-            raise Refusal(f"the workers could not be started; see {log}")
+            raise CommandError(f"the workers could not be started; see {log}")
     except BaseException:
         process.kill()  # if it has workers by now, they end with it
         process.wait()
@@ -74,11 +74,11 @@ def _open_log(log: Path) -> int:
     try:
         descriptor = os.open(log, flags, 0o600)
     except OSError as error:
-        raise Refusal(f"cannot open {log}: {error.strerror}; remove it") from error
+        raise CommandError(f"cannot open {log}: {error.strerror}; remove it") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise Refusal(f"cannot open {log}: it is not a file with one name; remove it")
+        raise CommandError(f"cannot open {log}: it is not a file with one name; remove it")
     return descriptor
 
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 
 from ..client.job.job import Job
-from ..commands.history import Run, Said, runs_of, said_after
-from ..commands.output import Stored
+from ..commands.history import CommandRun, Said, runs_of, said_after
+from ..commands.output import StoredStream
 from ..core.states import State
-from .console import shown
+from .console import escape_control
 from .session import Session
 
 LOOK_EVERY = 0.1
@@ -30,14 +30,14 @@ def follow_output(
 
     Meanwhile `look` is told of the job's state, whenever there is nothing to show.
     """
-    voice = Voice(session, raw)
+    voice = OutputFollower(session, raw)
     while True:
         pieces = session.wait(said_after(session.store(), job, voice.run, voice.number))
         for piece in pieces:
             if piece.run > voice.run:
                 # Of the run before, what came after the last look is no piece any more.
                 _tell_rests(session, job, voice, before=piece.run)
-            voice.say_piece(piece)
+            voice.print_chunk(piece)
         if pieces:
             continue
         state = session.wait(state_of(job))
@@ -54,15 +54,17 @@ def keeps_output(job: Job) -> bool:
     return not (isinstance(job.data, dict) and job.data.get("no_output"))
 
 
-def _tell_rests(session: Session, job: Job, voice: Voice, before: int | None = None) -> None:
+def _tell_rests(
+    session: Session, job: Job, voice: OutputFollower, before: int | None = None
+) -> None:
     if not keeps_output(job):
         return
     for run in session.wait(runs_of(session.store(), job)):
         if run.number >= voice.run and (before is None or run.number < before):
-            voice.say_rest(run)
+            voice.print_rest(run)
 
 
-class Voice:
+class OutputFollower:
     """Says what a command said, and knows how much of it was said already."""
 
     def __init__(self, session: Session, raw: bool) -> None:
@@ -78,23 +80,23 @@ class Voice:
         utf8 = codecs.getincrementaldecoder("utf-8")
         self._text = {stream: utf8("replace") for stream in self._seen}
 
-    def say_piece(self, piece: Said) -> None:
+    def print_chunk(self, piece: Said) -> None:
         if piece.run != self.run:
             self._begin(piece.run)
         self.number = piece.number
         self._seen[piece.stream] += len(piece.data)
         self._last[piece.stream] = (self._last[piece.stream] + piece.data)[-KNOWN_BY:]
-        self._say(piece.stream, piece.data)
+        self._print(piece.stream, piece.data)
 
-    def say_rest(self, run: Run) -> None:
+    def print_rest(self, run: CommandRun) -> None:
         """What a run that has ended said after its last piece."""
         if run.number != self.run:
             self._begin(run.number)
         for stream, kept in (("stdout", run.stdout), ("stderr", run.stderr)):
-            self._say(stream, self._rest(stream, kept), final=True)
+            self._print(stream, self._print_stream(stream, kept), final=True)
         self._begin(run.number + 1)
 
-    def _rest(self, stream: str, kept: Stored) -> bytes:
+    def _print_stream(self, stream: str, kept: StoredStream) -> bytes:
         last = self._last[stream]
         if not (kept.dropped and last):
             return kept.after(self._seen[stream])
@@ -107,7 +109,7 @@ class Voice:
                 return kept.tail[size:]
         return kept.after(self._seen[stream])
 
-    def _say(self, stream: str, data: bytes, final: bool = False) -> None:
+    def _print(self, stream: str, data: bytes, final: bool = False) -> None:
         out = sys.stdout if stream == "stdout" else sys.stderr
         if self._raw and not self._session.talk.as_json:
             out.flush()
@@ -121,7 +123,7 @@ class Voice:
             self._session.talk.data({"stream": stream, "data": text})
             self._session.talk.flush()
             return
-        out.write(shown(text))
+        out.write(escape_control(text))
         out.flush()
 
 

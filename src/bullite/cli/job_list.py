@@ -8,14 +8,14 @@ from typing import NamedTuple
 from ..client.queue.search import JobFilter, find, lists_meant
 from ..client.read_only import ReadOnlyQueue
 from ..core.job_record import JobRecord
-from .console import BadInput, one_line
+from .console import InvalidInput, one_line
 from .job_format import lists_of, status_of, what_it_does
 from .session import Session
 from .times import stamp
 
 COLUMNS = ("ID", "QUEUE", "STATUS", "PRIORITY", "ATTEMPTS", "CREATED", "COMMAND")
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 """Characters of a command, on however wide a terminal."""
 
 _AT_ONCE = 500
@@ -40,7 +40,7 @@ def page_of(
 ) -> Page:
     """The next jobs that fit, of all these queues together."""
     if cursor is not None and len(queues) != 1:
-        raise BadInput("--cursor goes on in one queue: say in which with --queue")
+        raise InvalidInput("--cursor goes on in one queue: say in which with --queue")
     status = None
     if word is not None:
         words, status = lists_of(word)
@@ -90,5 +90,5 @@ def row_of(job: JobRecord, on_terminal: bool) -> Sequence[str]:
         str(job.priority),
         f"{job.attempts_made}/{job.attempts}",
         stamp(job.created_at, on_terminal),
-        one_line(does, MOST_SHOWN) if on_terminal else does,
+        one_line(does, MAX_SHOWN) if on_terminal else does,
     )

@@ -16,7 +16,7 @@ from ..core.job_options import MAX_DATA_BYTES, check_options, check_size
 from ..core.names import check_queue_name
 from ..errors import BulliteError
 from . import times
-from .console import BadInput
+from .console import InvalidInput
 from .session import DEFAULT_QUEUE, NOTICES
 
 TEMPLATES = "template"
@@ -25,7 +25,7 @@ TEMPLATES = "template"
 TYPES = (COMMAND, WEBHOOK, FUNCTION)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 
-MOST_KNOWN = 1_000
+MAX_KNOWN = 1_000
 """Sets of options that are remembered."""
 
 NOTICE_ATTEMPTS = 5
@@ -33,7 +33,7 @@ NOTICE_BACKOFF = {"type": "exponential", "delay": 10_000}
 
 
 @dataclass(slots=True)
-class Order:
+class JobSpec:
     """A job to be added."""
 
     queue: str
@@ -51,10 +51,10 @@ def order_from(
     template: Mapping[str, Any] | None = None,
     *,
     is_for_here: bool = True,
-) -> Order:
+) -> JobSpec:
     """The job that options of a command line ask for."""
     with on_the_command_line():
-        return OrderBook(config, now, is_for_here=is_for_here).order(given, template)
+        return JobSpecFactory(config, now, is_for_here=is_for_here).make(given, template)
 
 
 @contextmanager
@@ -62,10 +62,10 @@ def on_the_command_line() -> Iterator[None]:
     """Meanwhile complaints name options as they are typed."""
     try:
         yield
-    except BadInput as error:
-        raise BadInput(as_typed(error.message)) from None
+    except InvalidInput as error:
+        raise InvalidInput(as_typed(error.message)) from None
     except BulliteError as error:
-        raise BadInput(as_typed(str(error))) from None
+        raise InvalidInput(as_typed(str(error))) from None
 
 
 _SUBJECT = re.compile(r"(?:give )?(?:\w+ and )?\w+")
@@ -82,7 +82,7 @@ def as_typed(problem: str) -> str:
     return " ".join(words) + problem[subject.end() :]
 
 
-class OrderBook:
+class JobSpecFactory:
     """Makes orders; what many of them have in common is looked at once.
 
     All that the library would refuse is refused here, when nothing has been made yet.
@@ -94,16 +94,16 @@ class OrderBook:
         self._known: dict[bytes, dict[str, Any]] = {}
         self._queues: set[str] = set()
 
-    def order(self, given: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> Order:
+    def make(self, given: Mapping[str, Any], template: Mapping[str, Any] | None = None) -> JobSpec:
         """The job that options, by their long names, ask for, over those of a template."""
         if template:
-            given = with_template(given, template)
+            given = apply_template(given, template)
         if not given.keys() <= _OPTIONS:
             [unknown, *_] = [name for name in given if name not in _OPTIONS]
-            raise BadInput(f"unknown option {unknown!r}; the options are: {', '.join(OPTIONS)}")
+            raise InvalidInput(f"unknown option {unknown!r}; the options are: {', '.join(OPTIONS)}")
         kind = given.get("type") or _type_of(given)
         queue = given.get("queue")
-        order = Order(
+        order = JobSpec(
             DEFAULT_QUEUE if queue is None else self._queue(queue),
             kind,
             _data(kind, given),
@@ -131,7 +131,7 @@ class OrderBook:
         if options is None:
             options = _options(how, self._config, self._now)
             check_options(options)
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_KNOWN:
                 self._known.clear()
             self._known[key] = options
         if given.get("id") is None:
@@ -150,7 +150,7 @@ def check_id(job_id: str) -> str:
         check_options({"job_id": job_id})
     except BulliteError as error:
         # The library knows the option by another name.
-        raise BadInput(str(error).replace("job_id", "id", 1)) from None
+        raise InvalidInput(str(error).replace("job_id", "id", 1)) from None
     return job_id
 
 
@@ -165,7 +165,7 @@ def _type_of(given: Mapping[str, Any]) -> str:
 
 def _data(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in TYPES:
-        raise BadInput(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
+        raise InvalidInput(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
     _refuse_others(kind, given)
     data = _MAKERS[kind](given)
     if given.get("timeout") is not None:
@@ -196,20 +196,22 @@ def _refuse_others(kind: str, given: Mapping[str, Any]) -> None:
     others = _OF_OTHERS[kind]
     for name in given.keys() & others.keys():
         if given[name]:
-            raise BadInput(f"{name} is for jobs of type {others[name]}, and this is of type {kind}")
+            raise InvalidInput(
+                f"{name} is for jobs of type {others[name]}, and this is of type {kind}"
+            )
 
 
 def _command(given: Mapping[str, Any]) -> dict[str, Any]:
     line, argv = given.get("command"), given.get("argv")
     if line and argv:
-        raise BadInput("give command or argv, not both")
+        raise InvalidInput("give command or argv, not both")
     if not line and not argv:
-        raise BadInput("give a command")
+        raise InvalidInput("give a command")
     data: dict[str, Any] = {"argv": _arguments(argv)} if argv else {}
     if line:
         data["command"] = _text("command", line)
         if line.isspace():
-            raise BadInput("command is blank: give one, such as echo hello")
+            raise InvalidInput("command is blank: give one, such as echo hello")
     for name in ("cwd", "stdin"):
         if given.get(name) is not None:
             data[name] = _text(name, given[name])
@@ -230,7 +232,7 @@ def _command(given: Mapping[str, Any]) -> dict[str, Any]:
 def _variable(name: str) -> str:
     own, assigned, _ = name.partition("=")
     if assigned:
-        raise BadInput(
+        raise InvalidInput(
             "env_from takes the name of a variable, whose value is the worker's: "
             f"{own or 'NAME'}, and no assignment"
         )
@@ -247,7 +249,7 @@ def _paths(data: Mapping[str, Any]) -> dict[str, str]:
             wants_folder = name == "cwd"
             if not os.path.exists(path) or os.path.isdir(path) != wants_folder:
                 what = "folder" if wants_folder else "file"
-                raise BadInput(f"{name}: there is no {what} {path}")
+                raise InvalidInput(f"{name}: there is no {what} {path}")
             paths[name] = path
     return paths
 
@@ -255,7 +257,7 @@ def _paths(data: Mapping[str, Any]) -> dict[str, str]:
 def _arguments(argv: Any) -> list[str]:
     """A program and its arguments, which may be empty."""
     if isinstance(argv, str) or not isinstance(argv, Sequence):
-        raise BadInput(f"argv must be a list of texts, not {argv!r}")
+        raise InvalidInput(f"argv must be a list of texts, not {argv!r}")
     program, *arguments = argv
     return [
         _text("argv", program),
@@ -265,10 +267,10 @@ def _arguments(argv: Any) -> list[str]:
 
 def _webhook(given: Mapping[str, Any]) -> dict[str, Any]:
     if not given.get("url"):
-        raise BadInput("give url")
+        raise InvalidInput("give url")
     method = str(given.get("method") or "POST").upper()
     if method not in METHODS:
-        raise BadInput(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+        raise InvalidInput(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     data: dict[str, Any] = {"url": _text("url", given["url"]), "method": method}
     if given.get("header"):
         data["headers"] = _pairs("header", given["header"], ":")
@@ -284,22 +286,22 @@ def _check_call(data: Mapping[str, Any]) -> None:
     try:
         check(WebRequest.of(data))
     except WebhookFailed as error:
-        raise BadInput(str(error)) from None
+        raise InvalidInput(str(error)) from None
 
 
 def _function(given: Mapping[str, Any]) -> dict[str, Any]:
     module = given.get("module")
     if not module:
-        raise BadInput("give module")
+        raise InvalidInput("give module")
     if not isinstance(module, str) or "." not in module.replace(":", "."):
-        raise BadInput(f"module must name a function, such as tasks.process, not {module!r}")
+        raise InvalidInput(f"module must name a function, such as tasks.process, not {module!r}")
     data: dict[str, Any] = {"module": module}
     for name, kind in (("args", list), ("kwargs", dict)):
         value = given.get(name)
         if value is not None:
             if not isinstance(value, kind):
                 what = "an array" if kind is list else "an object"
-                raise BadInput(f"{name} must be {what} in JSON, not {value!r}")
+                raise InvalidInput(f"{name} must be {what} in JSON, not {value!r}")
             data[name] = value
     return data
 
@@ -314,7 +316,7 @@ def _options(given: Mapping[str, Any], config: Mapping[str, Any], now: int) -> d
     retries = given.get("max_retries")
     retries = config["max_retries"] if retries is None else _whole("max_retries", retries)
     if not 0 <= retries <= 1_000_000:
-        raise BadInput(f"max_retries must be from 0 to 1000000, not {retries}")
+        raise InvalidInput(f"max_retries must be from 0 to 1000000, not {retries}")
     options: dict[str, Any] = {"attempts": retries + 1, "stack_trace_limit": 0}
     if given.get("backoff") is not None:
         options["backoff"] = _backoff(given["backoff"])
@@ -332,7 +334,7 @@ def _options(given: Mapping[str, Any], config: Mapping[str, Any], now: int) -> d
 
 def _when(given: Mapping[str, Any], now: int) -> dict[str, Any]:
     if given.get("run_at") is not None and given.get("delay") is not None:
-        raise BadInput("run_at and delay say the same thing in two ways; give one")
+        raise InvalidInput("run_at and delay say the same thing in two ways; give one")
     if given.get("run_at") is not None:
         at = times.moment("run_at", _text("run_at", given["run_at"]), now)
         return {"run_at": at} if at > now else {}
@@ -363,7 +365,7 @@ def _backoff(value: Any) -> dict[str, Any]:
     if not colon:
         kind, time = "fixed", kind
     if kind not in ("fixed", "linear", "exponential"):
-        raise BadInput(
+        raise InvalidInput(
             f"backoff must be such as 10s, fixed:10s, linear:5s or exponential:2s, not {value!r}"
         )
     return {"type": kind, "delay": times.duration("backoff", time)}
@@ -375,7 +377,7 @@ def _backoff(value: Any) -> dict[str, Any]:
 def _text(option: str, value: Any) -> str:
     if not isinstance(value, str) or not value or "\x00" in value:
         is_secret = option.partition(" ")[0] in ("env", "header") and value not in (None, True)
-        raise BadInput(f"{option} must be text" + ("" if is_secret else f", not {value!r}"))
+        raise InvalidInput(f"{option} must be text" + ("" if is_secret else f", not {value!r}"))
     return value
 
 
@@ -393,19 +395,19 @@ def _whole(option: str, value: Any) -> int:
             raise ValueError
         return int(value)
     except (TypeError, ValueError):
-        raise BadInput(f"{option} must be a whole number, not {value!r}") from None
+        raise InvalidInput(f"{option} must be a whole number, not {value!r}") from None
 
 
 def _flag(option: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise BadInput(f"{option} must be true or false, not {value!r}")
+        raise InvalidInput(f"{option} must be true or false, not {value!r}")
     return value
 
 
 def _seconds(option: str, value: Any) -> float | int:
     seconds = times.seconds(option, str(value))
     if not seconds:
-        raise BadInput(f"{option} must be more than 0 seconds; leave it out for none")
+        raise InvalidInput(f"{option} must be more than 0 seconds; leave it out for none")
     return seconds
 
 
@@ -414,7 +416,7 @@ def bytes_of(option: str, value: Any) -> int:
 
     size = size_in(str(value))
     if not size:
-        raise BadInput(f"{option} must be such as 500M or 2G, not {value!r}")
+        raise InvalidInput(f"{option} must be such as 500M or 2G, not {value!r}")
     return size
 
 
@@ -426,7 +428,7 @@ def _pairs(option: str, value: Any, separator: str) -> dict[str, str]:
         name, found, rest = one.partition(separator)
         if not found or not name.strip():
             # Without what was given: it may be the value alone.
-            raise BadInput(f"{option} must be such as NAME{separator}VALUE")
+            raise InvalidInput(f"{option} must be such as NAME{separator}VALUE")
         if separator == ":":
             name, rest = name.strip(" "), rest.strip(" ")
         pairs[name] = rest
@@ -466,7 +468,7 @@ _SHARED = frozenset(
 """Those that say how a job is run, and are the same for many."""
 
 
-def said(given: Mapping[str, Any]) -> dict[str, Any]:
+def options_on_command_line(given: Mapping[str, Any]) -> dict[str, Any]:
     """Those options that somebody has given, in a form that can be kept."""
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -475,12 +477,12 @@ def said(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_template(given: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+def apply_template(given: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
     """Options over those of a template: variables by their names, tags beside its own.
 
     What belongs to another thing to do, or says the same in another way, goes with what is beaten.
     """
-    beaten = _beaten_by(given)
+    beaten = _overridden_options(given)
     kept = {name: value for name, value in template.items() if name not in beaten}
     merged = {**kept, **given}
     if given.get("env") and template.get("env"):
@@ -491,7 +493,7 @@ def with_template(given: Mapping[str, Any], template: Mapping[str, Any]) -> dict
     return merged
 
 
-def _beaten_by(given: Mapping[str, Any]) -> set[str]:
+def _overridden_options(given: Mapping[str, Any]) -> set[str]:
     """The options that those given leave no room for, beside themselves."""
     beaten = {other for one, other in _TWINS.items() if given.get(one) is not None}
     if any(given.get(name) for name in WHAT):

@@ -11,7 +11,7 @@ import click
 
 from .. import __version__
 from ..errors import BulliteError
-from .console import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, is_bad_input, shown
+from .console import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, escape_control, is_bad_input
 
 VERBS: dict[str, tuple[str, str]] = {
     "enqueue": ("verbs.enqueue", "Add a command to a queue."),
@@ -141,7 +141,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _complain(problem: str) -> None:
-    sys.stderr.write(f"queuectl: {shown(problem)}\n")
+    sys.stderr.write(f"queuectl: {escape_control(problem)}\n")
 
 
 def _sentence(message: str) -> str:

@@ -12,7 +12,7 @@ from ..client.runtime.blocking import iterate_blocking, run_blocking
 from ..database.locations import Origin, default_database, doubt_about_default, parse_location
 from ..database.urls import means_server
 from ..errors import BulliteError, InvalidOption, QueueOptionMismatch
-from .console import BadInput, Refusal, Talk
+from .console import CommandError, Console, InvalidInput
 
 if TYPE_CHECKING:
     from ..client.job.job import Job
@@ -31,7 +31,7 @@ NOTICES = "notifications"
 def check_only_one(found: str, queues: Sequence[str], do: str = "say which with --queue") -> None:
     """That something was found in no more than one queue, where its name alone is not enough."""
     if len(queues) > 1:
-        raise BadInput(f"{found} several queues ({', '.join(queues)}): {do}")
+        raise InvalidInput(f"{found} several queues ({', '.join(queues)}): {do}")
 
 
 def file_of(location: Location) -> Path | None:
@@ -47,7 +47,7 @@ class Session:
     longer to import than most verbs take.
     """
 
-    def __init__(self, db: str | None, talk: Talk) -> None:
+    def __init__(self, db: str | None, talk: Console) -> None:
         self.talk = talk
         self._db = db
         self._default: str | None = None
@@ -75,14 +75,14 @@ class Session:
         if self._db is not None or default_database().origin is not Origin.NOTHING:
             return
         if (doubt := doubt_about_default()) is not None:
-            raise Refusal(doubt)
+            raise CommandError(doubt)
 
     def use(self, location: str) -> None:
         """Be about the database of an application; refused if the user named another."""
         if self._db is None:
             self._db = location
         elif parse_location(self._db) != parse_location(location):
-            raise BadInput(
+            raise InvalidInput(
                 f"--db is not the database of the application, {parse_location(location)}: "
                 "leave it out"
             )
@@ -135,7 +135,7 @@ class Session:
         location = parse_location(self.location)
         path = file_of(location)
         if path is not None and not path.exists():
-            raise Refusal(
+            raise CommandError(
                 f"there is no database {path}: `queuectl enqueue` makes one, --db names another"
             )
         return location
@@ -166,7 +166,7 @@ class Session:
         there = {name: key for key, name in reader.read("queue_names", {}).rows}
         if name is not None and name not in there:
             known = ", ".join(sorted(there)) or "none yet"
-            raise Refusal(f"there is no queue {name!r}; the queues are: {known}")
+            raise CommandError(f"there is no queue {name!r}; the queues are: {known}")
         wanted = sorted(there) if name is None else [name]
         return [ReadOnlyQueue(one, there[one], reader) for one in wanted]
 
@@ -202,12 +202,12 @@ class Session:
 
         names = [queue] if queue is not None else self.wait(queues_with(self.store(), job_id))
         if not names:
-            raise Refusal(f"there is no job {job_id}; `queuectl list` shows those there are")
+            raise CommandError(f"there is no job {job_id}; `queuectl list` shows those there are")
         check_only_one(f"job {job_id} is in", names)
         found = self.queue(names[0])
         job = self.wait(found.get_job(job_id))
         if job is None:
-            raise Refusal(f"there is no job {job_id} in the queue {names[0]!r}")
+            raise CommandError(f"there is no job {job_id} in the queue {names[0]!r}")
         return found, job
 
     def now(self) -> int:
@@ -216,19 +216,19 @@ class Session:
     def for_each(self, job_ids: tuple[str, ...], act: Any) -> None:
         """Do something to each job; what cannot be done is told at the end, as one failure."""
         problems: list[str] = []
-        kind: type[Refusal] | type[BadInput] = BadInput
+        kind: type[CommandError] | type[InvalidInput] = InvalidInput
         for job_id in job_ids:
             try:
                 act(job_id)
-            except BadInput as error:
+            except InvalidInput as error:
                 problems.append(error.message)
-            except Refusal as error:
-                kind = Refusal
+            except CommandError as error:
+                kind = CommandError
                 problems.append(error.message)
             except BulliteError as error:
                 if isinstance(error, InvalidOption):
                     raise
-                kind = Refusal
+                kind = CommandError
                 problems.append(str(error))
         if problems:
             raise kind("; ".join(problems))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..commands.config import SETTINGS
-from .job_spec import Order, order_from, said
+from .job_spec import JobSpec, options_on_command_line, order_from
 from .verbs.enqueue import enqueue, from_json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,11 +31,11 @@ def options_of_enqueue(*, without: tuple[str, ...]) -> Callable[[F], F]:
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that were given, by their long names, in a form that can be kept."""
-    given = said(options)
+    given = options_on_command_line(options)
     return given | {n: from_json(f"--{n}", given[n]) for n in ("args", "kwargs") if n in given}
 
 
-def checked_order(given: Mapping[str, Any]) -> Order:
+def checked_order(given: Mapping[str, Any]) -> JobSpec:
     """The job that options ask for, with the usual configuration, before any database is made."""
     usual = {key: setting.default for key, setting in SETTINGS.items()}
     return order_from(given, usual, round(time.time() * 1000), is_for_here=False)

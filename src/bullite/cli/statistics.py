@@ -12,7 +12,7 @@ from ..client.queue.metrics import Metrics, Minute, metrics_of
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..operations.metrics import MINUTE
-from .counts import counts_of, crew_of, workers_of
+from .counts import counts_of, workers_of, workers_summary
 from .job_format import what_it_does
 from .session import Session
 
@@ -133,7 +133,7 @@ def _workers(session: Session, name: str | None) -> dict[str, Any]:
     batches = {(one.host, one.pid): (one.batches, one.batched) for one in found}
     number = sum(batch for batch, _ in batches.values())
     return {
-        **crew_of(found),
+        **workers_summary(found),
         "busy_share": share / slots if slots else 0.0,
         "batch_size": round(sum(j for _, j in batches.values()) / number, 2) if number else 0,
         "lock_waits": sum(number for number, _ in waits.values()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from .console import BadInput
+from .console import InvalidInput
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?", re.ASCII)
@@ -17,7 +17,7 @@ def duration(option: str, text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     ms = round(float(found[1]) * _UNITS[found[2] or "s"]) if found else -1
     if not 0 <= ms <= _LONGEST:
-        raise BadInput(f"{option} must be a time such as 90, 30s, 5m, 2h or 7d, not {text!r}")
+        raise InvalidInput(f"{option} must be a time such as 90, 30s, 5m, 2h or 7d, not {text!r}")
     return ms
 
 
@@ -31,11 +31,13 @@ def moment(option: str, text: str, now: int) -> int:
     """Ms since the epoch: from now (+30s) or a date (2030-01-31T08:00, in UTC unless it says)."""
     if text.startswith("+"):
         if _DURATION.fullmatch(text[1:]) is None:
-            raise BadInput(f"{option} must be such as +30s, +5m, +2h, +1d or a date, not {text!r}")
+            raise InvalidInput(
+                f"{option} must be such as +30s, +5m, +2h, +1d or a date, not {text!r}"
+            )
         return now + duration(option, text[1:])
     when = _date(text)
     if when is None:
-        raise BadInput(
+        raise InvalidInput(
             f"{option} must be such as +30s, +5m, +2h, +1d, or a date such as "
             f"2030-01-31T08:00:00Z, not {text!r}"
         )
@@ -48,7 +50,7 @@ def since(option: str, text: str, now: int) -> int:
         return now - duration(option, text)
     when = _date(text)
     if when is None:
-        raise BadInput(
+        raise InvalidInput(
             f"{option} must be such as 2h or 7d, or a date such as 2025-01-31, not {text!r}"
         )
     return when

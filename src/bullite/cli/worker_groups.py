@@ -11,8 +11,8 @@ from typing import Any
 
 from ..client import directory
 from ..core.clock import moment_of
-from ..processes.group_lock import GroupLock, belongs_to_us, is_there
-from .console import Refusal, shown
+from ..processes.group_lock import GroupLock, belongs_to_us, process_alive
+from .console import CommandError, escape_control
 from .session import Session
 from .times import iso
 
@@ -29,7 +29,7 @@ LOST = "lost"
 """The state of a group whose supervisor is gone and could not say so."""
 
 
-class GroupSeat:
+class DatabaseGroupRegistry:
     """A group's row in the database: one supervisor for each group, on whatever machine."""
 
     def __init__(self, session: Session, group: str) -> None:
@@ -71,7 +71,7 @@ class GroupSeat:
 def lives(session: Session, entry: Mapping[str, Any]) -> bool:
     """Whether somebody runs a group: on this machine its process tells, of others its last news."""
     if is_here(entry):
-        return is_there(entry)
+        return process_alive(entry)
     return bool(session.now() - entry.get("updated_at", 0) <= STALE_AFTER)
 
 
@@ -93,10 +93,10 @@ def holder_of(session: Session, lock: GroupLock) -> Mapping[str, Any] | None:
     return holder
 
 
-def taken(group: str, holder: Mapping[str, Any]) -> Refusal:
+def taken(group: str, holder: Mapping[str, Any]) -> CommandError:
     """That somebody runs a group already, and what helps."""
     where = f"by process {holder.get('pid', '?')} on {holder.get('host', '?')}"
-    return Refusal(
+    return CommandError(
         f"workers of the group {group!r} are running already, {where}: stop them with `queuectl "
         f"worker stop --group {quote(group)}`, or start others with another --group"
     )
@@ -126,9 +126,9 @@ def group_line(group: Mapping[str, Any]) -> str:
     """A group for people."""
     supervisor = f"(pid {group.get('pid')} on {group.get('host')})"
     if group.get("state") == LOST:  # what it said of its workers holds no longer
-        return shown(f"Group {group['name']}: {LOST} {supervisor}")
+        return escape_control(f"Group {group['name']}: {LOST} {supervisor}")
     running = sum(child.get("state") == "running" for child in group.get("children") or ())
-    return shown(
+    return escape_control(
         f"Group {group['name']}: {group.get('state')}, {running} of {group.get('count')} processes "
         f"running {supervisor}"
     )

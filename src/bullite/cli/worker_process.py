@@ -18,7 +18,7 @@ from ..client.queue.queue import Queue
 from ..client.runtime.store import Store
 from ..commands.job_types import RESERVED, RETRIES
 from ..commands.log_format import VisibleFormatter
-from ..commands.processors import Crew
+from ..commands.processors import BuiltinProcessors
 from ..core.codec import decode, encode
 from ..core.states import COMPLETE
 from ..errors import BulliteError, InvalidOption, InvalidOptionType
@@ -99,7 +99,7 @@ def load_app(path: str) -> tuple[str, Any]:
     return module_name, found if name else None
 
 
-def processors_of(crew: Crew | None, apps: Mapping[str, Any]) -> Any:
+def processors_of(crew: BuiltinProcessors | None, apps: Mapping[str, Any]) -> Any:
     """Return the processors of a queue: ours by their names, the rest by the user's.
 
     Without a crew it runs no commands, nor any other job that needs no application.
@@ -202,7 +202,7 @@ class WorkerProcess:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._store = Store()
-        self._crew = Crew(self._store, [path.partition(":")[0] for path in spec.apps])
+        self._crew = BuiltinProcessors(self._store, [path.partition(":")[0] for path in spec.apps])
         self._workers: list[Worker] = []
         self._apps: list[Bullite] = []
         self._told, self._done = 0, 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_KEPT = 100 * 1024
+MAX_KEPT = 100 * 1024
 """Bytes of one stream of one run."""
 
 
-class Captured(NamedTuple):
+class HeadTail(NamedTuple):
     """What was kept of a stream."""
 
     head: bytes
@@ -17,10 +17,10 @@ class Captured(NamedTuple):
     """Bytes that were between them."""
 
 
-class Capture:
+class HeadTailBuffer:
     """Takes whatever comes, and keeps no more than `most` bytes: half of them from the front."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_KEPT) -> None:
         self._room = most - most // 2
         self._most_tail = most // 2
         self._head = bytearray()
@@ -45,7 +45,7 @@ class Capture:
             del self._tail[:too_many]
             self._dropped += too_many
 
-    def captured(self) -> Captured:
+    def captured(self) -> HeadTail:
         """What is kept so far."""
         self._cut()
-        return Captured(bytes(self._head), bytes(self._tail), self._dropped)
+        return HeadTail(bytes(self._head), bytes(self._tail), self._dropped)

@@ -22,7 +22,7 @@ PREFIX = "QUEUECTL_"
 HIDDEN = "***"
 """What is shown of a secret."""
 
-LONGEST_DELAY = 365 * 86_400.0
+MAX_DELAY = 365 * 86_400.0
 """Seconds to the next attempt, whatever is configured."""
 
 
@@ -229,11 +229,11 @@ def retry_delay(config: Mapping[str, Any], attempts_made: int) -> int:
             seconds = base * attempts_made
         case _:
             seconds = _power(base, attempts_made)
-    return round(min(seconds, LONGEST_DELAY) * 1000)
+    return round(min(seconds, MAX_DELAY) * 1000)
 
 
 def _power(base: float, exponent: int) -> float:
     try:
         return float(base) ** exponent
     except OverflowError:
-        return LONGEST_DELAY
+        return MAX_DELAY

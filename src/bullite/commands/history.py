@@ -11,14 +11,14 @@ from ..client.job.job import Job
 from ..client.runtime import bridge
 from ..client.runtime.store import Store
 from ..core.clock import moment_of
-from .output import Stored, as_bytes
+from .output import StoredStream, as_bytes
 
-MOST_READ = 200
+MAX_READ = 200
 """Pieces of live output read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CommandRun:
     """One run of a command that has ended."""
 
     number: int
@@ -28,8 +28,8 @@ class Run:
     """`exited`, `signalled` or `timed-out`."""
     exit_code: int | None
     signal: int | None
-    stdout: Stored
-    stderr: Stored
+    stdout: StoredStream
+    stderr: StoredStream
 
 
 class Said(NamedTuple):
@@ -41,28 +41,28 @@ class Said(NamedTuple):
     data: bytes
 
 
-async def runs_of(store: Store, job: Job) -> list[Run]:
+async def runs_of(store: Store, job: Job) -> list[CommandRun]:
     """The runs that have ended, oldest first."""
     rows = await bridge.query(store, "runs", {"job": job.pk})
     return [_run(row) for row in rows]
 
 
-def _run(row: Sequence[Any]) -> Run:
+def _run(row: Sequence[Any]) -> CommandRun:
     number, began, ended, how, code, signal, *said = row
-    return Run(
+    return CommandRun(
         number,
         moment_of(began),
         moment_of(ended),
         how,
         code,
         signal,
-        Stored.decoded(*said[:3]),
-        Stored.decoded(*said[3:]),
+        StoredStream.decoded(*said[:3]),
+        StoredStream.decoded(*said[3:]),
     )
 
 
 async def said_after(store: Store, job: Job, run: int, number: int) -> list[Said]:
     """What the command of a job has said since a piece, while it runs."""
-    params = {"job": job.pk, "run": run, "number": number, "most": MOST_READ}
+    params = {"job": job.pk, "run": run, "number": number, "most": MAX_READ}
     rows = await bridge.query(store, "output_after", params)
     return [Said(run, number, stream, as_bytes(data)) for run, number, stream, data in rows]

@@ -20,20 +20,20 @@ from email.utils import format_datetime, make_msgid, parseaddr
 from typing import Any, Literal
 
 from ..core.backoff import RetryLater
-from .runner import EXITED, TIMED_OUT, Command, Ended, NotStarted, Shell
+from .runner import EXITED, TIMED_OUT, Command, CommandResult, CommandRunner, NotStarted
 from .webhook import BoundedReader, WebhookFailed, WebRequest, deliver
 
 COMMAND_TIMEOUT = 30.0
 """Seconds that a command may take to tell somebody."""
 
-MOST_OUTPUT = 2_000
+MAX_OUTPUT = 2_000
 """Characters of the end of a job's output that are told."""
 
-MOST_VARIABLE = 30_000
+MAX_VARIABLE = 30_000
 """Characters of one variable: the kernel starts nothing that is given very long ones."""
 
-MOST_SUBJECT = 150
-MOST_REPLY = 64 * 1024
+MAX_SUBJECT = 150
+MAX_REPLY = 64 * 1024
 """Bytes that are read of what a mail server says on one connection."""
 
 _MAIL = re.compile(r"(?!-)[\w.+%=~!#'-]+@[^\W_](?:[\w.-]*[^\W_])?")
@@ -41,7 +41,7 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 
 Kind = Literal["mail", "url", "command"]
 Security = Literal["none", "starttls", "tls"]
-Runs = Callable[[Command], Ended]
+Runs = Callable[[Command], CommandResult]
 """Runs a command to its end, blocking; raises `NotStarted`."""
 
 
@@ -76,7 +76,7 @@ class Failure:
         facts = asdict(self) | {
             "event": "job.failed",
             "failed_at": self.failed_at.isoformat(),
-            "output_tail": self.output_tail[-MOST_OUTPUT:],
+            "output_tail": self.output_tail[-MAX_OUTPUT:],
         }
         return json.dumps(facts).encode()
 
@@ -89,11 +89,11 @@ class Failure:
             "JOB_ATTEMPTS": str(self.attempts),
             "JOB_EXIT_CODE": "" if self.exit_code is None else str(self.exit_code),
         }
-        return {name: _clean(value)[:MOST_VARIABLE] for name, value in facts.items()}
+        return {name: _clean(value)[:MAX_VARIABLE] for name, value in facts.items()}
 
     def as_text(self) -> str:
         ended = "" if self.exit_code is None else f"Exit code:  {self.exit_code}\n"
-        output = self.output_tail[-MOST_OUTPUT:]
+        output = self.output_tail[-MAX_OUTPUT:]
         return _clean(
             f"Job:        {self.job_id}\n"
             f"Queue:      {self.queue}\n"
@@ -178,7 +178,7 @@ def notify(
     if kind == "url":
         _call(target, failure, secret, allow_private)
     elif kind == "command":
-        _run(target, failure, shell or Shell(alone=False).run)
+        _run(target, failure, shell or CommandRunner(alone=False).run)
     elif mail is None:
         raise NotifyFailed(
             "No mail server is known; name one with: queuectl config set smtp_host HOST"
@@ -255,7 +255,7 @@ def _letter(target: str, failure: Failure, mail: MailServer) -> EmailMessage:
     try:
         letter["From"] = mail.sender
         letter["To"] = target
-        letter["Subject"] = _one_line(subject, MOST_SUBJECT)
+        letter["Subject"] = _one_line(subject, MAX_SUBJECT)
         letter["Date"] = format_datetime(failure.failed_at)
         letter["Message-ID"] = make_msgid(domain=domain)
         # Whoever answers mail by itself leaves this one alone.
@@ -293,7 +293,7 @@ class _Bounded(smtplib.SMTP):
 
     def getreply(self) -> tuple[int, bytes]:
         if self.file is None and self.sock is not None:
-            self.file = io.BufferedReader(BoundedReader(self.sock, self.deadline, MOST_REPLY))
+            self.file = io.BufferedReader(BoundedReader(self.sock, self.deadline, MAX_REPLY))
         return super().getreply()
 
 

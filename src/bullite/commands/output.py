@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ..operations.command_output import OutputChunk
-from .capture import Captured
+from .capture import HeadTail
 from .redaction_patterns import LONGEST_SEARCH
 
 REDACTED = "[redacted]"
 TOO_SLOW = "[redacted: the patterns took too long]"
-LONGEST_LINE = LONGEST_SEARCH
+MAX_LINE_LENGTH = LONGEST_SEARCH
 """Bytes of a line that are held back until it ends, so that a secret is not cut in two."""
 
-LONGEST_SECRET = 1_024
+MAX_SECRET_LENGTH = 1_024
 """Bytes held back of a line that is longer."""
 
 
@@ -52,7 +52,7 @@ class Redactor:
         return text.encode("utf-8", "surrogateescape")
 
 
-def without(pattern: Pattern, text: str, window: int = LONGEST_LINE) -> str:
+def without(pattern: Pattern, text: str, window: int = MAX_LINE_LENGTH) -> str:
     """A text without what a pattern matches.
 
     A search holds the interpreter, for a time that may grow with the square of its length. So it
@@ -98,7 +98,7 @@ def _end_of_match(text: str, found: re.Match[str], end: int) -> int:
     return len(text) if line < 0 else line
 
 
-class Stored(NamedTuple):
+class StoredStream(NamedTuple):
     """One stream of a run, as it is kept."""
 
     head: bytes
@@ -106,7 +106,7 @@ class Stored(NamedTuple):
     dropped: int
 
     @classmethod
-    def of(cls, captured: Captured, redactor: Redactor) -> Stored:
+    def of(cls, captured: HeadTail, redactor: Redactor) -> StoredStream:
         head, tail, dropped = captured
         if not redactor:
             return cls(head, tail, dropped)
@@ -121,7 +121,7 @@ class Stored(NamedTuple):
         return as_text(self.head), as_text(self.tail), self.dropped
 
     @classmethod
-    def decoded(cls, head: str | None, tail: str | None, dropped: int) -> Stored:
+    def decoded(cls, head: str | None, tail: str | None, dropped: int) -> StoredStream:
         return cls(as_bytes(head or ""), as_bytes(tail or ""), dropped)
 
     def whole(self) -> bytes:
@@ -140,21 +140,21 @@ class Stored(NamedTuple):
 def _up_to_a_line(data: bytes, redactor: Redactor) -> tuple[bytes, int]:
     """Clean, without the line that does not end, of a very long one without its end; how many bytes
     that leaves out."""
-    end = data.rfind(b"\n", -LONGEST_LINE) + 1
+    end = data.rfind(b"\n", -MAX_LINE_LENGTH) + 1
     if end:
         return redactor.clean(data[:end]), len(data) - end
     # Clean first: a secret may be where it ends now, too.
     data = redactor.clean(data)
-    return data[:-LONGEST_LINE], min(len(data), LONGEST_LINE)
+    return data[:-MAX_LINE_LENGTH], min(len(data), MAX_LINE_LENGTH)
 
 
 def _from_a_line(data: bytes, redactor: Redactor) -> tuple[bytes, int]:
     """The same of what does not begin with a line."""
-    begin = data.find(b"\n", 0, LONGEST_LINE) + 1
+    begin = data.find(b"\n", 0, MAX_LINE_LENGTH) + 1
     if begin:
         return redactor.clean(data[begin:]), begin
     data = redactor.clean(data)
-    return data[LONGEST_LINE:], min(len(data), LONGEST_LINE)
+    return data[MAX_LINE_LENGTH:], min(len(data), MAX_LINE_LENGTH)
 
 
 def as_text(data: bytes) -> str:
@@ -166,7 +166,7 @@ def as_bytes(text: str) -> bytes:
 
 
 @dataclass(slots=True)
-class Pieces:
+class OutputChunker:
     """What was said and not written yet, and which pieces of what was written must go."""
 
     most_kept: int
@@ -179,13 +179,13 @@ class Pieces:
     _tail_from: int = 0
     _tail: int = 0
 
-    def heard(self, stream: str, data: bytes) -> None:
+    def received(self, stream: str, data: bytes) -> None:
         if self.redactor:
             data = self._unended.pop(stream, b"") + data
             end = data.rfind(b"\n") + 1
-            if len(data) - end > LONGEST_LINE:
+            if len(data) - end > MAX_LINE_LENGTH:
                 data = self.redactor.clean(data)
-                end = max(0, len(data) - LONGEST_SECRET)
+                end = max(0, len(data) - MAX_SECRET_LENGTH)
             self._unended[stream], data = data[end:], data[:end]
         if self._waiting and self._waiting[-1][0] == stream:
             before = self._waiting.pop()[1]

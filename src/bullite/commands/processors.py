@@ -17,14 +17,14 @@ from ..client.runtime.store import Store
 from ..core.clock import moment_of
 from ..errors import InvalidOption, JobTimedOut, UnrecoverableError, WaitingError
 from ..operations.command_output import CommandExit, WriteOutput
-from ..processes.orphaned_commands import cookie_for
+from ..processes.orphaned_commands import env_marker_for
 from .config import configuration, retry_delay, usable_patterns
 from .history import runs_of
 from .job_types import COMMAND, FUNCTION, NOTICE, WEBHOOK, describe
 from .notify import Failure, mail_server, notify
-from .output import Pieces, Redactor, Stored
+from .output import OutputChunker, Redactor, StoredStream
 from .python_function import FunctionNotAllowed, FunctionNotFound, resolve
-from .runner import SIGNALLED, TIMED_OUT, Command, Ended, NotStarted, Shell, Stopped
+from .runner import SIGNALLED, TIMED_OUT, Command, CommandResult, CommandRunner, NotStarted, Stopped
 from .webhook import WebAnswer, WebhookFailed, WebRequest, deliver
 
 log = logging.getLogger("bullite.shell")
@@ -41,13 +41,14 @@ class CommandFailed(Exception):
     """A command ended otherwise than with the code 0, or could not be started now."""
 
 
-class Crew:
+class BuiltinProcessors:
     """Everything that a process needs to run such jobs, each in a thread."""
 
     def __init__(self, store: Store, modules: Collection[str] = ()) -> None:
         self._store = store
         self._modules = tuple(modules)
-        self._shell = Shell(alone=not self._modules)  # which may start processes of their own
+        # Functions of these modules may start processes of their own.
+        self._shell = CommandRunner(alone=not self._modules)
         self._config_read: dict[str, Any] = {}
         self._config_until = 0.0
 
@@ -80,10 +81,14 @@ class Crew:
         redactor = _redactor(config["redact_output"])
         most_kept = 0 if data.get("no_output") else config["max_output_size"]
         command = command_of(data, most_kept, config["kill_grace"])
-        live = _Live(self._store, job, Pieces(most_kept // 2, redactor)) if most_kept else None
+        live = (
+            _LiveOutput(self._store, job, OutputChunker(most_kept // 2, redactor))
+            if most_kept
+            else None
+        )
         began = self._store.open().clock.now()
         try:
-            ended = self._shell.run(command, live, self._cookie_of(job), job.signal)
+            ended = self._shell.run(command, live, self._env_marker_of(job), job.signal)
         except Stopped as stopped:
             self._keep(job, began, stopped.ended, redactor, live)
             raise WaitingError("the command was stopped with its worker") from None
@@ -105,7 +110,12 @@ class Crew:
         return self._config_read
 
     def _keep(
-        self, job: Job, began: int, ended: Ended, redactor: Redactor, live: _Live | None
+        self,
+        job: Job,
+        began: int,
+        ended: CommandResult,
+        redactor: Redactor,
+        live: _LiveOutput | None,
     ) -> None:
         end = CommandExit(
             job.pk,
@@ -115,8 +125,8 @@ class Crew:
             ended.how,
             ended.exit_code,
             ended.signal,
-            Stored.of(ended.stdout, redactor).encoded(),
-            Stored.of(ended.stderr, redactor).encoded(),
+            StoredStream.of(ended.stdout, redactor).encoded(),
+            StoredStream.of(ended.stderr, redactor).encoded(),
             live is not None and live.has_written,
         )
         job.end_command(end)
@@ -155,27 +165,27 @@ class Crew:
             mail=mail_server(config),
             secret=_secret(config),
             allow_private=config["allow_private_webhooks"],
-            shell=lambda command: self._shell.run(command, cookie=self._cookie_of(job)),
+            shell=lambda command: self._shell.run(command, cookie=self._env_marker_of(job)),
         )
 
-    def _cookie_of(self, job: Job) -> str:
-        return cookie_for(self._store.open().driver.nonce, job.pk, job.token_number)
+    def _env_marker_of(self, job: Job) -> str:
+        return env_marker_for(self._store.open().driver.nonce, job.pk, job.token_number)
 
     def _config(self) -> dict[str, Any]:
         return run_blocking(configuration(self._store))
 
 
-class _Live:
+class _LiveOutput:
     """Writes what a command says while it says it, if it takes long enough to be watched."""
 
-    def __init__(self, store: Store, job: Job, pieces: Pieces) -> None:
+    def __init__(self, store: Store, job: Job, pieces: OutputChunker) -> None:
         self._store, self._job, self._pieces = store, job, pieces
         self.due: float | None = time.monotonic() + WRITE_EVERY
         self.has_written = False
         self._is_writing = False
 
     def heard(self, stream: str, data: bytes) -> None:
-        self._pieces.heard(stream, data)
+        self._pieces.received(stream, data)
 
     def call(self) -> None:
         """Hand over what was said; not before what was handed over is written."""
@@ -230,7 +240,7 @@ def command_of(data: Mapping[str, Any], most_kept: int, grace: float) -> Command
     )
 
 
-def problem_of(ended: Ended, timeout: float | None) -> Exception | None:
+def problem_of(ended: CommandResult, timeout: float | None) -> Exception | None:
     """What is wrong with how a command ended."""
     if ended.how == TIMED_OUT:
         shown = f"{timeout:g}" if timeout is not None else "?"

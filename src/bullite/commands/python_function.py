@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from types import ModuleType
 from typing import Any
 
-LONGEST_PATH = 500
+MAX_PATH_LENGTH = 500
 
 
 class FunctionNotAllowed(ValueError):
@@ -45,8 +45,8 @@ def _find(path: str, allowed: Collection[str]) -> tuple[ModuleType, Sequence[str
     """The module that a path begins with, imported, and the names that lead on from it."""
     name, colon, rest = path.partition(":")
     parts, names = name.split("."), rest.split(".") if colon else []
-    if len(path) > LONGEST_PATH or not all(part.isidentifier() for part in (*parts, *names)):
-        shown = f"{path[:LONGEST_PATH]!r}"
+    if len(path) > MAX_PATH_LENGTH or not all(part.isidentifier() for part in (*parts, *names)):
+        shown = f"{path[:MAX_PATH_LENGTH]!r}"
         raise FunctionNotAllowed(f"{shown} names no function: write MODULE:FUNCTION")
     _refuse_underscores(path, [*_below_allowed(path, parts, allowed), *names])
     if colon:

@@ -25,9 +25,9 @@ from typing import NamedTuple, Protocol
 
 from ..client.job.abort_signal import Signal
 from ..processes.private_environment import OURS
-from ..processes.process_info import make_badge, moment, place_of
-from ..processes.process_tree import COOKIE, Tree, new_cookie, reap
-from .capture import MOST_KEPT, Capture, Captured
+from ..processes.process_info import file_id, make_fd_marker, now_ticks
+from ..processes.process_tree import ENV_MARKER, ProcessTree, new_env_marker, reap
+from .capture import MAX_KEPT, HeadTail, HeadTailBuffer
 
 SHELL = "/bin/sh"
 GRACE = 5.0
@@ -83,7 +83,7 @@ class NotStarted(Exception):
 class Stopped(Exception):
     """A command was ended before its time, because somebody said so."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: CommandResult) -> None:
         super().__init__("the command was stopped")
         self.ended = ended
 
@@ -106,7 +106,7 @@ class Command(NamedTuple):
     timeout: float | None = None
     """Seconds."""
     grace: float = GRACE
-    most_kept: int = MOST_KEPT
+    most_kept: int = MAX_KEPT
     cpu_seconds: int | None = None
     memory_bytes: int | None = None
 
@@ -127,7 +127,7 @@ class Command(NamedTuple):
             return argv
         return [SHELL, "-c", " && ".join([*limits, 'exec "$@"']), "sh", *argv]
 
-    def environment(self, ours: Surroundings) -> dict[bytes, bytes]:
+    def environment(self, ours: BaseEnvironment) -> dict[bytes, bytes]:
         """What it finds in its environment, of what there is in ours."""
         missing = [name for name in self.env_from if name not in ours.variables]
         if missing:
@@ -135,7 +135,7 @@ class Command(NamedTuple):
                 f"the worker has no variable {missing[0]} in its environment", is_final=True
             )
         return {
-            **(ours.least if self.clean_env else ours.harmless),
+            **(ours.minimal if self.clean_env else ours.harmless),
             **encoded({name: ours.variables[name] for name in self.env_from}),
             **encoded(self.env),
         }
@@ -159,14 +159,14 @@ def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
-class Surroundings:
+class BaseEnvironment:
     """What commands may find of ours, looked at once: to do that for each would take long."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = dict(variables)
         harmless = {n: v for n, v in variables.items() if not n.startswith(OURS)}
         self.harmless = encoded(harmless)
-        self.least = encoded({n: v for n, v in harmless.items() if n == "PATH"})
+        self.minimal = encoded({n: v for n, v in harmless.items() if n == "PATH"})
         self.nothing_to_read = os.open(os.devnull, os.O_RDONLY)
 
     def __del__(self) -> None:
@@ -174,22 +174,22 @@ class Surroundings:
             os.close(self.nothing_to_read)
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended."""
 
     how: str
     """`exited`, `signalled` or `timed-out`."""
     exit_code: int | None
     signal: int | None
-    stdout: Captured
-    stderr: Captured
+    stdout: HeadTail
+    stderr: HeadTail
 
     @property
     def succeeded(self) -> bool:
         return self.how == EXITED and self.exit_code == 0
 
 
-class Shell:
+class CommandRunner:
     """Runs commands in the threads that ask for it, any number at a time.
 
     Those that drop all marks are found only if this process adopts orphans (`tree.adopt_orphans`);
@@ -198,21 +198,21 @@ class Shell:
     """
 
     def __init__(self, *, alone: bool = True) -> None:
-        self._running: dict[int, Tree] = {}
+        self._running: dict[int, ProcessTree] = {}
         if not alone:
             # A rival that was there from the start: what has no mark may always be its own.
-            self._running[0] = Tree(0, new_cookie(), 0)
-        self._ended: list[Tree] = []
+            self._running[0] = ProcessTree(0, new_env_marker(), 0)
+        self._ended: list[ProcessTree] = []
         self._reaping: threading.Timer | None = None
         self._lock = threading.Lock()
         self.longest_grace = math.inf
         """Seconds that any command gets, whatever it was promised."""
 
     @cached_property
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> BaseEnvironment:
         """Ours at the first command: what sets variables for commands, such as an app that is
         imported, has done so by then."""
-        return Surroundings(os.environ)
+        return BaseEnvironment(os.environ)
 
     @property
     def remembers(self) -> int:
@@ -225,14 +225,16 @@ class Shell:
         listener: Listener | None = None,
         cookie: str | None = None,
         leash: Signal | None = None,
-    ) -> Ended:
+    ) -> CommandResult:
         """Run a command to its end, or to its timeout; `cookie` marks its processes.
 
         It is ended when the `leash` says so, which raises `Stopped`. Once it has ended, how it did
         counts, and nobody can stop it any more.
         """
         with _starting():
-            run = _Run(command, self._surroundings, listener, cookie or new_cookie(), leash)
+            run = _Execution(
+                command, self._surroundings, listener, cookie or new_env_marker(), leash
+            )
             with self._lock:
                 # At once: who ends another command must not take this one for a part of it.
                 run.start()
@@ -246,7 +248,7 @@ class Shell:
                 was_stopped = run.is_to_stop
             run.drain()
         except BaseException:
-            run.deafen()
+            run.stop_reading()
             if not run.has_exited:
                 self._end(run, 0)  # nobody would know of it any more
             raise
@@ -261,7 +263,7 @@ class Shell:
             raise Stopped(ended)
         return ended
 
-    def _end(self, run: _Run, grace: float) -> None:
+    def _end(self, run: _Execution, grace: float) -> None:
         """End all of a command's processes: tell them, wait, kill those that are left."""
         told_at, told = time.monotonic(), set[tuple[int, int]]()
         self._send(run, signal.SIGTERM, told)
@@ -279,7 +281,7 @@ class Shell:
             run.kill()
             run.await_exit()
 
-    def _send(self, run: _Run, number: int, told: set[tuple[int, int]] | None = None) -> int:
+    def _send(self, run: _Execution, number: int, told: set[tuple[int, int]] | None = None) -> int:
         """Signal all of a command's processes that live, but for those `told`; how many live."""
         with self._lock:
             others = [tree for tree in self._running.values() if tree is not run.tree]
@@ -329,35 +331,38 @@ def _nameless(data: bytes) -> int:
         return os.dup(file.fileno())
 
 
-class _Run:
+class _Execution:
     """One command, to be started and under way."""
 
     def __init__(
         self,
         command: Command,
-        ours: Surroundings,
+        ours: BaseEnvironment,
         listener: Listener | None,
         cookie: str,
         leash: Signal | None,
     ) -> None:
-        self._listener, self._leash = listener, leash
-        self._captures = {STDOUT: Capture(command.most_kept), STDERR: Capture(command.most_kept)}
+        self._listener, self._abort = listener, leash
+        self._captures = {
+            STDOUT: HeadTailBuffer(command.most_kept),
+            STDERR: HeadTailBuffer(command.most_kept),
+        }
         self._arguments, self._cwd = command.arguments(), command.cwd
-        self._environment = command.environment(ours) | encoded({COOKIE: cookie})
-        self._ours, self._cookie, self._input = ours, cookie, command.input
-        self._bell = _bell()
+        self._environment = command.environment(ours) | encoded({ENV_MARKER: cookie})
+        self._ours, self._env_marker, self._input = ours, cookie, command.input
+        self._bell = _wakeup()
         self._handle: int | None = None
         self.has_exited = False
 
     def start(self) -> None:
         """Start it; if it cannot be watched, nothing is left of it."""
-        before = moment()
+        before = now_ticks()
         self._process, out, err = self._spawned()
         self._pipes = {out: STDOUT, err: STDERR}
         self._open = dict(self._pipes)
         try:
-            pipes = frozenset((place_of(out), place_of(err)))
-            self.tree = Tree(self._process.pid, self._cookie, before, pipes)
+            pipes = frozenset((file_id(out), file_id(err)))
+            self.tree = ProcessTree(self._process.pid, self._env_marker, before, pipes)
             self._poll = select.poll()
             for descriptor in (out, err, self._bell.fileno()):
                 self._poll.register(descriptor, select.POLLIN)
@@ -367,8 +372,8 @@ class _Run:
             self._process.wait()
             self.close()
             raise
-        if self._leash is not None:
-            self._leash.on_abort(self._bell.ring)
+        if self._abort is not None:
+            self._abort.on_abort(self._bell.ring)
 
     def _spawned(self) -> tuple[subprocess.Popen[bytes], int, int]:
         """The process, and what its standard output and error are read from."""
@@ -378,7 +383,7 @@ class _Run:
             opened += [out, out_end]
             err, err_end = os.pipe()
             opened += [err, err_end]
-            badge = make_badge(self._cookie)
+            badge = make_fd_marker(self._env_marker)
             if badge is not None:
                 opened.append(badge)
             stdin = self._ours.nothing_to_read
@@ -412,17 +417,17 @@ class _Run:
         else:
             self._poll.register(self._handle, select.POLLIN)
 
-    def _wait(self, bell: Bell) -> None:
+    def _wait(self, bell: Wakeup) -> None:
         self._process.wait()
         bell.ring()
 
-    def deafen(self) -> None:
+    def stop_reading(self) -> None:
         """Tell nobody any more what it says."""
         self._listener = None
 
     @property
     def is_to_stop(self) -> bool:
-        return self._leash is not None and self._leash.aborted
+        return self._abort is not None and self._abort.aborted
 
     def attend(self, until: float) -> None:
         """Take what it says until it exits, or somebody stops it, or the time has come."""
@@ -497,11 +502,11 @@ class _Run:
         if self._handle is not None:
             os.close(self._handle)
 
-    def ended(self, timed_out: bool) -> Ended:
+    def ended(self, timed_out: bool) -> CommandResult:
         code = self._process.returncode
         assert code is not None
         how = TIMED_OUT if timed_out else EXITED if code >= 0 else SIGNALLED
-        return Ended(
+        return CommandResult(
             how,
             code if code >= 0 else None,
             -code if code < 0 else None,
@@ -518,7 +523,7 @@ def _ms_until(moment: float) -> float | None:
     return None if moment == math.inf else max(0, math.ceil((moment - time.monotonic()) * 1000))
 
 
-class Bell:
+class Wakeup:
     """Wakes up a thread that waits for a command."""
 
     def __init__(self) -> None:
@@ -546,10 +551,10 @@ class Bell:
 _bells = threading.local()
 
 
-def _bell() -> Bell:
+def _wakeup() -> Wakeup:
     """That of this thread, for all of its commands."""
     try:
-        bell: Bell = _bells.bell
+        bell: Wakeup = _bells.bell
     except AttributeError:
-        bell = _bells.bell = Bell()
+        bell = _bells.bell = Wakeup()
     return bell

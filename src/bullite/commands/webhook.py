@@ -30,24 +30,24 @@ TOLERANCE = 300.0
 """Seconds that a signature may be old, or ahead, and still be taken."""
 
 TIMEOUT = 30.0
-LONGEST_TIMEOUT = 3_600.0
-LONGEST_WAIT = 86_400.0
+MAX_TIMEOUT = 3_600.0
+MAX_WAIT = 86_400.0
 """Seconds that a server may ask us to wait before the next try."""
 
-LONGEST_URL = 8_192
-MOST_BODY = 64 * 1024
+MAX_URL_LENGTH = 8_192
+MAX_BODY = 64 * 1024
 """Bytes that are kept of an answer."""
 
-MOST_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024
 """Bytes that are read before an answer's body begins."""
 
-MOST_WIRE = 1024 * 1024
+MAX_WIRE = 1024 * 1024
 """Bytes that are read to get at the body: small chunks take more room than what is in them."""
 
-MOST_ADDRESSES = 4
+MAX_ADDRESSES = 4
 """Addresses of one host that are tried."""
 
-MOST_LOOKUPS = 32
+MAX_LOOKUPS = 32
 """Questions to the name service at a time: those that nobody waits for any more cannot be ended."""
 
 _PIECE = 8_192
@@ -74,7 +74,7 @@ _NOT_PUBLIC = tuple(
     for network in ("192.0.0.0/24", "168.63.129.16/32", "3fff::/20")
 )
 
-_lookups = threading.BoundedSemaphore(MOST_LOOKUPS)
+_lookups = threading.BoundedSemaphore(MAX_LOOKUPS)
 
 
 class WebhookFailed(RetryLater):
@@ -173,12 +173,12 @@ def call(request: WebRequest) -> WebAnswer:
         raise WebhookFailed(f"{place.host} {problem}") from error
 
 
-def check(request: WebRequest) -> tuple[_Place, dict[str, str]]:
+def check(request: WebRequest) -> tuple[_Authority, dict[str, str]]:
     """Where a call goes and with which headers; raise `WebhookFailed` if it can only be refused."""
     place = _place_of(request.url)
     headers = _headers(request, place)
-    if not 0 < request.timeout <= LONGEST_TIMEOUT:
-        raise _refused(f"the timeout must be more than 0 and at most {LONGEST_TIMEOUT:g} s")
+    if not 0 < request.timeout <= MAX_TIMEOUT:
+        raise _refused(f"the timeout must be more than 0 and at most {MAX_TIMEOUT:g} s")
     return place, headers
 
 
@@ -243,7 +243,7 @@ def _digest(secret: bytes, body: bytes, moment: str) -> str:
 # --- what is asked for ---------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
+class _Authority(NamedTuple):
     scheme: str
     host: str
     port: int
@@ -256,9 +256,9 @@ class _Place(NamedTuple):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def _place_of(url: str) -> _Place:
-    if len(url) > LONGEST_URL:
-        raise _refused(f"the URL is longer than {LONGEST_URL} characters")
+def _place_of(url: str) -> _Authority:
+    if len(url) > MAX_URL_LENGTH:
+        raise _refused(f"the URL is longer than {MAX_URL_LENGTH} characters")
     if not url.isprintable() or " " in url:
         raise _refused("the URL holds spaces or control characters")
     try:
@@ -273,7 +273,7 @@ def _place_of(url: str) -> _Place:
     if not host or port == 0:
         raise _refused("the URL names no host, or the port 0")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return _Place(
+    return _Authority(
         parts.scheme,
         _checked_host(host),
         port or _PORTS[parts.scheme],
@@ -293,7 +293,7 @@ def _checked_host(host: str) -> str:
     return name
 
 
-def _headers(request: WebRequest, place: _Place) -> dict[str, str]:
+def _headers(request: WebRequest, place: _Authority) -> dict[str, str]:
     if not _METHOD.fullmatch(request.method):
         raise _refused("the method must be a word in capital letters, such as POST")
     given = {name.lower() for name in request.headers}
@@ -353,7 +353,7 @@ _Found = tuple[int, int, int, Any]
 """Family, kind and protocol of a socket, and the address it is to be connected to."""
 
 
-def _connect(place: _Place, allow_private: bool, deadline: float) -> socket.socket:
+def _connect(place: _Authority, allow_private: bool, deadline: float) -> socket.socket:
     """Connect to an address that was looked at, so that no second look-up can change it."""
     found = _look_up(place, deadline)
     # One that is not public among others is a trick, or a mistake: neither is to be tried out.
@@ -362,7 +362,7 @@ def _connect(place: _Place, allow_private: bool, deadline: float) -> socket.sock
             f"{place.host} is at a private address; allow those with: "
             "queuectl config set allow_private_webhooks true"
         )
-    sock = _connect_to_one(found[:MOST_ADDRESSES], deadline)
+    sock = _connect_to_one(found[:MAX_ADDRESSES], deadline)
     if place.scheme == "http":
         return sock
     try:
@@ -395,7 +395,7 @@ def _connect_to_one(found: list[_Found], deadline: float) -> socket.socket:
     raise problem
 
 
-def _look_up(place: _Place, deadline: float) -> list[_Found]:
+def _look_up(place: _Authority, deadline: float) -> list[_Found]:
     """The addresses of a host. The question has a thread of its own: it knows no timeout."""
     answers: queue.SimpleQueue[list[_Found] | OSError] = queue.SimpleQueue()
     turns = _lookups
@@ -465,7 +465,7 @@ class _Wire:
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
         self._deadline = deadline
-        self.reader = BoundedReader(sock, deadline, MOST_HEAD)
+        self.reader = BoundedReader(sock, deadline, MAX_HEAD)
 
     def sendall(self, data: bytes) -> None:
         left = memoryview(data)
@@ -484,7 +484,7 @@ def _converse(
     sock: socket.socket,
     deadline: float,
     request: WebRequest,
-    place: _Place,
+    place: _Authority,
     headers: Mapping[str, str],
 ) -> WebAnswer:
     wire = _Wire(sock, deadline)
@@ -495,7 +495,7 @@ def _converse(
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.request(request.method, place.target, request.body or None, headers)
     with connection.getresponse() as response:
-        wire.reader.left = MOST_WIRE
+        wire.reader.left = MAX_WIRE
         return WebAnswer(response.status, _headers_of(response), _body_of(response))
 
 
@@ -512,7 +512,7 @@ def _body_of(response: http.client.HTTPResponse) -> bytes:
     becomes of the rest of the answer."""
     body = b""
     try:
-        while len(body) < MOST_BODY and (piece := response.read(_PIECE)):
+        while len(body) < MAX_BODY and (piece := response.read(_PIECE)):
             body += piece
     except TimeoutError:
         raise
@@ -520,7 +520,7 @@ def _body_of(response: http.client.HTTPResponse) -> bytes:
         body += error.partial
     except (OSError, http.client.HTTPException, ValueError, ArithmeticError):
         pass  # it is cut off here, or says that a chunk has less than no bytes
-    return body[:MOST_BODY]
+    return body[:MAX_BODY]
 
 
 def _retry_after(answer: WebAnswer, now: float) -> float | None:
@@ -528,11 +528,11 @@ def _retry_after(answer: WebAnswer, now: float) -> float | None:
     if answer.status not in _SAYS_WHEN or not text:
         return None
     if re.fullmatch(r"[0-9]+", text):
-        return min(float(text), LONGEST_WAIT)
+        return min(float(text), MAX_WAIT)
     try:
         moment = parsedate_to_datetime(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return min(max(moment.timestamp() - now, 0.0), LONGEST_WAIT)
+        return min(max(moment.timestamp() - now, 0.0), MAX_WAIT)
     except (TypeError, ValueError, OverflowError, IndexError):
         return None

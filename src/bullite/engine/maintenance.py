@@ -24,7 +24,7 @@ from ..operations.prune import PruneQueue
 from ..operations.scheduler_ticks import CatchUpScheduler, late_params
 from ..operations.transitions import LockedJob
 from ..operations.workers import MAX_RECOVERED, Recovered, RecoverStalled, RenewLeases
-from ..processes.orphaned_commands import Look, Mark, end, may_run_commands
+from ..processes.orphaned_commands import Look, RunMarker, end, may_run_commands
 
 log = logging.getLogger("bullite.scheduler")
 
@@ -212,7 +212,7 @@ class Maintenance:
         self._looks = self._looks + 1 if left else 0
         return {mark.nonce for mark in left} if self._looks <= MAX_LOOKS else set()
 
-    def _is_held(self, mark: Mark) -> bool:
+    def _is_held(self, mark: RunMarker) -> bool:
         """Whether a command has not ended as far as the database knows."""
         # One at a time: who waits for the lock of a row must not have another's.
         rows = self.driver.execute("where_they_are", {"jobs": as_json([mark.job])}).rows

@@ -43,7 +43,7 @@ class ChildNotStarted(BulliteError):
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class ChildSlot:
     """A place for one child, and the child that has it."""
 
     number: int
@@ -121,7 +121,7 @@ class Slot:
         self.spawns += 1
         return hears
 
-    def press(self, how_hard: int) -> bool:
+    def signal_stop(self, how_hard: int) -> bool:
         """Press the child as hard as this; whether it is killed by that."""
         assert self.process is not None
         for step in range(self.pressed + 1, how_hard + 1):
@@ -133,7 +133,7 @@ class Slot:
                 return True
         return False
 
-    def bury(self) -> subprocess.Popen[bytes]:
+    def clear(self) -> subprocess.Popen[bytes]:
         """Have the place free again; the child that had it."""
         assert self.process is not None
         process = self.process

@@ -18,7 +18,7 @@ from ..core.clock import boot_id
 from ..core.file_lock import is_named, lock_named
 from ..core.ownership import doubt_about_side_folder, named
 from ..errors import BulliteError
-from .process_info import began, look_at, signal_if, user_of
+from .process_info import read_process, signal_if, start_time, user_of
 
 _ENTRY_BYTES = 65_536
 _TRIES = 100
@@ -118,9 +118,9 @@ class GroupLock:
             return
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
-        self.abandon()
+        self.close_without_unlock()
 
-    def abandon(self) -> None:
+    def close_without_unlock(self) -> None:
         """Close the descriptor and leave the file alone: in a forked child the lock is not ours."""
         fd, self._fd = self._fd, None
         _held_here.discard(self)
@@ -135,7 +135,7 @@ _held_here: weakref.WeakSet[GroupLock] = weakref.WeakSet()
 
 def _abandon_after_fork() -> None:
     for lock in list(_held_here):
-        lock.abandon()
+        lock.close_without_unlock()
 
 
 if sys.platform != "win32":
@@ -245,22 +245,22 @@ def entry_of_this_process(group: str) -> dict[str, Any]:
     pid = os.getpid()
     return {
         "pid": pid,
-        "began": began(pid),
+        "began": start_time(pid),
         "boot_id": boot_id(),
         "host": socket.gethostname(),
         "group": group,
     }
 
 
-def is_there(entry: Mapping[str, Any]) -> bool:
+def process_alive(entry: Mapping[str, Any]) -> bool:
     """Whether the process of an entry that was made on this machine lives: itself, and not one that
     got its number."""
     pid, theirs, ours = entry.get("pid"), entry.get("boot_id"), boot_id()
     # 0 and what is below mean whole groups of processes to the kernel.
     if type(pid) is not int or pid <= 0 or (theirs and ours and theirs != ours):
         return False
-    if (found := look_at(pid)) is not None:
-        return not found.is_gone and found.began == entry.get("began")
+    if (found := read_process(pid)) is not None:
+        return not found.is_gone and found.start_time == entry.get("began")
     return _has_number(pid)  # where the kernel shows no processes, or not those of others
 
 
@@ -276,18 +276,18 @@ def _has_number(pid: int) -> bool:
     return True
 
 
-def signal_holder(lock: GroupLock, signum: int) -> bool:
+def signal_owner(lock: GroupLock, signum: int) -> bool:
     """Signal who holds the lock, and nobody else; whether somebody was.
 
     Raise GroupUnreachable if the file names a process of another user than its own.
     """
     found = lock.look()
-    if found is None or not found[0] or not is_there(found[0]):
+    if found is None or not found[0] or not process_alive(found[0]):
         return False
     entry, status = found
 
     def is_meant() -> bool:
-        if not is_there(entry):
+        if not process_alive(entry):
             return False
         _refuse_process_of_another(lock.path, status, entry["pid"])
         return True

@@ -22,7 +22,7 @@ LEAVE_WITHIN = 5.0
 T = TypeVar("T")
 
 
-class Seat(Protocol):
+class GroupRegistry(Protocol):
     """Where a group is registered, so that others can see it; may take its time."""
 
     def take(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -35,22 +35,25 @@ class Seat(Protocol):
         """Give it up, if it is still ours."""
 
 
-class Register:
+class GroupHeartbeat:
     """A seat that is told of changes on a thread, one at a time: nobody waits for it.
 
     Its errors end nothing: `complain` is called with them, now and then.
     """
 
     def __init__(
-        self, seat: Seat, clock: Callable[[], float], complain: Callable[[BulliteError], None]
+        self,
+        seat: GroupRegistry,
+        clock: Callable[[], float],
+        complain: Callable[[BulliteError], None],
     ) -> None:
-        self._seat, self._clock, self._complain = seat, clock, complain
+        self._registry, self._clock, self._complain = seat, clock, complain
         self._complained = -COMPLAIN_EVERY
         self._under_way: Future[Mapping[str, Any] | None] | None = None
         self._due = clock()
 
     def take(self, group: str, entry: Mapping[str, Any]) -> None:
-        if (holder := self._seat.take(entry)) is not None:
+        if (holder := self._registry.take(entry)) is not None:
             raise GroupTaken(group, holder)
 
     @property
@@ -60,7 +63,7 @@ class Register:
 
     def update(self, entry: Mapping[str, Any], then: Callable[[], None]) -> None:
         """Begin to tell the seat; `then` is called, on a thread, when `holder` has the answer."""
-        self._under_way = _on_a_thread(lambda: self._seat.update(entry))
+        self._under_way = _on_a_thread(lambda: self._registry.update(entry))
         self._under_way.add_done_callback(lambda _: then())
 
     def holder(self) -> Mapping[str, Any] | None:
@@ -82,7 +85,7 @@ class Register:
             try:
                 if self._under_way is not None:
                     self._under_way.exception(LEAVE_WITHIN)
-                _on_a_thread(self._seat.leave).result(max(0.0, ends - self._clock()))
+                _on_a_thread(self._registry.leave).result(max(0.0, ends - self._clock()))
             except TimeoutError:
                 raise BulliteError(f"no answer within {LEAVE_WITHIN:g} s") from None
 

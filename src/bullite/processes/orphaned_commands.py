@@ -19,11 +19,11 @@ from ..core.codec import decode
 from ..core.names import COMMAND, NOTICE
 from .process_info import (
     Process,
-    cookie_of,
+    env_marker_of,
     is_of_this_user,
-    look_at,
-    number_space,
+    pid_namespace,
     processes,
+    read_process,
     send,
 )
 
@@ -38,7 +38,7 @@ def may_run_commands(names: str | None) -> bool:
     return names is not None and not {COMMAND, NOTICE}.isdisjoint(decode(names))
 
 
-class Mark(NamedTuple):
+class RunMarker(NamedTuple):
     """What the cookie of a command tells."""
 
     nonce: int
@@ -46,12 +46,12 @@ class Mark(NamedTuple):
     token: int
     """Under which the process of that nonce holds the job."""
     pid: int
-    began: int
-    space: str
+    start_time: int
+    pid_namespace: str
     """What that number counts in; "" if nobody can find the process by it."""
 
 
-def cookie_for(nonce: int, job: int, token: int) -> str:
+def env_marker_for(nonce: int, job: int, token: int) -> str:
     """The cookie of a run by this process."""
     return f"{nonce & (2**64 - 1):x}-{job}-{token}-{_runner(os.getpid())}"
 
@@ -59,29 +59,29 @@ def cookie_for(nonce: int, job: int, token: int) -> str:
 @cache
 def _runner(pid: int) -> str:
     """How marks name this process; by its number, as the child of a fork is another."""
-    here = look_at(pid)
-    return f"{pid}-0-" if here is None else f"{pid}-{here.began}-{number_space()}"
+    here = read_process(pid)
+    return f"{pid}-0-" if here is None else f"{pid}-{here.start_time}-{pid_namespace()}"
 
 
-def read_mark(cookie: str | None) -> Mark | None:
+def read_mark(cookie: str | None) -> RunMarker | None:
     try:
         nonce, job, token, pid, began, space = (cookie or "").split("-")
         unsigned = int(nonce, 16)
         signed = unsigned - 2**64 if unsigned >= 2**63 else unsigned
-        return Mark(signed, int(job), int(token), int(pid), int(began), space)
+        return RunMarker(signed, int(job), int(token), int(pid), int(began), space)
     except ValueError:
         return None
 
 
-def has_lost_its_process(mark: Mark) -> bool:
+def has_lost_its_process(mark: RunMarker) -> bool:
     """Whether who ran it is certainly gone; numbers that count elsewhere tell us nothing."""
-    if not mark.space or mark.space != number_space():
+    if not mark.pid_namespace or mark.pid_namespace != pid_namespace():
         return False
-    process = look_at(mark.pid)
-    return process is None or process.began != mark.began or process.is_gone
+    process = read_process(mark.pid)
+    return process is None or process.start_time != mark.start_time or process.is_gone
 
 
-def commands() -> dict[Mark, list[Process]]:
+def commands() -> dict[RunMarker, list[Process]]:
     """Return the living processes of commands: those with a mark, and the sessions they lead.
 
     Any process can put any mark into its environment. So only marks of this user's processes count,
@@ -92,11 +92,11 @@ def commands() -> dict[Mark, list[Process]]:
     marks = {
         p.pid: mark
         for p in known
-        if (mark := read_mark(cookie_of(p.pid))) is not None and is_of_this_user(p.pid)
+        if (mark := read_mark(env_marker_of(p.pid))) is not None and is_of_this_user(p.pid)
     }
     sessions = {p.session: marks[p.pid] for p in known if p.pid in marks and p.session == p.pid}
     sessions.pop(os.getsid(0), None)
-    found: dict[Mark, list[Process]] = {}
+    found: dict[RunMarker, list[Process]] = {}
     for process in known:
         mark = marks.get(process.pid) or sessions.get(process.session)
         if mark is not None:
@@ -115,8 +115,8 @@ class Look(threading.Thread):
         self.known = frozenset(known)
         self.lost = frozenset(lost)
         """Those that were lost before the look began."""
-        self.found: dict[Mark, list[Process]] = {}
-        self.without_process: set[Mark] = set()
+        self.found: dict[RunMarker, list[Process]] = {}
+        self.without_process: set[RunMarker] = set()
         """Those of `found` whose process is certainly gone."""
         self.is_done = False
 

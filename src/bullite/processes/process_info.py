@@ -16,10 +16,10 @@ from pathlib import Path
 
 from ..core.clock import boot_id
 
-COOKIE = "BULLITE_RUN"
+ENV_MARKER = "BULLITE_RUN"
 """The name of the variable that marks the processes of a command."""
 
-_BADGE = f"/memfd:{COOKIE}="
+_FD_MARKER = f"/memfd:{ENV_MARKER}="
 _DELETED = " (deleted)"
 """How the kernel shows where a badge leads to: to memory, which has no place among the files."""
 
@@ -37,14 +37,14 @@ class Process:
     parent: int
     group: int
     session: int
-    began: int
+    start_time: int
 
     @property
     def is_gone(self) -> bool:
         return self.state in _GONE
 
 
-def look_at(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """The process of that number; None if there is none, or the kernel does not show it."""
     try:
         with open(f"{_PROC}/{pid}/stat", errors="replace") as stat:
@@ -64,7 +64,7 @@ def processes() -> Iterator[Process]:
     except OSError:
         return
     for pid in numbers:
-        if (found := look_at(pid)) is not None:
+        if (found := read_process(pid)) is not None:
             yield found
 
 
@@ -84,21 +84,21 @@ def is_of_this_user(pid: int) -> bool:
     return user_of(pid) == os.getuid()
 
 
-def make_badge(cookie: str) -> int | None:
+def make_fd_marker(cookie: str) -> int | None:
     """A descriptor that marks those who inherit it; None where there can be none."""
     try:
-        return os.memfd_create(f"{COOKIE}={cookie}")
+        return os.memfd_create(f"{ENV_MARKER}={cookie}")
     except (OSError, AttributeError):
         return None
 
 
-def cookie_of(pid: int) -> str | None:
+def env_marker_of(pid: int) -> str | None:
     """The mark of the command that a process belongs to."""
-    start = f"{COOKIE}=".encode()
+    start = f"{ENV_MARKER}=".encode()
     for variable in _environment(pid).split(b"\0"):
         if variable.startswith(start):
             return variable.removeprefix(start).decode(errors="replace")
-    return _badge_of(pid)
+    return _fd_marker_of(pid)
 
 
 def _environment(pid: int) -> bytes:
@@ -108,12 +108,12 @@ def _environment(pid: int) -> bytes:
         return b""  # it is gone, or somebody else's
 
 
-def _badge_of(pid: int) -> str | None:
+def _fd_marker_of(pid: int) -> str | None:
     with contextlib.suppress(OSError):  # it is gone, or somebody else's
         for number in os.listdir(f"{_PROC}/{pid}/fd"):
             target = _target(pid, number)
-            if target.startswith(_BADGE) and _is_handed_on(pid, number):
-                return target.removeprefix(_BADGE).removesuffix(_DELETED)
+            if target.startswith(_FD_MARKER) and _is_handed_on(pid, number):
+                return target.removeprefix(_FD_MARKER).removesuffix(_DELETED)
     return None
 
 
@@ -138,22 +138,22 @@ Place = tuple[int, int]
 """The device and the number of a file or a pipe."""
 
 
-def place_of(file: int | str) -> Place:
+def file_id(file: int | str) -> Place:
     """What a descriptor or a name leads to."""
     found = os.stat(file)
     return found.st_dev, found.st_ino
 
 
-def writes_to(pid: int) -> set[Place]:
+def output_files(pid: int) -> set[Place]:
     """What the standard output and error of a process lead to, if the kernel shows it."""
     found = set()
     for number in (1, 2):
         with contextlib.suppress(OSError):
-            found.add(place_of(f"{_PROC}/{pid}/fd/{number}"))
+            found.add(file_id(f"{_PROC}/{pid}/fd/{number}"))
     return found
 
 
-def moment() -> int:
+def now_ticks() -> int:
     """Now, by the clock that tells when a process began; 0 where there is none."""
     try:
         return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
@@ -161,13 +161,13 @@ def moment() -> int:
         return 0
 
 
-def began(pid: int) -> int | None:
+def start_time(pid: int) -> int | None:
     """When the process of that number began; None if the kernel does not show it."""
-    process = look_at(pid)
-    return None if process is None else process.began
+    process = read_process(pid)
+    return None if process is None else process.start_time
 
 
-def number_space() -> str:
+def pid_namespace() -> str:
     """Names what the numbers of processes count in here, which is one PID namespace of one boot.
 
     "" if that cannot be told, or if the kernel shows us the numbers of another.
@@ -186,7 +186,7 @@ def number_space() -> str:
 def send(process: Process, number: int) -> None:
     """Signal just this process: not one that got its number meanwhile."""
     with contextlib.suppress(OSError):  # it has ended
-        signal_if(process.pid, number, lambda: began(process.pid) == process.began)
+        signal_if(process.pid, number, lambda: start_time(process.pid) == process.start_time)
 
 
 def signal_if(pid: int, signum: int, is_meant: Callable[[], bool]) -> bool:

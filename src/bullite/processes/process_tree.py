@@ -15,13 +15,13 @@ import secrets
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from .process_info import COOKIE as COOKIE
-from .process_info import Place, Process, cookie_of, processes, send, writes_to
+from .process_info import ENV_MARKER as ENV_MARKER
+from .process_info import Place, Process, env_marker_of, output_files, processes, send
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
-def new_cookie() -> str:
+def new_env_marker() -> str:
     """A mark that no other command has."""
     return secrets.token_hex(16)
 
@@ -33,7 +33,7 @@ def adopt_orphans(adopt: bool = True) -> bool:
     return bool(ctypes.CDLL(None).prctl(_SUBREAPER, int(adopt), 0, 0, 0) == 0)
 
 
-class Tree:
+class ProcessTree:
     """A command, started as `leader` with `cookie` in its environment, which writes to `pipes`.
 
     `began` is a moment before that; the kernel knows a better one, but lets nobody see it while the
@@ -44,42 +44,42 @@ class Tree:
         self, leader: int, cookie: str, began: int, pipes: frozenset[Place] = frozenset()
     ) -> None:
         self.leader = leader
-        self.cookie = cookie
-        self.began = began
+        self.env_marker = cookie
+        self.start_time = began
         self.pipes = pipes
         self.seen: set[tuple[int, int]] = set()
         """The processes of it that were ever found: their numbers, and when they began."""
 
-    def members(self, others: Iterable[Tree] = ()) -> list[Process]:
+    def members(self, others: Iterable[ProcessTree] = ()) -> list[Process]:
         """Those that live, and orphans without a mark that cannot be one of the `others`'."""
         known = [process for process in processes() if not process.is_gone]
         found = {process.pid: process for process in known if self._is_mine(process)}
         for process in self._orphans(known, found, others):
             found[process.pid] = process
         self._add_descendants(known, found)
-        self.seen |= {(process.pid, process.began) for process in found.values()}
+        self.seen |= {(process.pid, process.start_time) for process in found.values()}
         return list(found.values())
 
     def _is_mine(self, process: Process) -> bool:
-        if process.began < self.began:
+        if process.start_time < self.start_time:
             return False
         return (
             self.leader in (process.pid, process.group, process.session)
-            or (process.pid, process.began) in self.seen
-            or cookie_of(process.pid) == self.cookie
+            or (process.pid, process.start_time) in self.seen
+            or env_marker_of(process.pid) == self.env_marker
         )
 
     def _orphans(
-        self, known: Iterable[Process], found: Iterable[int], others: Iterable[Tree]
+        self, known: Iterable[Process], found: Iterable[int], others: Iterable[ProcessTree]
     ) -> Iterator[Process]:
         mine, rivals = set(found), list(others)
         leaders = {tree.leader for tree in rivals}
         for process in known:
             if process.parent != os.getpid() or process.pid in mine or process.pid in leaders:
                 continue
-            if process.began < self.began:
+            if process.start_time < self.start_time:
                 continue
-            if self.pipes & writes_to(process.pid) or _is_nobody_elses(process, rivals):
+            if self.pipes & output_files(process.pid) or _is_nobody_elses(process, rivals):
                 yield process
 
     def _add_descendants(self, known: Iterable[Process], found: dict[int, Process]) -> None:
@@ -89,12 +89,15 @@ class Tree:
         waiting = list(found)
         while waiting:
             for child in children.get(waiting.pop(), ()):
-                if child.pid not in found and child.began >= self.began:
+                if child.pid not in found and child.start_time >= self.start_time:
                     found[child.pid] = child
                     waiting.append(child.pid)
 
     def send(
-        self, number: int, others: Iterable[Tree] = (), told: set[tuple[int, int]] | None = None
+        self,
+        number: int,
+        others: Iterable[ProcessTree] = (),
+        told: set[tuple[int, int]] | None = None,
     ) -> int:
         """Signal all that live, but for those `told` before; how many there were."""
         if sys.platform != "linux":
@@ -116,23 +119,23 @@ def _untold(members: Sequence[Process], told: set[tuple[int, int]]) -> list[Proc
     untold = [
         process
         for process in members
-        if (process.pid, process.began) not in told and process.parent not in parents
+        if (process.pid, process.start_time) not in told and process.parent not in parents
     ]
-    told |= {(process.pid, process.began) for process in untold}
+    told |= {(process.pid, process.start_time) for process in untold}
     return untold
 
 
-def _is_nobody_elses(process: Process, rivals: Iterable[Tree]) -> bool:
+def _is_nobody_elses(process: Process, rivals: Iterable[ProcessTree]) -> bool:
     """Whether a child left the session of this process, as only commands do, has the mark of none,
     and began when none of the `rivals` ran."""
     return (
         process.session != os.getsid(0)
-        and not any(tree.began <= process.began for tree in rivals)
-        and cookie_of(process.pid) is None
+        and not any(tree.start_time <= process.start_time for tree in rivals)
+        and env_marker_of(process.pid) is None
     )
 
 
-def reap(trees: Sequence[Tree], awaited: Container[int]) -> list[Tree]:
+def reap(trees: Sequence[ProcessTree], awaited: Container[int]) -> list[ProcessTree]:
     """Hear of the end of what commands left behind, so that none stays a zombie.
 
     Answers the commands of which somebody lives. Nobody else's children are touched, nor those
@@ -142,7 +145,7 @@ def reap(trees: Sequence[Tree], awaited: Container[int]) -> list[Tree]:
     by_process = {one: tree for tree in trees for one in tree.seen}
     living: set[int] = set()
     for process in processes():
-        tree = by_session.get(process.session) or by_process.get((process.pid, process.began))
+        tree = by_session.get(process.session) or by_process.get((process.pid, process.start_time))
         if tree is None:
             continue
         if process.is_gone and process.parent == os.getpid() and process.pid not in awaited:

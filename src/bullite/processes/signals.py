@@ -60,7 +60,7 @@ class Signals:
             if self._is_open:
                 os.write(self._written, b"\0")
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         """The names of those that came, in order."""
         try:
             came = os.read(self._read, 4096)

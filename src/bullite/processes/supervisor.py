@@ -26,13 +26,13 @@ from .child import (
     STARTING,
     STOP,
     ChildNotStarted,
-    Slot,
+    ChildSlot,
     kill,
     why_it_ended,
 )
 from .child_protocol import CANNOT_WORK, WANTS_FRESH
 from .group_lock import GroupLock, GroupTaken, entry_of_this_process
-from .group_registration import Register, Seat
+from .group_registration import GroupHeartbeat, GroupRegistry
 from .signals import DRAIN_SIGNAL, STOP_SIGNAL, Signals
 
 log = logging.getLogger("bullite.supervisor")
@@ -65,7 +65,7 @@ class Supervisor:
         count: int,
         *,
         lock: GroupLock,
-        seat: Seat | None,
+        seat: GroupRegistry | None,
         group: str,
         env: Mapping[str, str] | None = None,
         private: Mapping[str, str] | None = None,
@@ -82,17 +82,17 @@ class Supervisor:
         self._group = group
         self._lock = lock
         self._clock = clock
-        self._register = None if seat is None else Register(seat, clock, self._complain)
+        self._register = None if seat is None else GroupHeartbeat(seat, clock, self._report_error)
         self._patience = {DRAIN: stop_timeout, STOP: GRACE, KILL: LEAVING}
         self._restart_base, self._restart_longest = restart_base, restart_longest
         self._settled_after = settled_after
         self._on_event = on_event
 
-        self._slots = [Slot(number) for number in range(count)]
+        self._slots = [ChildSlot(number) for number in range(count)]
         self._state = STARTING
         self._pressed = 0
         self._exit_code = 0
-        self._to_replace: deque[Slot] = deque()
+        self._to_replace: deque[ChildSlot] = deque()
         self._wants_new_children = self._is_replacing = False
         self._replace_due: float | None = None
         """When a child that has not said that it is ready counts as such."""
@@ -115,7 +115,7 @@ class Supervisor:
             self._had_terminal = _has_terminal()
             self._pulse = systemd.watchdog_interval()
             self._pulse_due = None if self._pulse is None else self._began
-            stack.callback(self._end_in_haste)
+            stack.callback(self._kill_all)
             for slot in self._slots:
                 self._spawn(slot)
             self._watch()
@@ -135,13 +135,13 @@ class Supervisor:
             self._tell()
             for key, _ in self._selector.select(self._seconds_to_wait()):
                 if key.data is None:
-                    self._obey(self._signals.heard())
+                    self._on_signals(self._signals.received())
                 else:
                     self._hear(key.data)
             self._reap()
             self._press_the_late()
-            self._spawn_the_due()
-            self._finish_starting()
+            self._spawn_due()
+            self._mark_running()
             self._go_on_replacing()
 
     def _is_over(self) -> bool:
@@ -159,45 +159,45 @@ class Supervisor:
         known = [moment for moment in moments if moment is not None]
         return max(0.0, min(known) - self._clock()) if known else None
 
-    def _obey(self, names: Sequence[str]) -> None:
+    def _on_signals(self, names: Sequence[str]) -> None:
         for name in names:
             if name == "SIGHUP" and self._terminal_is_gone():
                 name = "SIGTERM"  # whoever started us by hand has closed the window
             if name == "SIGHUP":
                 self._ask_for_new_children()
             elif name in ("SIGTERM", "SIGINT"):
-                self._press_all(min(self._pressed + 1, KILL))
+                self._stop_all(min(self._pressed + 1, KILL))
             elif self._pressed < _JUST_SO_HARD.get(name, 0):
-                self._press_all(_JUST_SO_HARD[name])
+                self._stop_all(_JUST_SO_HARD[name])
 
     def _terminal_is_gone(self) -> bool:
         return self._had_terminal and not _has_terminal()
 
     # --- children come ---------------------------------------------------------------------------
 
-    def _spawn(self, slot: Slot) -> None:
+    def _spawn(self, slot: ChildSlot) -> None:
         environment = os.environ if self._env is None else self._env
         argv = self._argv(slot.number)
         hears = slot.spawn(argv, environment, self._private, self._lifeline, self._clock())
         self._selector.register(hears, selectors.EVENT_READ, slot)
-        self._say("spawned", slot=slot.number, pid=slot.pid)
+        self._emit("spawned", slot=slot.number, pid=slot.pid)
 
-    def _hear(self, slot: Slot) -> None:
+    def _hear(self, slot: ChildSlot) -> None:
         assert slot.hears is not None
         with contextlib.suppress(BlockingIOError):
             if not os.read(slot.hears, 64):
                 self._stop_hearing(slot)
             elif not slot.is_ready:
                 slot.is_ready = True
-                self._say("ready", slot=slot.number, pid=slot.pid)
+                self._emit("ready", slot=slot.number, pid=slot.pid)
 
-    def _stop_hearing(self, slot: Slot) -> None:
+    def _stop_hearing(self, slot: ChildSlot) -> None:
         if slot.hears is not None:
             self._selector.unregister(slot.hears)
             os.close(slot.hears)
             slot.hears = None
 
-    def _spawn_the_due(self) -> None:
+    def _spawn_due(self) -> None:
         for slot in self._slots:
             if slot.process is not None or slot.due is None or self._clock() < slot.due:
                 continue
@@ -205,24 +205,24 @@ class Supervisor:
                 self._spawn(slot)
             except ChildNotStarted as error:
                 # It could be at first: a program that is being replaced, too many processes.
-                self._say("unstarted", slot=slot.number, reason=str(error.__cause__))
+                self._emit("unstarted", slot=slot.number, reason=str(error.__cause__))
                 self._restart_later(slot)
 
-    def _finish_starting(self) -> None:
+    def _mark_running(self) -> None:
         now = self._clock()
         if self._state != STARTING:
             return
         if now >= self._began + READY_WITHIN or all(slot.is_up(now) for slot in self._slots):
             self._state = RUNNING
             systemd.notify(systemd.READY)
-            self._say("running")
+            self._emit("running")
 
     # --- children go -----------------------------------------------------------------------------
 
     def _reap(self) -> None:
         for slot in self._slots:
             if slot.process is not None and slot.process.poll() is not None:
-                self._bury(slot)
+                self._child_ended(slot)
         if os.getpid() == 1:
             self._reap_orphans()
 
@@ -235,50 +235,50 @@ class Supervisor:
                     return  # its signal wakes us again
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
-    def _bury(self, slot: Slot) -> None:
+    def _child_ended(self, slot: ChildSlot) -> None:
         was_told = slot.pressed > 0
         self._stop_hearing(slot)
-        process = slot.bury()
+        process = slot.clear()
         code = process.returncode
-        self._say("ended", slot=slot.number, pid=process.pid, code=code, reason=why_it_ended(code))
+        self._emit("ended", slot=slot.number, pid=process.pid, code=code, reason=why_it_ended(code))
         if self._pressed:
             return
         if was_told or code == WANTS_FRESH:
             slot.deaths, slot.due = 0, self._clock()
         elif code == CANNOT_WORK:
-            self._say("hopeless", slot=slot.number)
+            self._emit("hopeless", slot=slot.number)
             self._exit_code = CANNOT_WORK
-            self._press_all(DRAIN)
+            self._stop_all(DRAIN)
         else:
             if self._clock() - slot.spawned > self._settled_after:
                 slot.deaths = 0
             self._restart_later(slot)
 
-    def _restart_later(self, slot: Slot) -> None:
+    def _restart_later(self, slot: ChildSlot) -> None:
         delay = 0.0
         if slot.deaths:
             doubled = self._restart_base * 2.0 ** min(slot.deaths - 1, _DOUBLINGS)
             delay = min(doubled, self._restart_longest)
         slot.deaths += 1
         slot.due = self._clock() + delay
-        self._say("restarting", slot=slot.number, delay=delay)
+        self._emit("restarting", slot=slot.number, delay=delay)
 
-    def _press_all(self, how_hard: int) -> None:
+    def _stop_all(self, how_hard: int) -> None:
         """Have the group end, as hard as this."""
         if not self._pressed:
             self._state = DRAINING
             self._wants_new_children = self._is_replacing = False
             systemd.notify(systemd.STOPPING)
         self._pressed = how_hard
-        self._say(_STEPS[how_hard])
+        self._emit(_STEPS[how_hard])
         for slot in self._slots:
             slot.due = None
             self._press(slot, how_hard)
 
-    def _press(self, slot: Slot, how_hard: int) -> None:
+    def _press(self, slot: ChildSlot, how_hard: int) -> None:
         if slot.process is None:
             return
-        if slot.press(how_hard):
+        if slot.signal_stop(how_hard):
             self._exit_code = self._exit_code or 1
         if self._pressed:  # one that is only replaced has all the time that its jobs need
             slot.deadline = self._clock() + self._patience[slot.pressed]
@@ -292,9 +292,9 @@ class Supervisor:
                 slot.deadline = None
                 slot.is_given_up = True
             else:
-                self._press_all(self._pressed + 1)
+                self._stop_all(self._pressed + 1)
 
-    def _end_in_haste(self) -> None:
+    def _kill_all(self) -> None:
         """End whoever is left, when something has gone wrong here."""
         left = [slot for slot in self._slots if slot.process is not None and not slot.is_given_up]
         for slot in left:
@@ -333,7 +333,7 @@ class Supervisor:
         if not self._is_replacing:
             self._is_replacing = True
             systemd.notify(systemd.reloading())
-            self._say("reloading")
+            self._emit("reloading")
         now = self._clock()
         missing = [slot for slot in self._slots if not slot.is_up(now)]
         if missing:
@@ -344,11 +344,11 @@ class Supervisor:
         else:
             self._is_replacing = False
             systemd.notify(systemd.READY)
-            self._say("reloaded")
+            self._emit("reloaded")
 
     # --- others are told -------------------------------------------------------------------------
 
-    def _say(self, event: str, **details: Any) -> None:
+    def _emit(self, event: str, **details: Any) -> None:
         self._has_changed = True
         level = logging.WARNING if event in _TROUBLE else logging.INFO
         log.log(level, "%s: %s %s", self._group, event, details or "")
@@ -358,8 +358,8 @@ class Supervisor:
             except Exception:
                 log.exception("a listener for %r failed", event)
 
-    def _complain(self, error: BulliteError) -> None:
-        self._say("unregistered", reason=str(error))
+    def _report_error(self, error: BulliteError) -> None:
+        self._emit("unregistered", reason=str(error))
 
     def _tell(self) -> None:
         """Keep the seat and systemd up to date."""
@@ -375,13 +375,13 @@ class Supervisor:
             self._pulse_due = now + self._pulse
             systemd.notify(systemd.ALIVE)
 
-    def _keep_registered(self, register: Register, now: float) -> None:
+    def _keep_registered(self, register: GroupHeartbeat, now: float) -> None:
         if (holder := register.holder()) is not None:
             self._register = None  # it is theirs, and nothing that we could say belongs there
-            self._say("lost", pid=holder.get("pid"), host=holder.get("host"))
+            self._emit("lost", pid=holder.get("pid"), host=holder.get("host"))
             self._exit_code = self._exit_code or 1
             if not self._pressed:
-                self._press_all(DRAIN)
+                self._stop_all(DRAIN)
         elif register.due is not None and (self._has_changed or now >= register.due):
             self._has_changed = False
             register.update(self._entry(), self._signals.wake)

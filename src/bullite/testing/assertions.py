@@ -24,7 +24,7 @@ P = ParamSpec("P")
 READY = ("waiting", "prioritized", "active")
 ENQUEUED = ("waiting", "prioritized", "delayed", "waiting-children")
 FINISHED = ("completed", "failed")
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,9 @@ def _is_call(data: Any) -> bool:
 def _listed(heading: str, jobs: Sequence[Job]) -> list[str]:
     if not jobs:
         return [f"  {heading}: nothing"]
-    lines = [f"  {heading}:", *(f"    {_shown(job)}" for job in jobs[:MOST_SHOWN])]
-    if len(jobs) > MOST_SHOWN:
-        lines.append(f"    … and {len(jobs) - MOST_SHOWN} more")
+    lines = [f"  {heading}:", *(f"    {_shown(job)}" for job in jobs[:MAX_SHOWN])]
+    if len(jobs) > MAX_SHOWN:
+        lines.append(f"    … and {len(jobs) - MAX_SHOWN} more")
     return lines
 
 

@@ -17,7 +17,7 @@ from ..database.sqlite.driver import SQLiteDriver
 from ..errors import InvalidOption
 from ..worker.processors import Handler
 from .inline_engine import InlineStore
-from .manual_worker import OneByOne
+from .manual_worker import StepWorker
 
 AFTER_CLAIM, AFTER_RUN = "after_claim", "after_run"
 BEFORE_COMMIT, AFTER_COMMIT = "before_commit", "after_commit"
@@ -31,7 +31,7 @@ class Killed(BaseException):
 
 
 @dataclass(slots=True)
-class Ambush:
+class KillRule:
     """The next process that comes to a point with such a job dies."""
 
     point: str
@@ -60,16 +60,16 @@ class Ambush:
         return f"kill_at({', '.join([repr(self.point), *given])})"
 
 
-class MortalDriver(SQLiteDriver):
+class KillableDriver(SQLiteDriver):
     """A driver whose process may die as it commits."""
 
-    doom: str | None = None
+    kill_point: str | None = None
 
     def commit(self) -> bool:
-        if self.doom == BEFORE_COMMIT:
+        if self.kill_point == BEFORE_COMMIT:
             raise Killed
         sync_due = super().commit()
-        if self.doom == AFTER_COMMIT:
+        if self.kill_point == AFTER_COMMIT:
             raise Killed
         return sync_due
 
@@ -80,19 +80,19 @@ class Process:
     def __init__(self, number: int, path: Path, clock: Clock, dice: random.Random) -> None:
         self.number = number
         # Its name is not among what repeats: commands of other tests would be taken for its own.
-        self.driver = MortalDriver(path, clock, random.SystemRandom().getrandbits, durable=False)
+        self.driver = KillableDriver(path, clock, random.SystemRandom().getrandbits, durable=False)
         self.store = InlineStore(self.driver)
-        self.workers: dict[str, OneByOne] = {}
+        self.workers: dict[str, StepWorker] = {}
         self._dice = dice
 
     async def worker(
         self, queue: str, handlers: Mapping[str, Handler], options: Mapping[str, Any]
-    ) -> OneByOne:
+    ) -> StepWorker:
         """Its worker for a queue; another one once there are other processors."""
         worker = self.workers.get(queue)
         if worker is None:
             own = Queue(queue, self.store, random=self._dice.random)
-            worker = OneByOne(own, handlers, f"process {self.number}", options)
+            worker = StepWorker(own, handlers, f"process {self.number}", options)
             await worker.start()
             self.workers[queue] = worker
         return worker
@@ -103,14 +103,16 @@ class Process:
         if worker is not None:
             worker.stop()
 
-    async def run(self, worker: OneByOne, job: Job, doom: str | None) -> tuple[Result | None, bool]:
+    async def run(
+        self, worker: StepWorker, job: Job, doom: str | None
+    ) -> tuple[Result | None, bool]:
         """What a run came to, and whether that could be recorded; Killed if it is to die."""
         if doom == AFTER_CLAIM:
             raise Killed
         result = await worker.run_job(job)
         if doom == AFTER_RUN or (doom is not None and result is None):
             raise Killed
-        self.driver.doom = doom
+        self.driver.kill_point = doom
         return result, result is None or worker.settle(job, result)
 
     def die(self) -> None:

@@ -32,7 +32,7 @@ def check_worker_options(options: Mapping[str, Any]) -> None:
         raise InvalidOption(f"{min(unknown)!r} is no option of a Worker")
 
 
-class OnTheLoop(LoopRunner):
+class StepLoopRunner(LoopRunner):
     """Runs one coroutine processor and says what that came to."""
 
     async def run(self, job: Job) -> Result | None:
@@ -60,7 +60,7 @@ class OnTheLoop(LoopRunner):
         self._concluded = result
 
 
-class InAThread(ThreadRunner):
+class StepThreadRunner(ThreadRunner):
     """Runs one plain function and says what that came to; called in a thread without a loop."""
 
     def run(self, job: Job) -> Result | None:
@@ -69,14 +69,14 @@ class InAThread(ThreadRunner):
         return self._conclude(job, ran) if needs_care else ran
 
 
-class AtOnce(Completer):
+class ImmediateCompleter(Completer):
     """Sends verdicts for a worker whose slots nobody counts."""
 
     def settle(self, batch: OutcomeBatch) -> None:
         self._send_again(batch, MIN_BACKOFF)
 
 
-class OneByOne(Worker):
+class StepWorker(Worker):
     """The rules and options of a real worker, its runners and its settler; but no life."""
 
     def __init__(
@@ -89,9 +89,9 @@ class OneByOne(Worker):
         """When there may be something to take, as the last claim found."""
         self._lost = False
         in_loop = {ANY: Handler(self._call_processor, True)}
-        self._on_the_loop = OnTheLoop(in_loop, 1, self, self._most_started)
+        self._on_the_loop = StepLoopRunner(in_loop, 1, self, self._most_started)
         in_thread = {ANY: Handler(self._call_processor, False)}
-        self._in_a_thread = InAThread(in_thread, 1, self, self._most_started)
+        self._in_a_thread = StepThreadRunner(in_thread, 1, self, self._most_started)
 
     def _handler_of(self, job: Job) -> Handler:
         return self._handlers.get(job.name) or self._handlers[ANY]
@@ -114,7 +114,7 @@ class OneByOne(Worker):
             manual=True,
         )
         self._engine.subscribe(self._subscription)
-        self._settler = AtOnce(
+        self._completer = ImmediateCompleter(
             self._engine,
             self._subscription,
             _nothing,
@@ -153,7 +153,7 @@ class OneByOne(Worker):
         verdict = decide(job, result, self.queue.random, self.rules)
         self._lost = False
         part = (verdict, EndedRun(job, result), job.command_end)
-        self._settler.settle(OutcomeBatch.of([part]))
+        self._completer.settle(OutcomeBatch.of([part]))
         return not self._lost
 
     def _on_recorded(self, batch: OutcomeBatch, settled: FinishResult) -> None:

@@ -26,8 +26,8 @@ from ..worker.processors import ANY, Handler, Processor, make_handler
 from .assertions import Assertions
 from .clock import START, VirtualClock
 from .inline_engine import InlineStore
-from .killable_process import Ambush, Killed, Process
-from .manual_worker import OneByOne, check_worker_options
+from .killable_process import Killed, KillRule, Process
+from .manual_worker import StepWorker, check_worker_options
 from .next_due import next_moment
 from .run_records import KILLED, LOST, Ran, Run
 
@@ -77,7 +77,7 @@ class Playground(Assertions):
         self._options: dict[str, dict[str, Any]] = {}
         self._process: Process | None = None
         self._processes = 0
-        self._ambushes: list[Ambush] = []
+        self._kill_rules: list[KillRule] = []
         self._deaths: dict[int, int] = {}
         """When the death of a process will be noticed, in lease time, by its nonce."""
         self._runner: asyncio.Runner | None = None
@@ -119,7 +119,7 @@ class Playground(Assertions):
         what = f"the processor of {where!r}" if not name else f"the processor of {name!r}"
         key = check_name("a processor's name", name) if name else ANY
         self._handlers.setdefault(where, {})[key] = make_handler(what, processor)
-        self._employ_anew(where)
+        self._replace_workers(where)
         return processor
 
     def serve(self, app: App) -> None:
@@ -145,9 +145,9 @@ class Playground(Assertions):
         where = _name_of(queue)
         check_worker_options(options)
         self._options.setdefault(where, {}).update(options)
-        self._employ_anew(where)
+        self._replace_workers(where)
 
-    def _employ_anew(self, queue: str) -> None:
+    def _replace_workers(self, queue: str) -> None:
         if self._process is not None:
             self._process.dismiss(queue)
 
@@ -195,7 +195,9 @@ class Playground(Assertions):
         of virtual time, and what it held goes back to its queue. If no process ever comes there,
         closing the playground is an AssertionError: such a test would have shown nothing.
         """
-        self._ambushes.append(Ambush(point, job.id if isinstance(job, Job) else job, name, times))
+        self._kill_rules.append(
+            KillRule(point, job.id if isinstance(job, Job) else job, name, times)
+        )
 
     def _perform(self, work: Coroutine[Any, Any, list[Run]]) -> Ran:
         ran = Ran(work)
@@ -245,12 +247,12 @@ class Playground(Assertions):
                     self.ran.append(run)
         return len(runs) > before
 
-    async def _run(self, process: Process, worker: OneByOne, job: Job) -> Run:
+    async def _run(self, process: Process, worker: StepWorker, job: Job) -> Run:
         at, value, error = self.clock.time, None, None
         try:
-            result, kept = await process.run(worker, job, self._doom_of(job))
+            result, kept = await process.run(worker, job, self._kill_point(job))
         except Killed:
-            self._bury(process)
+            self._child_ended(process)
             return Run(job, at, KILLED, process.number)
         if isinstance(result, Returned):
             value = result.value
@@ -266,14 +268,14 @@ class Playground(Assertions):
             self._process = Process(self._processes, self.path, self.clock, self._dice)
         return self._process
 
-    def _doom_of(self, job: Job) -> str | None:
-        for ambush in self._ambushes:
+    def _kill_point(self, job: Job) -> str | None:
+        for ambush in self._kill_rules:
             if ambush.awaits(job):
                 ambush.killed += 1
                 return ambush.point
         return None
 
-    def _bury(self, process: Process) -> None:
+    def _child_ended(self, process: Process) -> None:
         process.die()
         self._deaths[process.driver.nonce] = self.clock.lease_now() + process.driver.recover_every
         self._process = None
@@ -333,7 +335,7 @@ class Playground(Assertions):
     def assert_killed(self) -> None:
         """Each `kill_at` so far has killed a process."""
         __tracebackhide__ = True
-        missed = [str(ambush) for ambush in self._ambushes if not ambush.killed]
+        missed = [str(ambush) for ambush in self._kill_rules if not ambush.killed]
         if missed:
             raise AssertionError(
                 f"no worker process came to where it was to be killed: {', '.join(missed)}"

@@ -10,7 +10,7 @@ import click
 
 from ...client.directory import list_values, set_value, update_value
 from ...commands.config import HIDDEN, KIND, SETTINGS, Value, effective, read_value, variable_of
-from ..console import BadInput, one_line, verb
+from ..console import InvalidInput, one_line, verb
 from ..session import Session
 
 SEVERAL = ("redact_output",)
@@ -47,7 +47,7 @@ def set_(session: Session, key: str, values: tuple[str, ...]) -> None:
     `queuectl config list` shows the keys.
     """
     if len(values) > 1 and key not in SEVERAL and key in SETTINGS:
-        raise BadInput(f"{key} takes one value, not {len(values)}; quote what has blanks")
+        raise InvalidInput(f"{key} takes one value, not {len(values)}; quote what has blanks")
     text = _standard_input(key) if values == (STANDARD_INPUT,) else "\n".join(values)
     value = read_value(key, text)
     session.wait(set_value(session.store(make=True), KIND, key, value))
@@ -60,7 +60,7 @@ def _standard_input(key: str) -> str:
     try:
         return sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise BadInput(f"{key} must be text, and standard input is not UTF-8") from None
+        raise InvalidInput(f"{key} must be text, and standard input is not UTF-8") from None
 
 
 def _warn(session: Session, key: str) -> None:
@@ -84,7 +84,7 @@ def get(session: Session, key: str, reveal: bool) -> None:
     _check_key(key)
     value = _values(session)[key]
     if value.problem is not None:
-        raise BadInput(value.problem)
+        raise InvalidInput(value.problem)
     if session.talk.as_json:
         session.talk.data(_as_json(key, value, reveal))
         return
@@ -135,7 +135,9 @@ def _values(session: Session) -> dict[str, Value]:
 
 def _check_key(key: str) -> None:
     if key not in SETTINGS:
-        raise BadInput(f"unknown configuration key {key!r}; the keys are: {', '.join(SETTINGS)}")
+        raise InvalidInput(
+            f"unknown configuration key {key!r}; the keys are: {', '.join(SETTINGS)}"
+        )
 
 
 def _as_json(key: str, value: Value, reveal: bool) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from ...client.job.job import Job
 from ...client.queue.queue import Queue
 from ...core.states import State
 from .. import times
-from ..bulk import Fits, graveyards, purge_all, retry_all
-from ..console import Refusal, job_argument, one_line, queue_option, verb, yes_option
+from ..bulk import Fits, dead_letter_queues, purge_all, retry_all
+from ..console import CommandError, job_argument, one_line, queue_option, verb, yes_option
 from ..job_details import attempt_facts
 from ..job_format import DEAD, as_json, status_of, what_it_does
 from ..masking import secrets_option
@@ -20,7 +20,7 @@ from .manage import check_which, delay_option, keep_attempts_option, numbers, re
 
 TOLD_OF_ATTEMPTS = ("number", "started_at", "ended_at", "worker", "outcome", "error")
 
-MOST_READ = 1_000
+MAX_READ = 1_000
 """Jobs looked through at a time for dead ones."""
 
 
@@ -42,7 +42,9 @@ def dlq() -> None:
 @verb
 def list_(session: Session, queue: str | None, limit: int) -> None:
     """List dead jobs, the newest first."""
-    jobs = [job for place in graveyards(session, queue) for job in _dead(session, *place, limit)]
+    jobs = [
+        job for place in dead_letter_queues(session, queue) for job in _dead(session, *place, limit)
+    ]
     jobs.sort(key=lambda job: (job.finished_on or 0, job.pk), reverse=True)
     del jobs[limit:]
     if session.talk.as_json:
@@ -59,7 +61,7 @@ def _dead(session: Session, queue: Queue, fits: Fits, limit: int) -> list[Job]:
     jobs: list[Job] = []
     cursor: str | None = None
     while len(jobs) < limit:
-        found = session.wait(queue.find(state=State.FAILED.value, limit=MOST_READ, cursor=cursor))
+        found = session.wait(queue.find(state=State.FAILED.value, limit=MAX_READ, cursor=cursor))
         jobs += [job for job in found.jobs if fits(job)]
         cursor = found.cursor
         if cursor is None:
@@ -88,7 +90,7 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
     """Show a dead job, with each of its attempts."""
     _, job = session.job(job_id, queue)
     if status_of(job) != DEAD:
-        raise Refusal(f"job {job_id} is not dead but {status_of(job)}; see `queuectl show`")
+        raise CommandError(f"job {job_id} is not dead but {status_of(job)}; see `queuectl show`")
     told = [attempt_facts(attempt) for attempt in session.wait(job.get_attempts())]
     attempts = [{key: facts[key] for key in TOLD_OF_ATTEMPTS} for facts in told]
     if session.talk.as_json:
@@ -156,4 +158,4 @@ def purge(session: Session, queue: str | None, older_than: str | None, yes: bool
 
 
 def _lists(session: Session, queue: str | None) -> list[tuple[Queue, str, Fits]]:
-    return [(place, State.FAILED.value, fits) for place, fits in graveyards(session, queue)]
+    return [(place, State.FAILED.value, fits) for place, fits in dead_letter_queues(session, queue)]

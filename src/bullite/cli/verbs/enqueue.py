@@ -15,18 +15,18 @@ from ...core.codec import encode
 from ...core.job_options import MAX_DATA_BYTES, check_name, check_options, check_size
 from .. import times
 from ..completers import files, folders, job_ids_of_all_queues, template_names
-from ..console import BadInput, Refusal, complete_queues, queue_option, verb
+from ..console import CommandError, InvalidInput, complete_queues, queue_option, verb
 from ..job_format import as_json
 from ..job_spec import (
     TEMPLATES,
     TYPES,
     WHAT,
-    Order,
+    JobSpec,
     check_id,
     check_queue,
     on_the_command_line,
+    options_on_command_line,
     order_from,
-    said,
 )
 from ..session import Session, check_only_one
 
@@ -168,8 +168,8 @@ def run(session: Session, wait: bool, raw: bool, **options: Any) -> None:
 
 def _add_and_tell(session: Session, options: dict[str, Any], wait: bool, raw: bool) -> None:
     if raw and not wait:
-        raise BadInput("--raw goes with --wait")
-    [job] = add_orders(session, [make_order(session, options)])
+        raise InvalidInput("--raw goes with --wait")
+    [job] = add_jobs(session, [make_job_spec(session, options)])
     if wait:
         from .output import wait_and_show
 
@@ -181,21 +181,21 @@ def _add_and_tell(session: Session, options: dict[str, Any], wait: bool, raw: bo
         session.talk.line(job.id)
 
 
-def make_order(session: Session, options: dict[str, Any]) -> Order:
+def make_job_spec(session: Session, options: dict[str, Any]) -> JobSpec:
     """The order that options, with the template among them, come to."""
     name = options.pop("template", None)
-    given = said(options)
-    template = {} if name is None else kept_template(session, name)
+    given = options_on_command_line(options)
+    template = {} if name is None else load_template(session, name)
     if not any(one.get(what) for one in (given, template) for what in WHAT):
-        raise BadInput('give a command, such as: queuectl enqueue "echo hello"')
-    config, now = conditions(session)
+        raise InvalidInput('give a command, such as: queuectl enqueue "echo hello"')
+    config, now = config_and_now(session)
     order = order_from(given, config, now, template)
     for warning in warnings_about(order, config):
         session.talk.note(warning)
     return order
 
 
-def kept_template(session: Session, name: str) -> dict[str, Any]:
+def load_template(session: Session, name: str) -> dict[str, Any]:
     """The options that are kept under a name; refused if there are none."""
     from ...client.directory import get_value
 
@@ -203,11 +203,11 @@ def kept_template(session: Session, name: str) -> dict[str, Any]:
     if session.exists():
         template = session.wait(get_value(session.store(), TEMPLATES, name))
     if template is None:
-        raise Refusal(f"there is no template {name!r}; `queuectl template list` shows them")
+        raise CommandError(f"there is no template {name!r}; `queuectl template list` shows them")
     return template
 
 
-def warnings_about(order: Order, config: Mapping[str, Any]) -> Iterable[str]:
+def warnings_about(order: JobSpec, config: Mapping[str, Any]) -> Iterable[str]:
     """What is asked for, and can only fail as things are configured."""
     targets = [order.data["url"]] if order.name == WEBHOOK else []
     if "on_failure" in order.options:
@@ -229,7 +229,7 @@ def _warning_about(target: str, config: Mapping[str, Any]) -> str | None:
     return None
 
 
-def conditions(session: Session) -> tuple[dict[str, Any], int]:
+def config_and_now(session: Session) -> tuple[dict[str, Any], int]:
     """The configuration and the time that an order is made under; makes no database for it."""
     from ...commands.config import configuration, configuration_without_database
 
@@ -238,11 +238,11 @@ def conditions(session: Session) -> tuple[dict[str, Any], int]:
     return session.wait(configuration(session.store())), session.now()
 
 
-def add_orders(session: Session, orders: list[Order]) -> list[Job]:
+def add_jobs(session: Session, orders: list[JobSpec]) -> list[Job]:
     """Add jobs, each to its queue."""
     jobs: list[Job] = []
     for order in orders:
-        resolve_after(session, order)
+        resolve_dependencies(session, order)
         queue = session.queue(order.queue, make=True)
         with added_to(queue) as added:
             jobs.append(session.wait(queue.add(order.name, order.data, **order.options)))
@@ -265,8 +265,8 @@ def added_to(*queues: Queue) -> Iterator[list[Job]]:
             queue.off("added", hear)
 
 
-def resolve_after(
-    session: Session, order: Order, coming: Mapping[str, Sequence[str]] | None = None
+def resolve_dependencies(
+    session: Session, order: JobSpec, coming: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Find the jobs that must have completed before; if one fails, so does this.
 
@@ -286,7 +286,7 @@ def _awaited(
     there = session.wait(queues_with(session.store(), job_id)) if session.exists() else []
     names = sorted({*there, *coming.get(job_id, ())})
     if not names:
-        raise Refusal(f"there is no job {job_id} that this one could come after")
+        raise CommandError(f"there is no job {job_id} that this one could come after")
     if queue in names:
         return queue, job_id
     first = "say --queue with that of the job that is to come first"
@@ -298,7 +298,7 @@ def from_json(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise BadInput(f"{option} must be JSON: {error}") from None
+        raise InvalidInput(f"{option} must be JSON: {error}") from None
 
 
 @click.command(

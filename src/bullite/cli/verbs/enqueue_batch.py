@@ -16,10 +16,17 @@ import click
 from ...core.codec import decode
 from ...errors import BulliteError
 from ..completers import files
-from ..console import BadInput, Refusal, is_bad_input, queue_option, so_many, verb
-from ..job_spec import Order, OrderBook, check_queue, on_the_command_line
+from ..console import CommandError, InvalidInput, is_bad_input, pluralize, queue_option, verb
+from ..job_spec import JobSpec, JobSpecFactory, check_queue, on_the_command_line
 from ..session import Session
-from .enqueue import added_to, conditions, examples, kept_template, resolve_after, warnings_about
+from .enqueue import (
+    added_to,
+    config_and_now,
+    examples,
+    load_template,
+    resolve_dependencies,
+    warnings_about,
+)
 
 if TYPE_CHECKING:
     from ...client.queue.queue import Queue
@@ -27,20 +34,20 @@ if TYPE_CHECKING:
 CHUNK = 10_000
 """Jobs that are stored together, or not at all."""
 
-LONGEST_LINE = 2 * 1024 * 1024
+MAX_LINE_LENGTH = 2 * 1024 * 1024
 
 
 BLOCK = 65_536
 """Bytes of an array that are read at a time."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """The line that a job of the file begins on, and which element of an array it is."""
 
     line: int
     element: int | None = None
 
-    def until(self, last: Place) -> str:
+    def until(self, last: SourceLine) -> str:
         where = _numbered("line", self.line, last.line)
         if self.element is None or last.element is None:
             return where
@@ -54,7 +61,7 @@ def _numbered(what: str, first: int, last: int) -> str:
 class Entry(NamedTuple):
     """One job of the file, and where it is."""
 
-    place: Place
+    place: SourceLine
     given: Mapping[str, Any]
 
 
@@ -63,10 +70,10 @@ class BadLine(Exception):
 
     def __init__(
         self,
-        first: Place,
+        first: SourceLine,
         problem: str,
-        last: Place | None = None,
-        kind: type[BadInput] | type[Refusal] = BadInput,
+        last: SourceLine | None = None,
+        kind: type[InvalidInput] | type[CommandError] = InvalidInput,
     ) -> None:
         super().__init__(problem)
         self.first, self.kind = first, kind
@@ -112,7 +119,7 @@ def enqueue_batch(session: Session, file: str, holds: str, chunk: int, queue: st
         with on_the_command_line():
             check_queue(queue)
     with _opened(file) as stream:
-        batch = _Batch(session, chunk, _size_of(stream))
+        batch = EnqueueBatch(session, chunk, _size_of(stream))
         if queue is not None:
             batch.defaults["queue"] = queue
         try:
@@ -127,7 +134,7 @@ def enqueue_batch(session: Session, file: str, holds: str, chunk: int, queue: st
             raise bad.kind(problem) from None
         finally:
             batch.progress.end()
-    text = f"{so_many(batch.added, 'job', 'jobs')} added"
+    text = f"{pluralize(batch.added, 'job', 'jobs')} added"
     if batch.existing:
         text += f", {batch.existing} were there already"
     session.talk.done(text, batch.told())
@@ -139,7 +146,7 @@ def _opened(file: str) -> Any:
     try:
         return open(file, "rb")
     except OSError as error:
-        raise Refusal(f"cannot read {file}: {error.strerror}") from None
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
 class _Unclosed:
@@ -203,29 +210,29 @@ def _read(stream: BinaryIO, form: str, number: int, data: bytes) -> Iterator[Ent
         return
     one = _plain if form == "lines" else _from_json
     while data:
-        if len(data) > LONGEST_LINE:
-            raise BadLine(Place(number), f"longer than {LONGEST_LINE} bytes")
+        if len(data) > MAX_LINE_LENGTH:
+            raise BadLine(SourceLine(number), f"longer than {MAX_LINE_LENGTH} bytes")
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise BadLine(Place(number), "not UTF-8") from None
+            raise BadLine(SourceLine(number), "not UTF-8") from None
         if not text.isspace():
-            yield one(Place(number), text)
-        data = stream.readline(LONGEST_LINE + 1)
+            yield one(SourceLine(number), text)
+        data = stream.readline(MAX_LINE_LENGTH + 1)
         number += 1
 
 
 def _beginning(stream: BinaryIO) -> tuple[int, bytes]:
     """The first line that says something, and its number."""
     number = 1
-    data = stream.readline(LONGEST_LINE + 1).removeprefix(codecs.BOM_UTF8)
+    data = stream.readline(MAX_LINE_LENGTH + 1).removeprefix(codecs.BOM_UTF8)
     while data.isspace():
-        data = stream.readline(LONGEST_LINE + 1)
+        data = stream.readline(MAX_LINE_LENGTH + 1)
         number += 1
     return number, data
 
 
-def _plain(place: Place, text: str) -> Entry:
+def _plain(place: SourceLine, text: str) -> Entry:
     """A command; or an object, which is none that a shell would understand."""
     if text.lstrip()[:1] == "{":
         with suppress(ValueError, RecursionError):
@@ -233,14 +240,14 @@ def _plain(place: Place, text: str) -> Entry:
     return Entry(place, {"command": text.rstrip("\r\n")})
 
 
-def _from_json(place: Place, text: str) -> Entry:
+def _from_json(place: SourceLine, text: str) -> Entry:
     try:
         return _entry(place, decode(text))
     except (ValueError, RecursionError) as error:
         raise BadLine(place, f"not JSON ({error})") from None
 
 
-def _entry(place: Place, value: Any) -> Entry:
+def _entry(place: SourceLine, value: Any) -> Entry:
     if isinstance(value, str):
         return Entry(place, {"command": value})
     if not isinstance(value, Mapping):
@@ -271,7 +278,7 @@ class _Array:
         number = 0
         while sign != "]":
             number += 1
-            place = Place(self._line, number)
+            place = SourceLine(self._line, number)
             yield _entry(place, self._member(place))
             sign = self._sign()
             if sign == ",":
@@ -285,8 +292,8 @@ class _Array:
         if self._sign():
             raise BadLine(self._here(), "nothing may follow the array")
 
-    def _here(self) -> Place:
-        return Place(self._line)
+    def _here(self) -> SourceLine:
+        return SourceLine(self._line)
 
     def _sign(self) -> str:
         """The next character that is no space; none at the end."""
@@ -299,12 +306,12 @@ class _Array:
             if not self._grow():
                 return ""
 
-    def _member(self, place: Place) -> Any:
+    def _member(self, place: SourceLine) -> Any:
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                if len(self._text) - self._at > LONGEST_LINE or not self._grow():
+                if len(self._text) - self._at > MAX_LINE_LENGTH or not self._grow():
                     problem = error.msg if isinstance(error, json.JSONDecodeError) else error
                     raise BadLine(place, f"not JSON ({problem})") from None
             else:
@@ -335,16 +342,16 @@ def _refuse_constant(name: str) -> Any:
 # --- storing ---
 
 
-class _Batch:
+class EnqueueBatch:
     """Jobs on their way into the database."""
 
     def __init__(self, session: Session, chunk: int, size: int | None) -> None:
         self._session, self._chunk = session, chunk
-        self._config, now = conditions(session)
-        self._book = OrderBook(self._config, now)
+        self._config, now = config_and_now(session)
+        self._book = JobSpecFactory(self._config, now)
         self._templates: dict[str, Mapping[str, Any]] = {}
         self._warned: set[str] = set()
-        self._orders: list[tuple[Place, Order]] = []
+        self._orders: list[tuple[SourceLine, JobSpec]] = []
         self._coming: dict[str, list[str]] = {}
         """The ids among these, with their queues."""
         self.progress = session.talk.progress("adding", size)
@@ -364,8 +371,8 @@ class _Batch:
         try:
             order = self._order(entry.given)
             if order.after:
-                resolve_after(self._session, order, self._coming)
-        except (BadInput, Refusal) as error:
+                resolve_dependencies(self._session, order, self._coming)
+        except (InvalidInput, CommandError) as error:
             raise BadLine(entry.place, error.message) from None
         except BulliteError as error:
             raise BadLine(entry.place, str(error), kind=_kind_of(error)) from None
@@ -380,17 +387,17 @@ class _Batch:
             self.store()
             self.progress.at(stream.tell() if self._has_size else self.stored, self.stored)
 
-    def _order(self, given: Mapping[str, Any]) -> Order:
+    def _order(self, given: Mapping[str, Any]) -> JobSpec:
         if "template" not in given:
-            return self._book.order(given, self.defaults)
+            return self._book.make(given, self.defaults)
         own = {name: value for name, value in given.items() if name != "template"}
-        return self._book.order(own, {**self.defaults, **self._template(given["template"])})
+        return self._book.make(own, {**self.defaults, **self._template(given["template"])})
 
     def _template(self, name: Any) -> Mapping[str, Any]:
         if not isinstance(name, str):
-            raise BadInput(f"template must be text, not {name!r}")
+            raise InvalidInput(f"template must be text, not {name!r}")
         if name not in self._templates:
-            self._templates[name] = kept_template(self._session, name)
+            self._templates[name] = load_template(self._session, name)
         return self._templates[name]
 
     def store(self) -> None:
@@ -408,7 +415,7 @@ class _Batch:
             raise _bad_line([place for place, _ in orders], error) from None
         self.stored += number
 
-    def _added(self, orders: list[Order], has_ids: bool) -> int:
+    def _added(self, orders: list[JobSpec], has_ids: bool) -> int:
         """How many of them were not there already."""
         names = {order.queue for order in orders}
         queues = {name: self._session.queue(name, make=True) for name in names}
@@ -420,9 +427,9 @@ class _Batch:
         return len(added)
 
 
-def _first_of_each_id(orders: list[tuple[Place, Order]]) -> list[tuple[Place, Order]]:
+def _first_of_each_id(orders: list[tuple[SourceLine, JobSpec]]) -> list[tuple[SourceLine, JobSpec]]:
     seen: set[tuple[str, str]] = set()
-    firsts: list[tuple[Place, Order]] = []
+    firsts: list[tuple[SourceLine, JobSpec]] = []
     for place, order in orders:
         job_id = order.options.get("job_id")
         if job_id is None or (order.queue, job_id) not in seen:
@@ -431,7 +438,7 @@ def _first_of_each_id(orders: list[tuple[Place, Order]]) -> list[tuple[Place, Or
     return firsts
 
 
-async def _add(queues: Mapping[str, Queue], orders: list[Order]) -> None:
+async def _add(queues: Mapping[str, Queue], orders: list[JobSpec]) -> None:
     """Add jobs in one transaction."""
     jobs: list[Any] = [{"name": o.name, "data": o.data, "opts": o.options} for o in orders]
     if len(queues) == 1:
@@ -444,7 +451,7 @@ async def _add(queues: Mapping[str, Queue], orders: list[Order]) -> None:
     await add_flow(FlowDefinition(roots, queues.__getitem__, called="job"))
 
 
-def _bad_line(places: list[Place], error: BulliteError) -> BadLine:
+def _bad_line(places: list[SourceLine], error: BulliteError) -> BadLine:
     """The library counts jobs of a batch; people count lines."""
     problem, kind = str(error), _kind_of(error)
     index = problem.partition("jobs[")[2].partition("]")[0]
@@ -453,5 +460,5 @@ def _bad_line(places: list[Place], error: BulliteError) -> BadLine:
     return BadLine(places[0], problem, places[-1], kind)
 
 
-def _kind_of(error: BulliteError) -> type[BadInput] | type[Refusal]:
-    return BadInput if is_bad_input(error) else Refusal
+def _kind_of(error: BulliteError) -> type[InvalidInput] | type[CommandError]:
+    return InvalidInput if is_bad_input(error) else CommandError

@@ -15,11 +15,11 @@ from ...core.clock import moment_of
 from ...core.codec import decode
 from ...core.event_log import UNCOUNTED, unfold
 from .. import times
-from ..console import one_line, queue_option, shown, verb
+from ..console import escape_control, one_line, queue_option, verb
 from ..follow_output import LOOK_EVERY
 from ..session import Session
 
-MOST_READ = 200
+MAX_READ = 200
 """Rows of the log that are read at a time."""
 
 
@@ -58,7 +58,7 @@ async def _read(store: Store, statement: str, params: dict[str, Any]) -> Any:
 
 def _events(session: Session, queue: int | None, after: int) -> Iterator[dict[str, Any]]:
     while True:
-        params = {"after": after, "queue": queue, "most": MOST_READ, **UNCOUNTED}
+        params = {"after": after, "queue": queue, "most": MAX_READ, **UNCOUNTED}
         rows = session.wait(_read(session.store(), "events_after", params))
         for row, of_queue, kind, jobs, _, at in rows:
             after = row
@@ -71,7 +71,7 @@ def _events(session: Session, queue: int | None, after: int) -> Iterator[dict[st
                     "at": times.iso(moment_of(at)),
                     **event.payload,
                 }
-        if len(rows) < MOST_READ:
+        if len(rows) < MAX_READ:
             return
 
 
@@ -85,7 +85,6 @@ def _tell_event(session: Session, names: dict[int, str], event: dict[str, Any]) 
     details = " ".join(
         f"{one_line(key, 80)}={one_line(str(value), 80)}" for key, value in rest.items()
     )
-    about = f" {shown(str(told['job_id']))}" if "job_id" in told else ""
-    session.talk.line(
-        f"{told['at']} {shown(told['queue'])} {shown(told['event'])}{about} {details}".rstrip()
-    )
+    about = f" {escape_control(str(told['job_id']))}" if "job_id" in told else ""
+    what = f"{escape_control(told['queue'])} {escape_control(told['event'])}"
+    session.talk.line(f"{told['at']} {what}{about} {details}".rstrip())

@@ -10,8 +10,8 @@ import click
 
 from ...client.queue.queue import Queue
 from ...core.states import PRIORITIZED, State
-from ..console import EXIT_FAILED, shown, so_many, verb
-from ..counts import count_due, silence_of, workers_of
+from ..console import EXIT_FAILED, escape_control, pluralize, verb
+from ..counts import count_due, heartbeat_age, workers_of
 from ..session import Session
 from ..times import lasted
 from ..worker_groups import DEFAULT_GROUP, LOST, group_of, groups_of
@@ -33,7 +33,7 @@ def doctor(session: Session) -> None:
         _tell_facts(session, facts)
         for found in findings:
             about = found["queue"] or f"group {found['group']}"
-            session.talk.line(shown(f"{about}: {found['text']}"))
+            session.talk.line(escape_control(f"{about}: {found['text']}"))
         if not findings:
             session.talk.line("ok: nothing needs help")
     if findings:
@@ -93,7 +93,7 @@ def _of_queue(session: Session, queue: Queue) -> list[Finding]:
 
 
 def _jobs_wait(number: int) -> str:
-    return so_many(number, "job waits", "jobs wait")
+    return pluralize(number, "job waits", "jobs wait")
 
 
 def _how_to_start(session: Session, queue: str) -> str:
@@ -107,7 +107,7 @@ def _lost_workers(session: Session) -> list[Finding]:
             worker.queue,
             "lost-worker",
             f"worker {worker.name} (pid {worker.pid} on {worker.host}) was last heard of "
-            f"{lasted(silence_of(session, worker))} ago: end that process, if it is there and "
+            f"{lasted(heartbeat_age(session, worker))} ago: end that process, if it is there and "
             "hangs; its jobs go to others",
         )
         for worker in workers_of(session)
@@ -155,6 +155,6 @@ def verify(session: Session) -> None:
         session.talk.line(f"ok: {number} checks")
     else:
         for problem in checked.problems:
-            session.talk.line(shown(problem))
+            session.talk.line(escape_control(problem))
     if not checked.ok:
         sys.exit(EXIT_FAILED)

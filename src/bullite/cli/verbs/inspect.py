@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from ...core.states import State
-from ..console import job_argument, queue_option, shown, state_option, verb
+from ..console import escape_control, job_argument, queue_option, state_option, verb
 from ..job_format import as_json, status_of, statuses_worth_a_column
 from ..masking import secrets_option
 from ..session import Session
 
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 
 # --- status ---
 
@@ -23,19 +23,19 @@ MOST_LISTED = 10_000
 @verb
 def status(session: Session, queue: str | None) -> None:
     """Show queues, with how many jobs they have, and workers."""
-    from ..counts import counts_of, crew_line, crew_of, workers_of
+    from ..counts import counts_of, workers_line, workers_of, workers_summary
     from ..worker_groups import group_line, groups_of
 
     queues = [
         {"name": one.name, "paused": session.wait(one.is_paused()), **counts_of(session, one)}
         for one in session.queues(queue)
     ]
-    crew = {**crew_of(workers_of(session, queue)), "groups": groups_of(session)}
+    crew = {**workers_summary(workers_of(session, queue)), "groups": groups_of(session)}
     if session.talk.as_json:
         session.talk.data({"queues": queues, "workers": crew})
         return
     _tell_queues(session, queues)
-    session.talk.line(crew_line(crew))
+    session.talk.line(workers_line(crew))
     for group in crew["groups"]:
         session.talk.line(group_line(group))
 
@@ -64,7 +64,7 @@ def _tell_queues(session: Session, queues: Sequence[Mapping[str, Any]]) -> None:
 @click.option("--search", metavar="TEXT", help="Jobs with this in their data, results or errors.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, MOST_LISTED),
+    type=click.IntRange(1, MAX_LISTED),
     default=50,
     show_default=True,
     help="The newest so many.",
@@ -124,7 +124,7 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
         session.talk.data(facts)
         return
     for line in sections(facts):
-        session.talk.line(shown(line))
+        session.talk.line(escape_control(line))
 
 
 @click.command()

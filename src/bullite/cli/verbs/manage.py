@@ -14,12 +14,12 @@ from ...errors import IllegalMove
 from .. import times
 from ..bulk import finished_jobs, purge_all, retry_all, watched
 from ..console import (
-    BadInput,
-    Refusal,
+    CommandError,
+    InvalidInput,
     job_argument,
+    pluralize,
     queue_argument,
     queue_option,
-    so_many,
     state_option,
     verb,
     yes_option,
@@ -66,7 +66,7 @@ def numbers(session: Session, done: str, by_queue: dict[str, int]) -> None:
     """Say how many jobs something was done to."""
     total = sum(by_queue.values())
     told = ", ".join(f"{name} {number}" for name, number in by_queue.items())
-    text = f"{done} {so_many(total, 'job', 'jobs')}" + (f" ({told})" if len(by_queue) > 1 else "")
+    text = f"{done} {pluralize(total, 'job', 'jobs')}" + (f" ({told})" if len(by_queue) > 1 else "")
     session.talk.done(text, {"done": done, "jobs": total, "queues": by_queue})
 
 
@@ -97,7 +97,9 @@ def cancel(
         try:
             ended = session.wait(home.cancel(job.id, reason))
         except IllegalMove:
-            raise Refusal(f"job {job_id} is {_status(session, home, job_id)} already") from None
+            raise CommandError(
+                f"job {job_id} is {_status(session, home, job_id)} already"
+            ) from None
         return acted(job.id, home, "cancelled" if ended else "told to end")
 
     act_on_each(session, job_ids, end)
@@ -126,7 +128,7 @@ def retry(
     """
     wait = check_which(job_ids, every, delay)
     if not every and state is not None:
-        raise BadInput("--state goes with --all")
+        raise InvalidInput("--state goes with --all")
     if not every:
         retry_each(session, job_ids, queue, wait, keep_attempts)
         return
@@ -138,7 +140,7 @@ def retry(
 def check_which(job_ids: tuple[str, ...], every: bool, delay: str | None) -> int:
     """That jobs were named, or all of them meant; the delay in ms."""
     if bool(job_ids) == every:
-        raise BadInput("name jobs by their ids, or say --all" + ("; not both" if every else ""))
+        raise InvalidInput("name jobs by their ids, or say --all" + ("; not both" if every else ""))
     return 0 if delay is None else times.duration("--delay", delay)
 
 
@@ -156,16 +158,16 @@ def retry_each(
         home, job = session.job(job_id, queue)
         status = status_of(job)
         if status == FAILED:
-            raise Refusal(
+            raise CommandError(
                 f"job {job_id} waits for its retry already; `queuectl promote {job_id}` runs it now"
             )
         if only is not None and status != only:
-            raise Refusal(f"job {job_id} is not {only} but {status}")
+            raise CommandError(f"job {job_id} is not {only} but {status}")
         again = home.retry_job(job.id, delay=delay, reset_attempts=not keep_attempts)
         try:
             back = session.wait(again)
         except IllegalMove:
-            raise Refusal(
+            raise CommandError(
                 f"job {job_id} is {_status(session, home, job_id)}: "
                 "only completed, dead or cancelled jobs can be retried"
             ) from None
@@ -186,7 +188,7 @@ def promote(session: Session, job_ids: tuple[str, ...], queue: str | None) -> No
         try:
             job.promote().result()
         except IllegalMove:
-            raise Refusal(
+            raise CommandError(
                 f"job {job_id} is {_status(session, home, job_id)}: "
                 "only jobs that wait for their time or for a retry can be promoted"
             ) from None
@@ -239,7 +241,7 @@ def _where_removed(session: Session, job_id: str, queue: str | None) -> Queue:
     """The queue that a job was removed from."""
     names = [queue] if queue else session.wait(queues_that_removed(session.store(), job_id))
     if not names:
-        raise Refusal(f"no job {job_id} was removed of late")
+        raise CommandError(f"no job {job_id} was removed of late")
     check_only_one(f"jobs {job_id} were removed from", names)
     return session.queue(names[0])
 
@@ -300,7 +302,7 @@ def drain(session: Session, queue: str | None, delayed: bool, yes: bool) -> None
         return session.wait(home.get_job_count_by_types(*lists))
 
     if waiting := left():
-        jobs = so_many(waiting, "job that waits", "jobs that wait")
+        jobs = pluralize(waiting, "job that waits", "jobs that wait")
         session.talk.ask(f"Remove the {jobs} in {home.name!r}?", yes)
     gone = watched(session, "removed", home.drain(delayed), left)
     numbers(session, "removed", {home.name: gone})

@@ -12,7 +12,7 @@ import click
 
 from ...client.job.job import Job
 from ...commands.config import configuration
-from ...commands.history import Run, runs_of
+from ...commands.history import CommandRun, runs_of
 from ...commands.job_types import COMMAND, FUNCTION, WEBHOOK
 from ...core.clock import moment_of
 from ...core.states import State
@@ -21,18 +21,18 @@ from .. import times
 from ..console import (
     EXIT_JOB_FAILED,
     EXIT_TIMED_OUT,
-    Refusal,
+    CommandError,
+    escape_control,
     job_argument,
     one_line,
     queue_option,
-    shown,
     verb,
 )
 from ..follow_output import ENDED, LOOK_EVERY, follow_output, keeps_output, state_of
 from ..job_format import as_json, duration_of, status_of, what_it_does
 from ..session import Session
 
-PATIENCE = 2.0
+WAIT_NOTICE_AFTER = 2.0
 """Seconds after which it is said why a job that is waited for has not begun."""
 
 
@@ -70,16 +70,16 @@ def output(
         _explain_gaps(session, job, [] if run is None else [run])
 
 
-def _chosen(job: Job, runs: list[Run], attempt: int | None) -> Run | None:
+def _chosen(job: Job, runs: list[CommandRun], attempt: int | None) -> CommandRun | None:
     if attempt is None:
         return runs[-1] if runs else None
     for run in runs:
         if run.number == attempt:
             return run
-    raise Refusal(f"job {job.id} has no output of attempt {attempt}")
+    raise CommandError(f"job {job.id} has no output of attempt {attempt}")
 
 
-def _write_raw(run: Run) -> None:
+def _write_raw(run: CommandRun) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(run.stdout.whole())
     sys.stdout.buffer.flush()
@@ -88,17 +88,17 @@ def _write_raw(run: Run) -> None:
     sys.stderr.buffer.flush()
 
 
-def _show(session: Session, job: Job, run: Run | None) -> None:
+def _show(session: Session, job: Job, run: CommandRun | None) -> None:
     """As the document has it, line by line."""
     line = session.talk.line
     data = job.data if isinstance(job.data, dict) else {}
-    line(f"--- Job {shown(job.id)} ---")
-    line(f"Command: {shown(what_it_does(job))}")
+    line(f"--- Job {escape_control(job.id)} ---")
+    line(f"Command: {escape_control(what_it_does(job))}")
     line(f"State: {status_of(job)}")
     line(f"Priority: {job.priority}")
     line(f"Attempts: {job.attempts_made}/{job.attempts}")
     if data.get("timeout") is not None:
-        line(f"Timeout: {shown(str(data['timeout']))}s")
+        line(f"Timeout: {escape_control(str(data['timeout']))}s")
     for label, when in (("Started", job.processed_at), ("Completed", job.finished_at)):
         if when is not None:
             line(f"{label}: {times.iso(when)}")
@@ -106,7 +106,7 @@ def _show(session: Session, job: Job, run: Run | None) -> None:
         line(f"Duration: {ms}ms")
     line(f"Created: {times.iso(job.created_at)}")
     if job.failed_reason is not None:
-        line(f"Error: {shown(job.failed_reason)}")
+        line(f"Error: {escape_control(job.failed_reason)}")
     if run is not None and run.exit_code not in (None, 0):
         line(f"Exit code: {run.exit_code}")
     line()
@@ -119,10 +119,10 @@ def _show(session: Session, job: Job, run: Run | None) -> None:
 
 
 def _text(data: bytes) -> str:
-    return shown(data.decode("utf-8", "replace").rstrip("\n"))
+    return escape_control(data.decode("utf-8", "replace").rstrip("\n"))
 
 
-def _explain_gaps(session: Session, job: Job, runs: Sequence[Run]) -> None:
+def _explain_gaps(session: Session, job: Job, runs: Sequence[CommandRun]) -> None:
     """Say why more is missing of long lines than would have to be."""
     has_gaps = any(run.stdout.dropped or run.stderr.dropped for run in runs)
     if not has_gaps or not keeps_output(job):
@@ -134,7 +134,7 @@ def _explain_gaps(session: Session, job: Job, runs: Sequence[Run]) -> None:
         )
 
 
-def _run_as_json(run: Run) -> dict[str, Any]:
+def _run_as_json(run: CommandRun) -> dict[str, Any]:
     return {
         "attempt": run.number,
         "started_at": times.iso(run.began_at),
@@ -179,7 +179,7 @@ def _log_line(session: Session, entry: dict[str, Any], raw: bool) -> None:
         session.talk.data(entry)
         return
     when = times.iso(moment_of(entry["timestamp"]))
-    message = entry["message"] if raw else shown(entry["message"])
+    message = entry["message"] if raw else escape_control(entry["message"])
     session.talk.line(f"{when} {entry['level']} {message}")
 
 
@@ -217,7 +217,7 @@ def _ended_well(session: Session, job: Job, limit: int | None) -> bool:
     except JobFailed:
         return False
     except JobNotFound:
-        raise Refusal(f"job {job.id} is gone: what came of it is not known") from None
+        raise CommandError(f"job {job.id} is gone: what came of it is not known") from None
     except TimeoutError:
         session.talk.note(f"job {job.id} has not ended yet")
         raise click.exceptions.Exit(EXIT_TIMED_OUT) from None
@@ -242,7 +242,7 @@ def wait_and_show(session: Session, job: Job, raw: bool) -> None:
 
 def _impatience(session: Session, job: Job) -> Callable[[str], None]:
     """Says once, if a job has not begun after a while, what keeps it."""
-    due = time.monotonic() + PATIENCE
+    due = time.monotonic() + WAIT_NOTICE_AFTER
 
     def look(state: str) -> None:
         nonlocal due

@@ -12,7 +12,7 @@ from ...client.queue.queue import Queue
 from ...client.queue.settings import check_settings
 from ...core.job_options import MAX_ATTEMPTS, check_int, check_name, check_rate
 from .. import times
-from ..console import BadInput, complete_queues, one_line, verb
+from ..console import InvalidInput, complete_queues, one_line, verb
 from ..counts import counts_of
 from ..job_format import statuses_worth_a_column
 from ..job_spec import bytes_of, notice
@@ -164,7 +164,7 @@ def set_(session: Session, name: str, **options: Any) -> None:
     """Change what holds for a queue, for all who use it; it is made if there is none."""
     given = {option: value for option, value in options.items() if value is not None}
     if not given:
-        raise BadInput("say what to set; `queuectl queues set --help` shows the options")
+        raise InvalidInput("say what to set; `queuectl queues set --help` shows the options")
     check_name("the queue's name", name)
     limits = {what: _READ[what](given.pop(what)) for what in _LIMITS if what in given}
     settings: dict[str, Any] = {_NAMES[what]: _READ[what](text) for what, text in given.items()}
@@ -201,7 +201,7 @@ def _time(option: str) -> Callable[[str], int]:
 def _number(option: str, least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?\d+", text):
-            raise BadInput(f"{option} must be a whole number or none, not {text!r}")
+            raise InvalidInput(f"{option} must be a whole number or none, not {text!r}")
         return check_int(option, int(text), least, MAX_ATTEMPTS)
 
     return read
@@ -211,7 +211,7 @@ def _rate(text: str) -> tuple[int, int]:
     """100/1m, 100/m."""
     found = re.fullmatch(r"(\d+)/(\d*\S+)", text.strip())
     if found is None:
-        raise BadInput(f"--rate must be such as 100/1m or none, not {text!r}")
+        raise InvalidInput(f"--rate must be such as 100/1m or none, not {text!r}")
     span = found[2] if found[2][0].isdigit() else f"1{found[2]}"
     most, duration = check_rate(
         "--rate", {"max": int(found[1]), "duration": times.duration("--rate", span)}

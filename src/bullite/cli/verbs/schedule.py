@@ -15,15 +15,15 @@ from ...commands.job_types import describe
 from ...core.recurrence import check_recurrence
 from .. import times
 from ..completers import completes
-from ..console import BadInput, Refusal, one_line, queue_option, verb, yes_option
+from ..console import CommandError, InvalidInput, one_line, queue_option, verb, yes_option
 from ..job_format import as_json
-from ..job_spec import Order
+from ..job_spec import JobSpec
 from ..masking import masked, masked_data, masked_text, secrets_option
 from ..session import Session, check_only_one
 from ..shared_options import checked_order, given_options, options_of_enqueue
-from .enqueue import make_order
+from .enqueue import make_job_spec
 
-LONGEST_DERIVED = 40
+MAX_DERIVED_LENGTH = 40
 """Characters of a name that is made from a command."""
 
 
@@ -91,12 +91,12 @@ def _when(
     """The times, checked before anything is changed."""
     if (cron is None) == (every is None):
         word = f"; to use the word {command!r} write it first" if command in _words() else ""
-        raise BadInput(f"say when with --cron or --every, one of them{word}")
+        raise InvalidInput(f"say when with --cron or --every, one of them{word}")
     if every is not None and tz is not None:
-        raise BadInput("--tz goes with --cron: --every is the same in all zones")
+        raise InvalidInput("--tz goes with --cron: --every is the same in all zones")
     ms = None if every is None else times.duration("--every", every)
     if ms == 0:
-        raise BadInput("--every must be more than 0")
+        raise InvalidInput("--every must be more than 0")
     when = {"pattern": cron, "every": ms, "tz": tz, "limit": limit}
     check_recurrence(round(time.time() * 1000), **when)  # type: ignore[arg-type]
     return when
@@ -106,25 +106,25 @@ def _words() -> list[str]:
     return list(schedule.commands)
 
 
-def _order(session: Session, options: dict[str, Any]) -> Order:
+def _order(session: Session, options: dict[str, Any]) -> JobSpec:
     given = given_options(options)
     if "template" not in given:
         checked_order(given)
     else:
         session.store()
-    order = make_order(session, {**given, "template": given.get("template")})
+    order = make_job_spec(session, {**given, "template": given.get("template")})
     for name in ("run_at", "delay", "job_id"):
         if name in order.options:
-            raise BadInput(f"the template has {name.removeprefix('job_')}: not for a schedule")
+            raise InvalidInput(f"the template has {name.removeprefix('job_')}: not for a schedule")
     if order.after:
-        raise BadInput("the template has after: not for a schedule")
+        raise InvalidInput("the template has after: not for a schedule")
     return order
 
 
-def _name_for(session: Session, queue: Queue, order: Order, when: dict[str, Any]) -> str:
+def _name_for(session: Session, queue: Queue, order: JobSpec, when: dict[str, Any]) -> str:
     """A name that says what it does and is not taken, unless by the very same."""
     slug = re.sub(r"[^A-Za-z0-9._]+", "-", describe(order.name, order.data)).strip("-.")
-    base = slug[:LONGEST_DERIVED].rstrip("-.") or "schedule"
+    base = slug[:MAX_DERIVED_LENGTH].rstrip("-.") or "schedule"
     if base.isdecimal():
         base = f"schedule-{base}"
     number = 1
@@ -136,7 +136,7 @@ def _name_for(session: Session, queue: Queue, order: Order, when: dict[str, Any]
         number += 1
 
 
-def _is_same(entry: JobScheduler, order: Order, when: dict[str, Any]) -> bool:
+def _is_same(entry: JobScheduler, order: JobSpec, when: dict[str, Any]) -> bool:
     there = (entry.name, entry.template["data"], entry.pattern, entry.every, entry.tz)
     tz = None if when["pattern"] is None else when["tz"] or "UTC"
     return there == (order.name, order.data, when["pattern"], when["every"], tz)
@@ -237,7 +237,7 @@ def resume(session: Session, name: str, queue: str | None) -> None:
     session.wait(home.resume_job_scheduler(name))
     entry = _entry(session, home, name)
     if not entry.enabled:
-        raise Refusal(f"the schedule {name!r} has come to its end: schedule it anew")
+        raise CommandError(f"the schedule {name!r} has come to its end: schedule it anew")
     text = f"resumed {name}: next at {times.iso(entry.next_run_at)}"
     session.talk.done(text, _as_json(home, entry))
 
@@ -275,7 +275,7 @@ def _find(session: Session, name: str, queue: str | None) -> Queue:
         if session.wait(each.get_job_scheduler(name)) is not None
     ]
     if not having:
-        raise Refusal(f"there is no schedule {name!r}; `queuectl schedule list` shows them")
+        raise CommandError(f"there is no schedule {name!r}; `queuectl schedule list` shows them")
     check_only_one(f"schedules {name!r} are in", [each.name for each in having])
     return having[0]
 
@@ -283,5 +283,5 @@ def _find(session: Session, name: str, queue: str | None) -> Queue:
 def _entry(session: Session, queue: Queue, name: str) -> JobScheduler:
     entry = session.wait(queue.get_job_scheduler(name))
     if entry is None:
-        raise Refusal(f"the schedule {name!r} was removed meanwhile")
+        raise CommandError(f"the schedule {name!r} was removed meanwhile")
     return entry

@@ -11,8 +11,8 @@ import click
 
 from ...client.queue.metrics import Durations, Metrics
 from ...core.outcomes import CANCELLED, EXPIRED
-from ..console import BadInput, one_line, queue_option, verb
-from ..counts import crew_line
+from ..console import InvalidInput, one_line, queue_option, verb
+from ..counts import workers_line
 from ..job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
 from ..session import Session
 from ..statistics import measured, survey
@@ -110,7 +110,7 @@ def _waits(waits: Facts) -> Iterator[str]:
 
 
 def _workers(workers: Facts) -> Iterator[str]:
-    yield crew_line(workers)
+    yield workers_line(workers)
     yield f"Busy share: {100 * workers['busy_share']:.2f}%"
     yield f"Jobs per transaction: {workers['batch_size']}"
     yield f"Lock waits: {workers['lock_waits']} ({workers['lock_wait_ms']}ms)"
@@ -135,7 +135,7 @@ def metrics(session: Session, queue: str | None, last: str) -> None:
     """
     ms = duration("--last", last)
     if not ms:
-        raise BadInput("--last must be more than 0, such as 30m, 1h or 7d")
+        raise InvalidInput("--last must be more than 0, such as 30m, 1h or 7d")
     found = measured(session, session.queues(queue), ms)
     if session.talk.as_json:
         session.talk.data(_as_json(found))

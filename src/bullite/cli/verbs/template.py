@@ -13,7 +13,7 @@ from ...client.directory import get_value, list_values, update_value
 from ...commands.job_types import describe
 from ...core.job_options import check_name
 from ..completers import template_names
-from ..console import Refusal, one_line, verb, yes_option
+from ..console import CommandError, one_line, verb, yes_option
 from ..job_spec import TEMPLATES
 from ..masking import masked_given, masked_text, secrets_option
 from ..session import Session
@@ -50,7 +50,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
         )
     )
     if old is not None and not force:
-        raise Refusal(f"there is a template {name!r} already; --force takes its place")
+        raise CommandError(f"there is a template {name!r} already; --force takes its place")
     what = "replaced" if old is not None else "created"
     session.talk.done(f"{what} the template {name}", _as_json(name, given))
 
@@ -100,7 +100,7 @@ def remove(session: Session, name: str, yes: bool) -> None:
 def _existing(session: Session, name: str) -> dict[str, Any]:
     given: dict[str, Any] | None = session.wait(get_value(session.store(), TEMPLATES, name))
     if given is None:
-        raise Refusal(f"there is no template {name!r}; `queuectl template list` shows them")
+        raise CommandError(f"there is no template {name!r}; `queuectl template list` shows them")
     return given
 
 

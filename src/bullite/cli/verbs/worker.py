@@ -16,17 +16,17 @@ from ...core.escaping import on_one_line
 from ...core.names import check_name
 from ...processes import private_environment
 from ...processes.child import python_running
-from ...processes.group_lock import GroupLock, GroupTaken, signal_holder
+from ...processes.group_lock import GroupLock, GroupTaken, signal_owner
 from ...processes.signals import DRAIN_SIGNAL, STOP_SIGNAL
 from ...processes.supervisor import Supervisor
 from .. import times
-from ..console import BadInput, Refusal, queue_option, verb
+from ..console import CommandError, InvalidInput, queue_option, verb
 from ..daemonize import start_in_background, until
 from ..job_spec import bytes_of
 from ..session import DEFAULT_QUEUE, NOTICES, Session
 from ..worker_groups import (
     DEFAULT_GROUP,
-    GroupSeat,
+    DatabaseGroupRegistry,
     forget,
     group_line,
     group_of,
@@ -167,7 +167,7 @@ def start(
         lambda slot: python_running("bullite.cli.worker_process"),
         count,
         lock=lock,
-        seat=GroupSeat(session, group),
+        seat=DatabaseGroupRegistry(session, group),
         group=group,
         env=public,
         private=private,
@@ -189,10 +189,10 @@ def _check_that_queues_are_served(spec: Spec, apps: Mapping[str, Any]) -> None:
     served = {name for app in applications(apps) for name in app.processors()}
     served.update(queues_to_serve(spec, apps))
     if not served:
-        raise BadInput("--no-commands leaves nothing to run: name an application with --app")
+        raise InvalidInput("--no-commands leaves nothing to run: name an application with --app")
     unserved = [name for name in spec.queues if spec.named and name not in served]
     if unserved:
-        raise BadInput(
+        raise InvalidInput(
             f"nothing serves the queue {unserved[0]!r}: no --app does, and --no-commands is given"
         )
 
@@ -268,16 +268,16 @@ def stop(session: Session, group: str, timeout: str, force: bool) -> None:
     _signal(session, lock, group, _number(DRAIN_SIGNAL))
     if not until(lambda: lock.holder() is None, patience):
         if not force:
-            raise Refusal(
+            raise CommandError(
                 f"workers of the group {group!r} still run jobs after {patience:g} s; wait, or "
                 "stop them with --force"
             )
         for number in (_number(STOP_SIGNAL), signal.SIGTERM):  # stop the jobs, then leave them
-            signal_holder(lock, number)
+            signal_owner(lock, number)
             if until(lambda: lock.holder() is None, 8):
                 break
         else:
-            raise Refusal(f"workers of the group {group!r} could not be stopped")
+            raise CommandError(f"workers of the group {group!r} could not be stopped")
     session.talk.done(
         f"workers of the group {group!r} have ended", {"group": group, "stopped": True}
     )
@@ -289,14 +289,16 @@ def _number(name: str) -> int:
 
 def _signal(session: Session, lock: GroupLock, group: str, number: int) -> None:
     """Only to a process that holds the lock now: an old number may be somebody else's."""
-    if signal_holder(lock, number):
+    if signal_owner(lock, number):
         return
     entry = group_of(session, group)
     if entry is None:
-        raise Refusal(f"no workers of the group {group!r} are running")
+        raise CommandError(f"no workers of the group {group!r} are running")
     if not is_here(entry):
-        raise Refusal(f"workers of the group {group!r} run on {entry['host']}: stop them there")
-    raise Refusal(
+        raise CommandError(
+            f"workers of the group {group!r} run on {entry['host']}: stop them there"
+        )
+    raise CommandError(
         f"workers of the group {group!r} are run by process {entry['pid']}, which was started by "
         "another user or with another XDG_STATE_HOME: do this as it was started"
     )
