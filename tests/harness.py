@@ -335,7 +335,7 @@ class Process:
 
     def version(self, queue: int) -> int:
         """Of a queue's settings, which a producer must know."""
-        version: int = self.driver.execute("terms", {"queue": queue}).rows[0][1]
+        version: int = self.driver.execute("add_info", {"queue": queue}).rows[0][1]
         return version
 
     def add(self, name: str = "job", *, queue: int | None = None, **options: Any) -> int:

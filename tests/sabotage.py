@@ -783,8 +783,8 @@ MUTANTS = (
     Mutant(
         "first in, first out",
         SQL,
-        "order by rank, seq limit :want\n\n-- name: heads",
-        "order by rank, seq desc limit :want\n\n-- name: heads",
+        "order by rank, seq limit :want\n\n-- name: lane_heads",
+        "order by rank, seq desc limit :want\n\n-- name: lane_heads",
         [
             "test_claiming.py::test_jobs_given_back_keep_their_old_places",
             "test_claiming.py::test_last_in_first_out_jobs_go_in_front_of_their_rank",
@@ -794,8 +794,8 @@ MUTANTS = (
     Mutant(
         "priority before age",
         SQL,
-        "order by rank, seq limit :want\n\n-- name: heads",
-        "order by seq limit :want\n\n-- name: heads",
+        "order by rank, seq limit :want\n\n-- name: lane_heads",
+        "order by seq limit :want\n\n-- name: lane_heads",
         ["test_claiming.py::test_a_lower_rank_goes_first_and_equal_ranks_in_the_order_they_came"],
     ),
     Mutant(
@@ -1552,8 +1552,8 @@ MUTANTS = (
     Mutant(
         "a transaction that the server undoes in its first message is run again",
         "database/postgres/driver.py",
-        "                    raise self._meaning(error) from error\n        "
-        "self._first_statements.extend",
+        "                    raise self._meaning(error) from error\n"
+        "        self._first_statements.extend",
         "                    raise store_error(error, str(self.location)) from error\n"
         "        self._first_statements.extend",
         [
@@ -1698,8 +1698,8 @@ MUTANTS = (
     Mutant(
         "who replaces a job waits for nobody who waits for its key",
         PG,
-        "order by id for update skip locked\n\n-- name: keyed_jobs",
-        "order by id for update\n\n-- name: keyed_jobs",
+        "order by id for update skip locked\n\n-- name: jobs_with_dedup_key",
+        "order by id for update\n\n-- name: jobs_with_dedup_key",
         [
             "postgres/test_keys_side_by_side.py::"
             "test_who_replaces_a_job_that_is_being_removed_lets_that_go_first",
@@ -2181,7 +2181,7 @@ where bullite_jobs.traits = :traits
     Mutant(
         "failed jobs are tried again so often and no more",
         "operations/auto_retry.py",
-        '            yield "count_revivals", {"jobs": as_json(moved)}\n',
+        '            yield "count_auto_retries", {"jobs": as_json(moved)}\n',
         "",
         ["test_reviving.py::test_it_is_tried_again_so_often_and_no_more"],
     ),

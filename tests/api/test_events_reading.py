@@ -522,7 +522,7 @@ class Flaky:
         read = bridge.query
 
         def fails(store: Store, statement: str, params: Any) -> Any:
-            if statement == "end_of_log":
+            if statement == "log_position":
                 self.tries += 1
                 if self.errors:
                     raise self.errors.pop(0)

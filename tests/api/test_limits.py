@@ -391,7 +391,7 @@ async def stands_aside(queue: Queue, number: int) -> bool:
     rows = queue.store.open().driver.reader()
     try:
         lanes = rows.read(
-            "lanes_aside", {"queue": queue.key, "first_lane": "\x1f", "last_lane": "\x20"}
+            "parked_lanes", {"queue": queue.key, "first_lane": "\x1f", "last_lane": "\x20"}
         ).rows
     finally:
         rows.close()

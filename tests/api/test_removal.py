@@ -291,7 +291,7 @@ async def test_draining_a_queue_while_its_jobs_are_sorted_by_name(
 
     async def read_then_sort(store: Store, statement: str, params: Mapping[str, Any]) -> Any:
         rows = await reads(store, statement, params)
-        if statement == "terms":
+        if statement == "add_info":
             monkeypatch.setattr(bridge, "query", reads)
             async with Worker(queue, {"other": work}):
                 await until(lambda: all_stand_in_lanes(queue))

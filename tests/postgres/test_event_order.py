@@ -149,12 +149,12 @@ def test_the_end_of_the_log_is_where_events_are_settled(adder, reader):
     write(second, "second")
     second.commit()
 
-    [row] = reader.read("end_of_log", {"after": 0, "queue": None}).rows
+    [row] = reader.read("log_position", {"after": 0, "queue": None}).rows
     assert row[2:4] == (0, 0)
 
     first.commit()
 
-    [row] = reader.read("end_of_log", {"after": 0, "queue": None}).rows
+    [row] = reader.read("log_position", {"after": 0, "queue": None}).rows
     assert row[2] == 2
 
 

@@ -24,28 +24,28 @@ STATEMENTS = {name: known for name in SOURCE if (known := statements("bullite")[
 JOBS = 200_000
 
 BY_INDEX = {
-    "ready": "bullite_jobs_waiting (queue, lane)",
-    "heads": "bullite_jobs_waiting (queue, lane)",
-    "sort_into_lanes": "bullite_jobs_waiting (queue, lane)",
-    "outlook": "bullite_jobs_waiting (queue)",
+    "next_in_lane": "bullite_jobs_waiting (queue, lane)",
+    "lane_heads": "bullite_jobs_waiting (queue, lane)",
+    "assign_lanes": "bullite_jobs_waiting (queue, lane)",
+    "has_ready_or_due": "bullite_jobs_waiting (queue)",
     "due": "bullite_jobs_delayed (queue, due_at)",
     "due_queues": "bullite_jobs_delayed (queue, due_at)",
     "held_by_worker": "bullite_jobs_active (queue, worker, lease_until)",
-    "held_ahead": "bullite_jobs_active (queue)",
+    "count_prefetched": "bullite_jobs_active (queue)",
     "count_active": "bullite_jobs_active (queue)",
     "count_due": "bullite_jobs_delayed (queue, due_at)",
-    "stand_before": "bullite_jobs_waiting (queue, lane, rank, seq)",
-    "keyed": "bullite_jobs_waiting (queue, lane)",
-    "lanes_aside": "bullite_jobs_waiting (queue, lane)",
-    "bring_back": "bullite_jobs_waiting (queue, lane)",
-    "set_aside": "bullite_jobs_pkey (id)",
-    "keys_due": "bullite_limits_aside (queue, back_at)",
-    "next_back": "bullite_limits_aside (queue)",
+    "count_ahead_in_lane": "bullite_jobs_waiting (queue, lane, rank, seq)",
+    "jobs_with_limit_key": "bullite_jobs_waiting (queue, lane)",
+    "parked_lanes": "bullite_jobs_waiting (queue, lane)",
+    "unpark_jobs": "bullite_jobs_waiting (queue, lane)",
+    "park_jobs": "bullite_jobs_pkey (id)",
+    "keys_to_unpark": "bullite_limits_aside (queue, back_at)",
+    "next_unpark": "bullite_limits_aside (queue)",
     "key_windows": "bullite_limits_pkey (queue, key)",
     "key_limit": "bullite_limits_pkey (queue, key)",
-    "forget_idle_keys": "bullite_limits_idle (queue, until)",
+    "delete_idle_limit_keys": "bullite_limits_idle (queue, until)",
     "workers_of_queue": "bullite_jobs_active (queue, worker)",
-    "gates": "bullite_jobs_expiring (queue)",
+    "claim_info": "bullite_jobs_expiring (queue)",
     "expired": "bullite_jobs_expiring (queue, expires_at)",
     "expired_queues": "bullite_jobs_expiring (queue, expires_at)",
     "page_up:waiting": "bullite_jobs_waiting (queue, lane, rank)",
@@ -57,15 +57,15 @@ BY_INDEX = {
     "oldest:delayed": "bullite_jobs_delayed (queue, due_at, id)",
     "oldest:completed": "bullite_jobs_completed (queue, finished_at, id)",
     "oldest:failed": "bullite_jobs_failed (queue, finished_at, id)",
-    "old_removed": "bullite_jobs_removed (queue, removed_at)",
+    "trash_to_delete": "bullite_jobs_removed (queue, removed_at)",
     "job_with_custom_id": "bullite_jobs_custom_id (queue, custom_id)",
     "job": "bullite_jobs_pkey (id)",
     "jobs": "bullite_jobs_pkey (id)",
     "set_priority": "bullite_jobs_pkey (id)",
-    "where_they_are": "bullite_jobs_pkey (id)",
-    "ready_among": "bullite_jobs_pkey (id)",
-    "finished_among": "bullite_jobs_pkey (id)",
-    "existing_among": "bullite_jobs_pkey (id)",
+    "load_jobs_for_update": "bullite_jobs_pkey (id)",
+    "claimable_jobs": "bullite_jobs_pkey (id)",
+    "finished_jobs": "bullite_jobs_pkey (id)",
+    "existing_jobs": "bullite_jobs_pkey (id)",
     "move_to_queue": "bullite_jobs_pkey (id)",
     "write_attempts": "bullite_jobs_pkey (id)",
     "renew_workers": "bullite_workers_nonce (nonce)",
@@ -73,10 +73,10 @@ BY_INDEX = {
     "scheduler_named": "bullite_schedulers_key (queue, key)",
     "scheduler": "bullite_schedulers_key (queue, key)",
     "delete_scheduler": "bullite_schedulers_key (queue, key)",
-    "known_schedulers": "bullite_schedulers_key (queue)",
+    "existing_schedulers": "bullite_schedulers_key (queue)",
     "schedulers_of_jobs": "bullite_schedulers_job (job)",
-    "owners": "bullite_schedulers_job (job)",
-    "set_schedulers": "bullite_schedulers_pkey (id)",
+    "owning_schedulers": "bullite_schedulers_job (job)",
+    "update_schedulers": "bullite_schedulers_pkey (id)",
     "late_schedulers": "bullite_schedulers_due (next_at)",
     "ends_in_log": "bullite_events_queue (queue)",
     "trim_events": "bullite_events_queue (queue, id)",
@@ -91,10 +91,10 @@ BY_INDEX = {
     "logs": "bullite_logs_pkey (job, number)",
     "delete_logs": "bullite_logs_pkey (job)",
     "steps": "bullite_steps_pkey (job)",
-    "known_pause": "bullite_steps_pkey (job, kind, name, number)",
-    "is_waiting_for": "bullite_steps_pkey (job, kind, name)",
-    "mark_stepped": "bullite_jobs_pkey (id)",
-    "begin_pause": "bullite_jobs_pkey (id)",
+    "find_suspension": "bullite_steps_pkey (job, kind, name, number)",
+    "is_waiting_for_event": "bullite_steps_pkey (job, kind, name)",
+    "set_steps_flag": "bullite_jobs_pkey (id)",
+    "insert_suspension": "bullite_jobs_pkey (id)",
     "delete_steps": "bullite_steps_pkey (job)",
     "next_signal": "bullite_signals_pkey (job, name)",
     "delete_signal": "bullite_signals_pkey (job, name, number)",
@@ -102,13 +102,13 @@ BY_INDEX = {
     "release_lock": "bullite_locks_pkey (name)",
     "lock_holder": "bullite_locks_pkey (name)",
     "links_from": "bullite_links_upstream (upstream)",
-    "tied_to": "bullite_links_upstream (upstream)",
+    "dependents_of": "bullite_links_upstream (upstream)",
     "parents_of": "bullite_links_upstream (upstream)",
-    "still_waiting": "bullite_links_pending (downstream)",
-    "settle_links": "bullite_links_upstream (upstream)",
+    "with_pending_links": "bullite_links_pending (downstream)",
+    "resolve_links": "bullite_links_upstream (upstream)",
     "delete_links": "bullite_links_upstream (upstream)",
     "delete_links_up": "bullite_links_upstream (upstream)",
-    "cut_links": "bullite_links_pkey (downstream, upstream)",
+    "unlink_jobs": "bullite_links_pkey (downstream, upstream)",
     "links_page": "bullite_links_pkey (downstream, upstream)",
     "children_page": "bullite_links_pkey (downstream, upstream)",
     "delete_links_to": "bullite_links_pkey (downstream)",
@@ -116,18 +116,18 @@ BY_INDEX = {
     "delete_keys": "bullite_deduplication_pkey (key)",
     "forget_keys": "bullite_deduplication_until (queue)",
     "free_keys": "bullite_deduplication_job (job)",
-    "sweep_keys": "bullite_deduplication_until (queue, until)",
+    "prune_dedup_keys": "bullite_deduplication_until (queue, until)",
     "lock_delayed": "bullite_jobs_pkey (id)",
-    "keyed_jobs": "bullite_jobs_pkey (id)",
+    "jobs_with_dedup_key": "bullite_jobs_pkey (id)",
     "find_by_date": "bullite_payloads_made (its_queue, made_at)",
     "find_by_name": "bullite_payloads_named (its_queue, its_name, made_at)",
     "find_by_tag": "bullite_tags_pkey (queue, tag, created_at, job)",
     "delete_tags": "bullite_tags_job (job)",
     "move_tags": "bullite_tags_job (job)",
-    "failed_due": "bullite_jobs_tried_again (queue, due_at)",
-    "failed_due_queues": "bullite_jobs_tried_again (queue, due_at)",
+    "auto_retry_due": "bullite_jobs_tried_again (queue, due_at)",
+    "auto_retry_queues": "bullite_jobs_tried_again (queue, due_at)",
     "queues_with_custom_id": "bullite_jobs_custom_id (queue, custom_id)",
-    "plan_retries": "bullite_jobs_pkey (id)",
+    "schedule_auto_retry": "bullite_jobs_pkey (id)",
     "minutes": "bullite_minutes_pkey (queue, minute)",
     "forget_minutes": "bullite_minutes_pkey (queue, minute)",
     "runs": "bullite_runs_pkey (job)",
@@ -137,12 +137,12 @@ BY_INDEX = {
 }
 
 READS_EVERYTHING = {
-    "turn_ranks": "when somebody turns the order of a queue round",
-    "plan_all_retries": "when somebody settles anew whether failed jobs are tried again",
-    "survey_priorities": "when people look at all there is",
-    "survey_timeouts": "when people look at all there is",
-    "survey_slowest": "when people look at all there is",
-    "survey_durations": "when people look at all there is",
+    "reverse_priority_order": "when somebody turns the order of a queue round",
+    "reschedule_auto_retries": "when somebody settles anew whether failed jobs are tried again",
+    "stats_priorities": "when people look at all there is",
+    "stats_timeouts": "when people look at all there is",
+    "stats_slowest": "when people look at all there is",
+    "stats_durations": "when people look at all there is",
     "count_outcomes": "when people look at all there is",
     "verify_counts": "looks for mistakes everywhere",
     "verify_times": "looks for mistakes everywhere",
@@ -155,18 +155,18 @@ READS_EVERYTHING = {
 }
 
 READS_AN_INDEX = {
-    "dusty_queues": "of the counts, which are as many as queues and processes",
+    "queues_to_prune": "of the counts, which are as many as queues and processes",
     "fold_counts": "of the counts, which are as many as queues and processes",
 }
 
 SORTS = {
-    "ready_among": "at most as many as one claim takes",
-    "where_they_are": "at most as many as one request names",
+    "claimable_jobs": "at most as many as one claim takes",
+    "load_jobs_for_update": "at most as many as one request names",
     "held_by_worker": "at most as many as one worker holds",
     "oldest:active": "at most as many as run",
     "workers_of_queue": "at most as many as there are workers",
     "fold_counts": "at most as many as there are queues",
-    "plan_all_retries": "when somebody settles anew whether failed jobs are tried again",
+    "reschedule_auto_retries": "when somebody settles anew whether failed jobs are tried again",
     "lock_keys": "at most as many as end together",
     "lock_jobs": "at most as many as one request names",
     "renew_workers": "at most as many as one process has",
@@ -179,19 +179,19 @@ SORTS = {
     "free_keys": "at most as many as end together",
     "lock_delayed": "at most as many as are replaced together",
     "counts_per_priority": "when people look",
-    "names_waiting": "when people look",
-    "names_put_off": "when people look",
+    "unserved_names": "when people look",
+    "postponed_names": "when people look",
     "steps": "at most as many as one job has",
     "link_counts": "when people look",
     "pending_links": "when people look",
-    "stuck": "when people look",
+    "blocked_forever": "when people look",
     "verify_counts": "looks for mistakes everywhere",
-    "survey_priorities": "when people look at all there is",
-    "survey_slowest": "when people look at all there is",
-    "survey_durations": "when people look at all there is",
+    "stats_priorities": "when people look at all there is",
+    "stats_slowest": "when people look at all there is",
+    "stats_durations": "when people look at all there is",
     "count_outcomes": "when people look at all there is",
     "all_workers": "at most as many as there are workers",
-    "origins_of_failed": "when somebody settles anew whether failed jobs are tried again",
+    "source_queues_of_failed": "when somebody settles anew whether failed jobs are tried again",
     "queues_with_custom_id": "at most as many as there are queues",
     "kept": "at most as many as are kept",
 }
@@ -381,7 +381,7 @@ def test_the_order_comes_from_an_index(empty):
 
 
 def test_the_next_jobs_are_read_from_the_line_without_sorting(empty):
-    kinds = {step["Node Type"] for step in empty.steps("ready")}
+    kinds = {step["Node Type"] for step in empty.steps("next_in_lane")}
 
     assert kinds == {"Limit", "LockRows", "Nested Loop", "Index Scan"}
 
@@ -400,7 +400,7 @@ def buffers(plans: Plans, name: str, **values: Any) -> int:
 
 
 def test_a_look_for_jobs_touches_few_pages(full):
-    assert buffers(full, "ready", queue=1, lane="", want=10) < 150
+    assert buffers(full, "next_in_lane", queue=1, lane="", want=10) < 150
 
 
 def test_a_claim_touches_few_pages(full):
@@ -452,4 +452,4 @@ def test_trimming_touches_as_few_pages_in_a_long_log_as_in_a_short_one(full):
 
 
 def test_looking_for_queues_to_sweep_does_not_read_their_logs(full):
-    assert not [scan for scan in full.scans("dusty_queues", now=1) if "events" in scan]
+    assert not [scan for scan in full.scans("queues_to_prune", now=1) if "events" in scan]

@@ -14,7 +14,7 @@ from bullite.database.statements import move_statement
 OURS = {name: statements("bullite")[name] for name in SOURCE}
 
 ONLY_SQLITE = {
-    "addresses_of_hungry": "wake-ups go to addresses of processes",
+    "idle_worker_addresses": "wake-ups go to addresses of processes",
     "address_of_process": "the same",
 }
 ONLY_POSTGRES = {
@@ -35,7 +35,7 @@ ONLY_POSTGRES = {
     "lock_jobs": "the same",
     "lock_keys": "the same",
     "count_jobs": "the same",
-    "take_turn_now": "the same",
+    "lock_queue_limits_now": "the same",
     "end_of_settled": "writers work side by side",
 }
 
@@ -113,10 +113,13 @@ def test_every_table_is_named_with_its_schema(name):
     assert unnamed == []
 
 
-@pytest.mark.parametrize("name", ["due", "ready", "ready_among", "expired", "old_removed", "keyed"])
+@pytest.mark.parametrize(
+    "name",
+    ["due", "next_in_lane", "claimable_jobs", "expired", "trash_to_delete", "jobs_with_limit_key"],
+)
 def test_what_is_looked_up_to_be_moved_is_locked_and_what_others_locked_is_passed_over(name):
     assert re.search(r"for update (of j )?skip locked$", words(OURS[name].text))
 
 
 def test_what_a_caller_names_is_waited_for_in_the_order_of_ids():
-    assert words(OURS["where_they_are"].text).endswith("order by id for update")
+    assert words(OURS["load_jobs_for_update"].text).endswith("order by id for update")

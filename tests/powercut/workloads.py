@@ -227,7 +227,7 @@ async def in_events(disk: FailingDisk, queue: Queue, ended: Job, ledger: Ledger)
 async def in_a_read(disk: FailingDisk, queue: Queue, ended: Job, ledger: Ledger) -> None:
     disk.fail_in(READER)
     reader = StoreReader(queue.store)
-    await asyncio.to_thread(reader.read, "finished_among", {"jobs": f"[{ended.pk}]"})
+    await asyncio.to_thread(reader.read, "finished_jobs", {"jobs": f"[{ended.pk}]"})
 
 
 async def failing(

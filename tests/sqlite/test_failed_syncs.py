@@ -98,7 +98,7 @@ async def test_a_failed_sync_of_a_read_ends_the_engine(database, disk):
         await queue.add("job", 1)
         disk.thread = READER
         with pytest.raises(StoreUnsynced):
-            StoreReader(queue.store).read("end_of_log", {"after": -1, "queue": None})
+            StoreReader(queue.store).read("log_position", {"after": -1, "queue": None})
         await assert_ended(queue)
 
 

@@ -307,7 +307,7 @@ def test_claimed_jobs_are_handed_over_even_if_looking_for_results_fails(store: S
     store.home.engine.watch(store.watched(first), lambda answer: None, SAME_THREAD)
     store.home.engine.turn()
     worker.wants(1)
-    store.home.driver.fail_at["finished_among"] = StoreUnavailable("cannot read")
+    store.home.driver.fail_at["finished_jobs"] = StoreUnavailable("cannot read")
     store.ask_together(complete(store, held))
     assert store.state(second) == "active"
     assert [held.id for held in worker.received] == [first, second]
@@ -317,7 +317,7 @@ def test_requests_are_answered_although_looking_around_fails(store: Store) -> No
     worker = store.worker()
     worker.wants(1)
     store.home.engine.turn()
-    store.home.driver.fail_at["outlook"] = StoreUnavailable("cannot read")
+    store.home.driver.fail_at["has_ready_or_due"] = StoreUnavailable("cannot read")
     store.home.engine.poll_now()
     [answer] = store.ask_together(AddJobs(store.queue, [new_job()]))
     assert len(answer.ids) == 1

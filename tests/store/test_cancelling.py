@@ -707,7 +707,9 @@ def test_cancel_and_claim(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     with pytest.raises(Conflict):
-        interleave(store.home, cancelling(job), "where_they_are", claiming(worker), by=store.home)
+        interleave(
+            store.home, cancelling(job), "load_jobs_for_update", claiming(worker), by=store.home
+        )
     assert store.state(job) == "waiting"
 
 
@@ -715,7 +717,7 @@ def test_claim_and_cancel(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     with pytest.raises(Conflict):
-        interleave(store.home, claiming(worker), "ready", cancelling(job), by=store.home)
+        interleave(store.home, claiming(worker), "next_in_lane", cancelling(job), by=store.home)
     assert store.state(job) == "waiting"
 
 
@@ -727,7 +729,7 @@ def test_settle_and_cancel(store: Store, move: Move) -> None:
         interleave(
             store.home,
             settling(store, held, move),
-            "where_they_are",
+            "load_jobs_for_update",
             cancelling(job),
             by=store.home,
         )
@@ -740,7 +742,11 @@ def test_giving_up_and_cancel(store: Store, move: Move) -> None:
     job = store.add()
     held = store.worker().claim_one()
     interleave(
-        store.home, settling(store, held, move), "where_they_are", cancelling(job), by=store.home
+        store.home,
+        settling(store, held, move),
+        "load_jobs_for_update",
+        cancelling(job),
+        by=store.home,
     )
     assert end(store, job) == ENDED
 
@@ -749,7 +755,9 @@ def test_cancel_and_expire(store: Store) -> None:
     job = store.add(expires=5)
     store.clock.advance(5)
     with pytest.raises(Conflict):
-        interleave(store.home, cancelling(job), "where_they_are", expiring(store), by=store.home)
+        interleave(
+            store.home, cancelling(job), "load_jobs_for_update", expiring(store), by=store.home
+        )
     assert store.state(job) == "waiting"
 
 
@@ -764,7 +772,9 @@ def test_expire_and_cancel(store: Store) -> None:
 def test_cancel_and_cancel(store: Store) -> None:
     job = store.add()
     with pytest.raises(Conflict):
-        interleave(store.home, cancelling(job), "where_they_are", cancelling(job), by=store.home)
+        interleave(
+            store.home, cancelling(job), "load_jobs_for_update", cancelling(job), by=store.home
+        )
     assert store.state(job) == "waiting"
 
 
@@ -801,7 +811,10 @@ def test_a_run_that_completes_while_it_is_being_cancelled_has_completed(store: S
     worker = store.process().worker()
     held = worker.claim_one()
     answers = beside(
-        store.home, cancelling(job), "where_they_are", lambda: worker.complete(held, value="1")
+        store.home,
+        cancelling(job),
+        "load_jobs_for_update",
+        lambda: worker.complete(held, value="1"),
     )
     assert answers == ([False], [])
     assert store.state(job) == "completed"
@@ -815,7 +828,10 @@ def test_a_run_that_ends_otherwise_while_it_is_being_cancelled_is_cancelled(
     worker = store.process().worker()
     held = worker.claim_one()
     answers = beside(
-        store.home, cancelling(job), "where_they_are", lambda: worker.settle(move, held, delay=5)
+        store.home,
+        cancelling(job),
+        "load_jobs_for_update",
+        lambda: worker.settle(move, held, delay=5),
     )
     assert answers == ([False], [])
     assert end(store, job) == ENDED
@@ -828,7 +844,7 @@ def test_a_job_that_is_cancelled_while_its_completion_is_written_cannot_be(store
     _, answer = beside(
         other,
         settling(store, held),
-        "where_they_are",
+        "load_jobs_for_update",
         outcome_of(lambda: cancel(store, job)),
     )
     assert answer is IllegalMove
@@ -838,7 +854,7 @@ def test_a_job_that_is_cancelled_while_its_completion_is_written_cannot_be(store
 def test_a_job_that_is_being_cancelled_is_not_claimed(store: Store) -> None:
     job = store.add()
     worker = store.process().worker()
-    answers = beside(store.home, cancelling(job), "where_they_are", lambda: worker.claim(1))
+    answers = beside(store.home, cancelling(job), "load_jobs_for_update", lambda: worker.claim(1))
     assert answers == ([True], [])
     assert end(store, job) == ENDED
 
@@ -847,7 +863,7 @@ def test_a_job_that_is_cancelled_while_it_is_claimed_runs_and_is_told(store: Sto
     job = store.add()
     other = store.process()
     worker = other.worker()
-    _, ended = beside(other, claiming(worker), "ready", lambda: cancel(store, job))
+    _, ended = beside(other, claiming(worker), "next_in_lane", lambda: cancel(store, job))
     assert ended is False
     assert (store.state(job), store.row(job).deferred_failure) == ("active", REASON)
 
@@ -857,7 +873,7 @@ def test_a_job_that_expires_while_it_is_being_cancelled_is_cancelled(store: Stor
     store.clock.advance(5)
     other = store.process()
     answers = beside(
-        store.home, cancelling(job), "where_they_are", lambda: other.ask(Expire(store.queue))
+        store.home, cancelling(job), "load_jobs_for_update", lambda: other.ask(Expire(store.queue))
     )
     assert answers == ([True], 0)
     assert end(store, job) == ENDED
@@ -889,7 +905,7 @@ def test_a_job_that_is_taken_back_while_it_is_being_cancelled_is_cancelled(store
     process, other = store.process(), store.process()
     process.worker().claim_one()
     store.kill(process)
-    answer, _ = beside(store.home, cancelling(job), "where_they_are", other.recover)
+    answer, _ = beside(store.home, cancelling(job), "load_jobs_for_update", other.recover)
     assert answer == [False]
     other.recover()  # it may have been passed over
     assert end(store, job) == ENDED

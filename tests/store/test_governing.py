@@ -177,7 +177,7 @@ def test_a_hungry_worker_is_fed_when_the_pause_ends(store: Store) -> None:
 def test_jobs_fetched_ahead_can_be_counted(store: Store) -> None:
     store.add_all(*(new_job() for _ in range(3)))
     store.worker().claim(1, ahead=2)
-    assert store.read("held_ahead", queue=store.queue) == [(2,)]
+    assert store.read("count_prefetched", queue=store.queue) == [(2,)]
 
 
 # --- the event log -------------------------------------------------------------------------------

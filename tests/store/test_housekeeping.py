@@ -82,11 +82,11 @@ def test_results_and_claims_share_no_transaction_with_what_is_due_by_the_clock(s
         worker.complete(held)
 
     results = of("complete:active:alike", transactions)
-    claims = of("gates", transactions)
+    claims = of("claim_info", transactions)
     chores = of("renew_workers", transactions) + of("lock_minute", transactions)
     assert len(results) == 1
     assert len(chores) == 2
-    assert all(chore.isdisjoint({"gates", "complete:active:alike"}) for chore in chores)
+    assert all(chore.isdisjoint({"claim_info", "complete:active:alike"}) for chore in chores)
     assert all("renew_workers" not in claim for claim in claims)
 
 
@@ -104,7 +104,7 @@ def test_what_housekeeping_makes_ready_is_claimed_in_another_transaction(store):
 
     assert [held.id for held in worker.received] == [job]
     [promotion] = of("promote:delayed", transactions)
-    assert promotion.isdisjoint({"gates", "claim:waiting"})
+    assert promotion.isdisjoint({"claim_info", "claim:waiting"})
 
 
 def test_a_result_is_recorded_although_what_is_due_by_the_clock_fails(store):

@@ -103,7 +103,7 @@ def test_settle_and_settle(store: Store) -> None:
         interleave(
             store.home,
             settling(store, held),
-            "where_they_are",
+            "load_jobs_for_update",
             settling(store, held, FAIL),
             by=store.home,
         )
@@ -118,7 +118,11 @@ def test_settle_and_recover(store: Store, move: Move) -> None:
     held = worker.claim_one()
     with pytest.raises(Conflict):
         interleave(
-            other, settling(store, held, move), "where_they_are", recovering(worker), by=store.home
+            other,
+            settling(store, held, move),
+            "load_jobs_for_update",
+            recovering(worker),
+            by=store.home,
         )
 
 
@@ -143,7 +147,7 @@ def test_settle_and_a_new_claim_by_the_same_process(store: Store) -> None:
         interleave(
             store.home,
             settling(store, held),
-            "where_they_are",
+            "load_jobs_for_update",
             then(settling(store, held, RETURN_UNSTARTED), claiming(worker)),
             by=store.home,
         )
@@ -160,7 +164,9 @@ def test_settle_and_a_new_claim_by_another_process_with_the_same_number(store: S
         yield from claiming(thief, token=held.token)(tx)
 
     with pytest.raises(Conflict):
-        interleave(store.home, settling(store, held), "where_they_are", steal, by=thief.process)
+        interleave(
+            store.home, settling(store, held), "load_jobs_for_update", steal, by=thief.process
+        )
 
 
 def test_progress_and_recover(store: Store) -> None:
@@ -189,7 +195,7 @@ def test_extending_a_lease_and_a_new_claim(store: Store) -> None:
     def extending(tx: Transaction) -> Operation[Any]:
         return extend_leases(tx, [ExtendLease(held.id, held.token, 10 * LOCK_DURATION)])
 
-    interleave(store.home, extending, "where_they_are", steal, by=thief.process)
+    interleave(store.home, extending, "load_jobs_for_update", steal, by=thief.process)
     assert store.row(held.id).lease_until == store.clock.lease_now() + LOCK_DURATION
 
 
@@ -255,14 +261,14 @@ def test_claim_and_claim(store: Store) -> None:
     store.add()
     worker, other = store.worker(), store.process().worker()
     with pytest.raises(Conflict):
-        interleave(store.home, claiming(worker), "ready", claiming(other), by=other.process)
+        interleave(store.home, claiming(worker), "next_in_lane", claiming(other), by=other.process)
 
 
 def test_claim_and_remove(store: Store) -> None:
     job = store.add()
     worker = store.worker()
     with pytest.raises(Conflict):
-        interleave(store.home, claiming(worker), "ready", moving(REMOVE, job), by=store.home)
+        interleave(store.home, claiming(worker), "next_in_lane", moving(REMOVE, job), by=store.home)
 
 
 def test_remove_and_claim(store: Store) -> None:
@@ -270,7 +276,7 @@ def test_remove_and_claim(store: Store) -> None:
     worker = store.worker()
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(REMOVE, job), "where_they_are", claiming(worker), by=store.home
+            store.home, moving(REMOVE, job), "load_jobs_for_update", claiming(worker), by=store.home
         )
 
 
@@ -296,7 +302,11 @@ def test_promote_by_hand_and_promote_by_hand(store: Store) -> None:
     job = store.add(delay=1)
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(PROMOTE, job), "where_they_are", moving(PROMOTE, job), by=store.home
+            store.home,
+            moving(PROMOTE, job),
+            "load_jobs_for_update",
+            moving(PROMOTE, job),
+            by=store.home,
         )
 
 
@@ -305,7 +315,7 @@ def test_remove_and_promote(store: Store) -> None:
     store.clock.advance(1)
     with pytest.raises(Conflict):
         interleave(
-            store.home, moving(REMOVE, job), "where_they_are", promoting(store), by=store.home
+            store.home, moving(REMOVE, job), "load_jobs_for_update", promoting(store), by=store.home
         )
 
 
@@ -321,7 +331,7 @@ def test_restore_and_restore(store: Store) -> None:
     store.move(REMOVE, job)
     restoring = moving(RESTORE_WAITING, job)
     with pytest.raises(Conflict):
-        interleave(store.home, restoring, "where_they_are", restoring, by=store.home)
+        interleave(store.home, restoring, "load_jobs_for_update", restoring, by=store.home)
 
 
 def test_restore_and_a_removal_from_somewhere_else(store: Store) -> None:
@@ -340,7 +350,7 @@ def test_restore_and_a_removal_from_somewhere_else(store: Store) -> None:
         interleave(
             store.home,
             moving(RESTORE_WAITING, job),
-            "where_they_are",
+            "load_jobs_for_update",
             run_and_remove,
             by=store.home,
         )
@@ -359,7 +369,7 @@ def test_delete_and_revive(store: Store) -> None:
         interleave(
             store.home,
             moving(DELETE, job),
-            "where_they_are",
+            "load_jobs_for_update",
             moving(RETRY_FINISHED, job),
             by=store.home,
         )
@@ -372,7 +382,7 @@ def test_revive_and_delete(store: Store) -> None:
         interleave(
             store.home,
             moving(RETRY_FINISHED, job),
-            "where_they_are",
+            "load_jobs_for_update",
             moving(DELETE, job),
             by=store.home,
         )
@@ -384,7 +394,7 @@ def test_revive_and_revive(store: Store) -> None:
         interleave(
             store.home,
             moving(RETRY_FINISHED, job),
-            "where_they_are",
+            "load_jobs_for_update",
             moving(RETRY_FINISHED, job),
             by=store.home,
         )
@@ -409,7 +419,11 @@ def test_sweep_and_restore(store: Store) -> None:
     store.clock.advance(1_000)
     with pytest.raises(Conflict):
         interleave(
-            store.home, sweeping(store), "old_removed", moving(RESTORE_WAITING, job), by=store.home
+            store.home,
+            sweeping(store),
+            "trash_to_delete",
+            moving(RESTORE_WAITING, job),
+            by=store.home,
         )
 
 

@@ -237,8 +237,8 @@ def test_a_claim_reads_few_jobs_however_many_stand_aside(store: Store) -> None:
     store.home.driver.execute = lambda name, params: asked.append(name) or execute(name, params)
     assert ids(worker.claim(1)) == [b]
     store.home.driver.execute = execute
-    assert asked.count("ready") == 1
-    assert "keyed" not in asked
+    assert asked.count("next_in_lane") == 1
+    assert "jobs_with_limit_key" not in asked
 
 
 # --- changing limits -----------------------------------------------------------------------------
@@ -323,9 +323,9 @@ def test_a_sweep_is_due_where_keys_are_idle(store: Store) -> None:
     limit(store, EVERY_KEY, 1)
     add(store, "a")
     everything(store.worker())
-    assert store.read("dusty_queues", now=store.clock.now()) == []
+    assert store.read("queues_to_prune", now=store.clock.now()) == []
     store.clock.advance(1_000)
-    assert len(store.read("dusty_queues", now=store.clock.now())) == 1
+    assert len(store.read("queues_to_prune", now=store.clock.now())) == 1
 
 
 def test_keys_of_which_jobs_stand_aside_are_not_forgotten(store: Store) -> None:

@@ -396,7 +396,7 @@ def test_nothing_is_fetched_ahead_under_a_limit(store: Store) -> None:
     worker = store.worker()
     rate(store, Rate(5, 1_000))
     assert len(worker.claim(2, ahead=5)) == 2
-    assert [list(row) for row in store.read("held_ahead", queue=store.queue)] == [[0]]
+    assert [list(row) for row in store.read("count_prefetched", queue=store.queue)] == [[0]]
     assert worker.claim(0, ahead=5) == []
 
 
@@ -548,8 +548,8 @@ def test_a_queue_without_limits_runs_the_statements_it_always_did(store: Store) 
     add(store, 3)
     worker = store.worker()
     asked = statements_of(store, lambda: worker.claim(2))
-    assert asked[:2] == ["gates", "ready"]
-    assert not {"take_turn", "count_active", "key_windows", "set_window"} & set(asked)
+    assert asked[:2] == ["claim_info", "next_in_lane"]
+    assert not {"lock_queue_limits", "count_active", "key_windows", "set_window"} & set(asked)
 
 
 def statements_of(store: Store, act) -> list[str]:
@@ -560,13 +560,13 @@ def statements_of(store: Store, act) -> list[str]:
         act()
     finally:
         store.home.driver.execute = execute
-    return [name for name in asked if name != "outlook"]
+    return [name for name in asked if name != "has_ready_or_due"]
 
 
 def test_an_add_to_a_queue_without_quotas_runs_the_statements_it_always_did(store: Store) -> None:
     asked = statements_of(store, lambda: add(store, 1))
     assert set(asked) == {
-        *("take_numbers", "terms", "insert_jobs", "insert_payloads"),
+        *("take_numbers", "add_info", "insert_jobs", "insert_payloads"),
         *("change_counts", "insert_events"),
     }
 

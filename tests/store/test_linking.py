@@ -324,7 +324,7 @@ def test_the_end_of_a_child_and_the_release_of_its_parent_are_one_transaction(
     parent, below = family(store, child())
     worker = store.worker()
     held = take(worker, below)
-    for statement in ("settle_links", "still_waiting", "commit"):
+    for statement in ("resolve_links", "with_pending_links", "commit"):
         store.home.driver.fail_at[statement] = StoreFull("no room")
         with pytest.raises(StoreFull):
             worker.complete(held)

@@ -237,7 +237,7 @@ def test_a_plain_job_pays_nothing_for_schedulers(store: Store) -> None:
 def test_if_the_next_job_cannot_be_stored_the_current_one_is_not_run(store: Store) -> None:
     first = upsert(store)
     worker = store.worker()
-    store.home.driver.fail_at["set_schedulers"] = StoreError("the disk is full")
+    store.home.driver.fail_at["update_schedulers"] = StoreError("the disk is full")
     with pytest.raises(StoreError, match="the disk is full"):
         worker.claim(1)
     assert (store.state(first), len(pending(store))) == ("waiting", 1)
@@ -250,7 +250,7 @@ def test_after_ten_minutes_without_a_database_the_chain_goes_on(store: Store) ->
     upsert(store)
     worker = store.worker()
     for _ in range(10):
-        store.home.driver.fail_at["gates"] = StoreError("nobody is there")
+        store.home.driver.fail_at["claim_info"] = StoreError("nobody is there")
         with pytest.raises(StoreError, match="nobody is there"):
             worker.claim(1)
         store.clock.advance(MINUTE)

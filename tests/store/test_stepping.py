@@ -398,7 +398,7 @@ def test_an_event_for_a_waiting_job_and_its_end_do_not_miss_each_other(store: St
     verdict = RunOutcome(held.id, held.token, COMPLETE)
     with pytest.raises(Conflict), store.home.transaction(careful=True) as open:
         settling = open.start(finish_runs(open.tx, [FinishRuns(store.queue, [verdict])]))
-        settling.until("where_they_are")
+        settling.until("load_jobs_for_update")
         open.run(send_events(open.tx_of(store.home), [SendEvent(held.id, "paid", "7")]))
         settling.finish()
     assert store.state(held.id) == "active"

@@ -11,7 +11,7 @@ from bullite.engine.maintenance import Maintenance
 from bullite.errors import StoreUnavailable, StoreUnsynced
 from tests.harness import Process, Store, Worker
 
-LOOKS = ("outlook", "workers", "due_queues", "expired_queues", "late_schedulers")
+LOOKS = ("has_ready_or_due", "workers", "due_queues", "expired_queues", "late_schedulers")
 
 
 class Outage:

@@ -191,7 +191,7 @@ def test_while_somebody_waits_for_a_job_every_end_is_urgent(store: Store, is_wat
 
 # --- reads that fail -----------------------------------------------------------------------------
 
-READS = ("finished_among", "existing_among", "ends_in_log")
+READS = ("finished_jobs", "existing_jobs", "ends_in_log")
 
 
 @pytest.mark.parametrize("statement", READS)
@@ -233,7 +233,7 @@ def test_a_job_that_is_deleted_between_two_reads_of_a_look_ends_a_wait_once(
 
     def delete_meanwhile(statement: str, params: Any) -> Any:
         result = execute(statement, params)
-        if statement == "finished_among":
+        if statement == "finished_jobs":
             store.process().move(REMOVE, job)
         return result
 

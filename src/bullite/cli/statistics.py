@@ -50,7 +50,7 @@ def _read(session: Session, queue: Queue, statement: str, **more: Any) -> Sequen
 def _durations(session: Session, queues: Sequence[Queue]) -> dict[str, Any]:
     numbers: Counter[int] = Counter()
     for queue in queues:
-        for ms, number in _read(session, queue, "survey_durations"):
+        for ms, number in _read(session, queue, "stats_durations"):
             numbers[ms] += number
     count = sum(numbers.values())
     if not count:
@@ -79,7 +79,7 @@ def _slowest(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
     candidates = [
         (-ms, number, queue)
         for queue in queues
-        for number, ms in _read(session, queue, "survey_slowest", most=SLOWEST)
+        for number, ms in _read(session, queue, "stats_slowest", most=SLOWEST)
     ]
     told = []
     for ms, number, queue in sorted(candidates, key=lambda one: one[:2])[:SLOWEST]:
@@ -93,7 +93,7 @@ def _slowest(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
 def _priorities(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
     numbers: Counter[int] = Counter()
     for queue in queues:
-        for priority, number in _read(session, queue, "survey_priorities"):
+        for priority, number in _read(session, queue, "stats_priorities"):
             numbers[priority] += number
     total = sum(numbers.values())
     return [
@@ -105,7 +105,7 @@ def _priorities(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any
 def _timeouts(session: Session, queues: Sequence[Queue], total: int) -> dict[str, Any]:
     number = ms = 0
     for queue in queues:
-        [[these, sum_of_these]] = _read(session, queue, "survey_timeouts")
+        [[these, sum_of_these]] = _read(session, queue, "stats_timeouts")
         number, ms = number + these, ms + sum_of_these
     return {
         "total": number,

@@ -131,13 +131,13 @@ def is_lost(store: Store, nonce: int, boot: str, heard: int, lease: int | None) 
 
 async def list_values(store: Store, kind: str) -> dict[str, Any]:
     """The values of a kind, by name."""
-    rows = await bridge.query(store, "kept", {"kind": kind})
+    rows = await bridge.query(store, "list_values", {"kind": kind})
     return {row[0]: decode(row[1]) for row in rows}
 
 
 async def get_value(store: Store, kind: str, name: str) -> Any:
     """One value; None if there is none."""
-    rows = await bridge.query(store, "kept_value", {"kind": kind, "name": name})
+    rows = await bridge.query(store, "get_value", {"kind": kind, "name": name})
     return decode(rows[0][0]) if rows else None
 
 

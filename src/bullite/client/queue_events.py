@@ -199,7 +199,9 @@ class QueueEvents(OwnEmitter):
     async def _end_of_log(self) -> Position:
         """Where reading begins, and how many events of each queue came before that."""
         after = -1 if self._wanted is None else self._wanted[0]
-        rows = await bridge.query(self.store, "end_of_log", {"after": after, "queue": self._queue})
+        rows = await bridge.query(
+            self.store, "log_position", {"after": after, "queue": self._queue}
+        )
         newest = rows[0][3] if rows else 0
         for queue, name, events, _, total in rows:
             self._names[queue] = name
@@ -277,7 +279,7 @@ class QueueEvents(OwnEmitter):
             found = await bridge.query(self.store, "job_with_custom_id", params)
             number = found[0][0] if found else -1
         rows: Sequence[Any] = await bridge.query(
-            self.store, "finished_among", {"jobs": f"[{number}]"}
+            self.store, "finished_jobs", {"jobs": f"[{number}]"}
         )
         return decode(rows[0][2]) if rows and rows[0][2] is not None else None
 

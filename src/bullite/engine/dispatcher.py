@@ -139,7 +139,7 @@ class Dispatcher:
     def poll_queue(self, queue: int) -> None:
         """See, without the write lock, whether a queue has something to take, now or later."""
         try:
-            ready, due = self._driver.execute("outlook", {"queue": queue}).rows[0]
+            ready, due = self._driver.execute("has_ready_or_due", {"queue": queue}).rows[0]
         except StoreError as error:
             self._throttled_log.warning("could not look for jobs: %s", error)
             self.trouble = error
@@ -167,7 +167,9 @@ class Dispatcher:
     def cancel_running_jobs(self) -> list[tuple[PendingRequest, Any]]:
         """Tell the workers of this process which of their jobs are cancelled."""
         try:
-            rows = self._driver.execute("to_be_stopped", {"nonce": self._driver.nonce}).rows
+            rows = self._driver.execute(
+                "cancelled_running_jobs", {"nonce": self._driver.nonce}
+            ).rows
         except StoreError as error:
             self._throttled_log.warning("could not look for jobs that are cancelled: %s", error)
             self.trouble = error

@@ -18,13 +18,13 @@ from ..operations.request import Request
 
 Execute = Callable[[str, Params], Result]
 
-QUEUES = frozenset(("gates", "terms", "take_turn"))
+QUEUES = frozenset(("claim_info", "add_info", "lock_queue_limits"))
 """Statements that lock the row of a queue; a turn is a stronger lock than the others."""
 
-KEYS = frozenset(("insert_keys", "free_keys", "delete_keys"))
+KEYS = frozenset(("lock_dedup_keys", "free_keys", "delete_keys"))
 """Statements that lock deduplication keys; those of one group of requests do so in one order."""
 
-LOOK = "where_they_are"
+LOOK = "load_jobs_for_update"
 """The statement that locks jobs and reads what is known of them."""
 
 
@@ -136,14 +136,14 @@ class LockOrder:
     def _lock_queue(self, statement: str, params: Params) -> Result:
         assert isinstance(params, dict)
         queue: int = params["queue"]
-        locked = self._turns if statement == "take_turn" else self._turns | self._shares
+        locked = self._turns if statement == "lock_queue_limits" else self._turns | self._shares
         if not self._holds or queue in locked:
             result = self._execute(statement, params)
         else:
             result = self._execute(f"{statement}_now", params)
             if not result.rows:
                 raise OutOfOrder(queues={queue})
-        (self._turns if statement == "take_turn" else self._shares).add(queue)
+        (self._turns if statement == "lock_queue_limits" else self._shares).add(queue)
         return result
 
     def _lock_jobs(self, statement: str, params: Params) -> Result:

@@ -215,7 +215,7 @@ class Maintenance:
     def _is_held(self, mark: RunMarker) -> bool:
         """Whether a command has not ended as far as the database knows."""
         # One at a time: who waits for the lock of a row must not have another's.
-        rows = self.driver.execute("where_they_are", {"jobs": as_json([mark.job])}).rows
+        rows = self.driver.execute("load_jobs_for_update", {"jobs": as_json([mark.job])}).rows
         places = [LockedJob(*row) for row in rows]
         return any(
             (place.state, place.token, place.nonce) == (State.ACTIVE, mark.token, mark.nonce)
@@ -244,12 +244,12 @@ class Maintenance:
             yield PruneLocks(boot)
 
     def _auto_retries(self) -> Iterator[RetryFailedDue]:
-        rows = self.driver.execute("failed_due_queues", {"now": self.driver.clock.now()}).rows
+        rows = self.driver.execute("auto_retry_queues", {"now": self.driver.clock.now()}).rows
         return (RetryFailedDue(row[0]) for row in rows)
 
     def _prunes(self) -> Iterator[PruneQueue]:
         workers = [row[2] for row in self.driver.execute("workers", {}).rows]
         holders = [row[0] for row in self.driver.execute("lock_holders", {}).rows]
         self.driver.remove_stale_files(workers + holders)
-        rows = self.driver.execute("dusty_queues", {"now": self.driver.clock.now()}).rows
+        rows = self.driver.execute("queues_to_prune", {"now": self.driver.clock.now()}).rows
         return (PruneQueue(row[0]) for row in rows)

@@ -140,8 +140,8 @@ class ResultWaiters:
             return []
         params = {"jobs": as_json(watched)}
         try:
-            finished = self._driver.execute("finished_among", params).rows
-            existing = {row[0] for row in self._driver.execute("existing_among", params).rows}
+            finished = self._driver.execute("finished_jobs", params).rows
+            existing = {row[0] for row in self._driver.execute("existing_jobs", params).rows}
             if finished or len(existing) < len(watched):
                 self._driver.sync()  # somebody else may have committed that just now
         except _FAILURES as error:

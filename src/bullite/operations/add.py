@@ -205,7 +205,7 @@ def first_statements(requests: Sequence[AddJobs]) -> list[Step]:
     """What `add` will ask first."""
     count = sum(len(request.jobs) for request in requests)
     first = min(request.queue for request in requests)
-    return [("take_numbers", {"count": count}), ("terms", {"queue": first})]
+    return [("take_numbers", {"count": count}), ("add_info", {"queue": first})]
 
 
 class QueueAddInfo(NamedTuple):
@@ -220,7 +220,7 @@ class QueueAddInfo(NamedTuple):
 
 
 def load_add_info(queue: int) -> Operation[QueueAddInfo]:
-    result = yield "terms", {"queue": queue}
+    result = yield "add_info", {"queue": queue}
     return QueueAddInfo(*result.rows[0])
 
 

@@ -220,7 +220,7 @@ def _insert_linked(
     yield from insert(tx, jobs, terms, blocked)
     renewed = [edge[:2] for edge in edges if new.keys().isdisjoint(edge[:2])]
     if renewed:
-        yield "cut_links", {"links": as_json(renewed)}
+        yield "unlink_jobs", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
     old = traits.keys() - new.keys()
     yield from _set_link_flags(old, traits)
@@ -246,7 +246,7 @@ def _ended_jobs(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
     asked = sorted(jobs)
     if not asked:
         return {}
-    found = yield "finished_among", {"jobs": as_json(asked)}
+    found = yield "finished_jobs", {"jobs": as_json(asked)}
     return {job: _Ended(*ended) for job, *ended in found.rows}
 
 
@@ -302,13 +302,13 @@ def _set_link_flags(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation
     for job in jobs:
         by_traits[traits[job]].append(job)
     for some, members in by_traits.items():
-        yield "add_traits", {"jobs": as_json(sorted(members)), "traits": some}
+        yield "add_flags", {"jobs": as_json(sorted(members)), "traits": some}
 
 
 def _set_parent_option(parents: Mapping[int, FlowRef]) -> Operation[None]:
     """Let jobs that exist know their new parent."""
     if parents:
-        found = yield "opts_of", {"jobs": as_json(sorted(parents))}
+        found = yield "job_options", {"jobs": as_json(sorted(parents))}
         for job, opts in found.rows:
             yield "set_opts", {"job": job, "opts": _with_parent(opts, parents[job])}
 

@@ -28,17 +28,17 @@ def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Ope
         if not (yield from may_keep_house(request.queue, "revive")):
             answers.append(0)
             continue
-        found = yield "failed_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
+        found = yield "auto_retry_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
         jobs = [row[0] for row in found.rows]
         if jobs:
             [moved] = yield from move_jobs(
                 tx, [MoveJobs(RETRY_FINISHED, jobs, forget_attempts=True)]
             )
-            yield "count_revivals", {"jobs": as_json(moved)}
+            yield "count_auto_retries", {"jobs": as_json(moved)}
             left = sorted(set(jobs).difference(moved))
             if left:  # their ids are taken where they came from: they stay
                 params = {"queue": request.queue, "jobs": as_json(left)}
-                yield "plan_retries", {**params, "after": None, "times": 0}
+                yield "schedule_auto_retry", {**params, "after": None, "times": 0}
         answers.append(len(jobs))
     return answers
 
@@ -47,7 +47,7 @@ def schedule_auto_retry(queue: int, settings: Settings, jobs: Sequence[int]) -> 
     """These jobs of a queue have failed: say when they are tried again, if they are."""
     if settings.retry_failed_after is not None and jobs:
         yield (
-            "plan_retries",
+            "schedule_auto_retry",
             {
                 "queue": queue,
                 "jobs": as_json(jobs),

@@ -52,8 +52,8 @@ def cancel(tx: Transaction, requests: Sequence[Cancel]) -> Operation[list[bool |
 
 
 def _mark_cancelled(tx: Transaction, place: LockedJob, reason: str) -> Operation[None]:
-    yield "defer_failures", {"reasons": as_json({place.job: reason})}
-    yield "add_traits", {"jobs": as_json([place.job]), "traits": MARK}
+    yield "set_deferred_failures", {"reasons": as_json({place.job: reason})}
+    yield "add_flags", {"jobs": as_json([place.job]), "traits": MARK}
     assert place.nonce is not None
     tx.notify_cancelled(place.queue, place.nonce)
 
@@ -67,7 +67,7 @@ def end_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
 
 
 def _end(tx: Transaction, places: Sequence[LockedJob]) -> Operation[None]:
-    opts = yield "opts_of", {"jobs": as_json([place.job for place in places])}
+    opts = yield "job_options", {"jobs": as_json([place.job for place in places])}
     options = {row[0]: row[1] for row in opts.rows}
     reasons = {place.job: place.deferred_failure or CANCELLED for place in places}
     for queue in sorted({place.queue for place in places}):

@@ -61,7 +61,7 @@ def _await(
 ) -> Operation[BulliteError | bool]:
     if not place.flags & DOWNSTREAM:
         return False
-    blockers = yield "blockers", {"jobs": as_json([place.job])}
+    blockers = yield "completion_blockers", {"jobs": as_json([place.job])}
     _, failed_child, is_pending, _ = blockers.rows[0]
     if failed_child is not None:
         return ChildFailed(f"child {failed_child} failed")
@@ -104,7 +104,7 @@ def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
     place = (yield from load_for_update([job])).get(job)
     if place is None or place.state == State.REMOVED:
         return JobNotFound(f"job {job} does not exist any more")
-    payload = yield "opts_of", {"jobs": as_json([job])}
+    payload = yield "job_options", {"jobs": as_json([job])}
     opts = payload.rows[0][1] if payload.rows else None
     options = {} if opts is None else decode(opts)
     parent = options.pop("parent", None)

@@ -234,14 +234,16 @@ def _sooner(one: int | None, other: int | None) -> int | None:
 def first_statements(request: Claim, limited: bool = False) -> list[Step]:
     """What `claim` will ask first, from a queue that is like most; from a limited one only what it
     asks before it has waited for others, from whom nothing must be locked away."""
-    steps: list[Step] = [("gates", {"queue": request.queue, "worker": request.worker})]
+    steps: list[Step] = [("claim_info", {"queue": request.queue, "worker": request.worker})]
     if request.names is None and not limited:
-        steps.append(("ready", {"queue": request.queue, "lane": UNSORTED, "want": request.demand}))
+        steps.append(
+            ("next_in_lane", {"queue": request.queue, "lane": UNSORTED, "want": request.demand})
+        )
     return steps
 
 
 def _load_claim_info(request: Claim) -> Operation[ClaimInfo]:
-    result = yield "gates", {"queue": request.queue, "worker": request.worker}
+    result = yield "claim_info", {"queue": request.queue, "worker": request.worker}
     if not result.rows:
         return NOT_REGISTERED
     by_name, paused, next_due, next_expiry, share, *limits = result.rows[0]
@@ -287,16 +289,16 @@ def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Opera
 def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
     if len(lanes) == 1:
         lane = {"queue": request.queue, "lane": lanes[0], "want": want}
-        result = yield "ready", lane
+        result = yield "next_in_lane", lane
         return result.rows
     heads: list[list[list[int]]] = []
     for name in lanes:
-        result = yield "heads", {"queue": request.queue, "lane": name, "want": want}
+        result = yield "lane_heads", {"queue": request.queue, "lane": name, "want": want}
         heads.append([list(row) for row in result.rows])
     chosen = [row[2] for row in islice(merge(*heads), want)]
     if not chosen:
         return []
-    result = yield "ready_among", {"jobs": as_json(chosen)}
+    result = yield "claimable_jobs", {"jobs": as_json(chosen)}
     return result.rows
 
 
@@ -309,7 +311,7 @@ def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
     """
     if request.names is not None:
         params = {"queue": request.queue, "most": MAX_SORTED}
-        sorted_now = yield "sort_into_lanes", params
+        sorted_now = yield "assign_lanes", params
         return request.names if sorted_now.changed < MAX_SORTED else ()
     if not gates.by_name:
         return (UNSORTED,)

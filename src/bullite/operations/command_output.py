@@ -94,5 +94,5 @@ def _still_held(tx: Transaction, told: Sequence[WriteOutput | CommandExit]) -> O
     }
     new = [job for job, place in held.items() if not place.flags & COMMAND]
     if new:
-        yield "add_traits", {"jobs": as_json(new), "traits": COMMAND}
+        yield "add_flags", {"jobs": as_json(new), "traits": COMMAND}
     return set(held)

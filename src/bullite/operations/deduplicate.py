@@ -41,7 +41,7 @@ def lock_keys(asked: Iterable[Key]) -> Operation[LockedKeys]:
         by_queue[queue].append(id)
     holders: dict[Key, KeyHolder | None] = {}
     for queue, ids in by_queue.items():
-        yield "insert_keys", [(queue, id) for id in ids]
+        yield "lock_dedup_keys", [(queue, id) for id in ids]
         # What was waited for is there to be seen only by another look.
         found = yield "key_holders", {"queue": queue, "keys": as_json(ids)}
         for id, *row in found.rows:
@@ -104,7 +104,7 @@ class LockedKeys:
         changed = {key: self._holders[key] for key in sorted(self._changed)}
         rows = [(*key, *holder[:-1]) for key, holder in changed.items() if holder is not None]
         if rows:
-            yield "write_keys", rows
+            yield "update_dedup_keys", rows
         yield from delete_keys(key for key, holder in self._holders.items() if holder is None)
         if self._replaced:
             yield from _remove_replaced(tx, self._replaced)

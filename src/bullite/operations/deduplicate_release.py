@@ -41,7 +41,7 @@ def moved_by_hand(tx: Transaction, move: Move, places: Sequence[LockedJob]) -> O
 
 
 def _take_again(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
-    found = yield "keyed_jobs", {"jobs": as_json(jobs)}
+    found = yield "jobs_with_dedup_key", {"jobs": as_json(jobs)}
     back: dict[int, tuple[tuple[int, str], KeyHolder]] = {}
     for job, queue, custom_id, state, created_at, opts in found.rows:
         rule = rule_of(decode(opts))

@@ -158,7 +158,7 @@ def detach_child(tx: Transaction, child: int) -> Operation[bool]:
 
 def waiting_for(jobs: Iterable[int]) -> Operation[list[int]]:
     """Who is tied to these jobs, waiting or not."""
-    result = yield "tied_to", {"jobs": as_json(list(jobs))}
+    result = yield "dependents_of", {"jobs": as_json(list(jobs))}
     return [row[0] for row in result.rows]
 
 
@@ -179,7 +179,7 @@ def _apply(
     places = yield from load_for_update(sorted({link.downstream for link in links}))
     if changes.resolved:
         settled = [(*sort, *fate) for sort, fate in changes.resolved.items()]
-        yield "settle_links", {"links": as_json(settled)}
+        yield "resolve_links", {"links": as_json(settled)}
     if changes.dropped:
         yield "delete_links", {"links": as_json(sorted(changes.dropped))}
     yield from defer_failure(
@@ -208,7 +208,7 @@ def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
     if not places:
         return []
     jobs = {"jobs": as_json([place.job for place in places])}
-    still = {row[0] for row in (yield "still_waiting", jobs).rows}
+    still = {row[0] for row in (yield "with_pending_links", jobs).rows}
     return [place for place in places if place.job not in still]
 
 
@@ -291,7 +291,7 @@ def defer_failure(
     doomed = {place.job: reasons[place.job] for place in [*blocked, *delayed, *ready]}
     if not doomed:
         return
-    yield "defer_failures", {"reasons": as_json(doomed)}
+    yield "set_deferred_failures", {"reasons": as_json(doomed)}
     if blocked:
         asked = yield from _load_released(blocked, doomed)
         yield from transition(tx, RELEASE_FROM_DEPENDENCIES, State.WAITING_CHILDREN, asked)
@@ -313,7 +313,7 @@ def defer_failure(
 def completion_blockers(tx: Transaction, jobs: Sequence[int]) -> Operation[dict[int, BulliteError]]:
     """Why some of these running jobs cannot be completed: their children have a say."""
     places = yield from load_for_update(jobs)  # from here on nobody can give them another child
-    found = yield "blockers", {"jobs": as_json(jobs)}
+    found = yield "completion_blockers", {"jobs": as_json(jobs)}
     errors: dict[int, BulliteError] = {}
     for job, failed_child, is_pending, is_let_go in found.rows:
         id = places[job].public_id if job in places else job

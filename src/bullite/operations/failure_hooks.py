@@ -26,7 +26,7 @@ def add_failure_jobs(
         wanted += [(verdict, decode(settings.on_failure)) for verdict in verdicts]
     telling = [verdict for verdict in verdicts if verdict.flags & TELLING]
     if telling:
-        found = yield "opts_of", {"jobs": as_json([verdict.job for verdict in telling])}
+        found = yield "job_options", {"jobs": as_json([verdict.job for verdict in telling])}
         options = {row[0]: decode(row[1]) for row in found.rows if row[1] is not None}
         wanted += [(v, options[v.job]["on_failure"]) for v in telling if v.job in options]
     notices: dict[str, list[NewJob]] = defaultdict(list)

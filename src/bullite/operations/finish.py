@@ -205,7 +205,7 @@ def _apply_cancellation(
         if verdict.flags & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY_NOW)
     }
     tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
-    found = yield "opts_of", {"jobs": as_json(tried_again)}
+    found = yield "job_options", {"jobs": as_json(tried_again)}
     keeps = {job: retention_of_failed(opts) for job, opts in found.rows}
     for job, verdict in cancelled.items():
         reason = places[job].deferred_failure or CANCELLED

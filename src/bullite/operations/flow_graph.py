@@ -212,7 +212,7 @@ def _load_dependencies(
     """
     held = set(ground.jobs)
     while True:
-        found = yield "awaited_by", {"jobs": as_json(sorted(jobs))}
+        found = yield "transitive_dependencies", {"jobs": as_json(sorted(jobs))}
         met = {job for row in found.rows for job in row} - held
         if not met:
             return found.rows

@@ -31,8 +31,8 @@ def update_key_value(
     answers: list[Answer] = []
     for request in requests:
         place = {"kind": request.kind, "name": request.name}
-        yield "lock_kept", place
-        found = yield "kept_value", place
+        yield "lock_value", place
+        found = yield "get_value", place
         old: str | None = found.rows[0][0] if found.rows else None
         try:
             new = request.make(old)
@@ -40,8 +40,8 @@ def update_key_value(
             answers.append(error)
             continue
         if new is None:
-            yield "forget_kept", place
+            yield "delete_value", place
         elif new != old:
-            yield "keep", {**place, "value": new, "now": tx.now}
+            yield "put_value", {**place, "value": new, "now": tx.now}
         answers.append((old, new))
     return answers

@@ -255,7 +255,7 @@ def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
     scheduled = [place.job for place in places if place.flags & SCHEDULED]
     if not scheduled:
         return {}
-    found = yield "owners", {"jobs": as_json(scheduled)}
+    found = yield "owning_schedulers", {"jobs": as_json(scheduled)}
     return {row[0]: row[1] for row in found.rows}
 
 
@@ -416,10 +416,10 @@ def _prepare_to_run_again(
     awaited = [place.job for place in places if place.flags & UPSTREAM]
     if awaited:
         yield from load_for_update((yield from dependencies.waiting_for(awaited)))
-        yield "await_again", {"jobs": as_json(awaited)}
+        yield "reopen_links", {"jobs": as_json(awaited)}
     parents = [place.job for place in places if place.flags & DOWNSTREAM]
     if parents:
-        yield "forgive", {"jobs": as_json(parents)}
+        yield "ignore_failed_links", {"jobs": as_json(parents)}
     strays = [place for place in places if place.original_queue is not None]
     for queue, home in {(place.queue, place.original_queue or 0) for place in strays}:
         some = [p for p in strays if (p.queue, p.original_queue) == (queue, home)]

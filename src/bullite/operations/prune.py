@@ -61,11 +61,11 @@ def _sweep_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
         keep = Retention(count, None if age is None else age + 1)
         swept += yield from prune_finished(tx, queue, state, keep, MAX_PRUNED)
     before = tx.now - settings.trash_age
-    trash = yield "old_removed", {"queue": queue, "before": before, "most": MAX_PRUNED}
+    trash = yield "trash_to_delete", {"queue": queue, "before": before, "most": MAX_PRUNED}
     if trash.rows:
         yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
         swept += len(trash.rows)
-    over = yield "sweep_keys", {"queue": queue, "now": tx.now, "most": MAX_PRUNED}
+    over = yield "prune_dedup_keys", {"queue": queue, "now": tx.now, "most": MAX_PRUNED}
     swept += over.changed
     return swept
 

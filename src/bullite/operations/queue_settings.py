@@ -87,7 +87,7 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
         if new != old:
             yield "configure", {**new._asdict(), "queue": request.queue}
             if new.priority_order != old.priority_order:
-                yield "turn_ranks", {"queue": request.queue}
+                yield "reverse_priority_order", {"queue": request.queue}
             if new[-2:] != old[-2:]:
                 yield from _reschedule_auto_retries(request.queue, new)
         answers.append((yield from read_settings(request.queue)))
@@ -96,7 +96,7 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
 
 def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
     """Say anew when failed jobs are tried again: those in the queue, and its dead letters."""
-    origins = yield "origins_of_failed", {"queue": queue}
+    origins = yield "source_queues_of_failed", {"queue": queue}
     groups: list[tuple[int, int | None]] = [(queue, row[0]) for row in origins.rows]
     if settings.dead_letter not in (None, settings.name):
         found = yield "queue_named", {"name": settings.dead_letter}
@@ -107,7 +107,7 @@ def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
             there = retries_of_dead_letters((yield from read_settings(origin)), there)
         after, times = there.retry_failed_after, there.retry_failed_times
         params = {"queue": place, "origin": origin, "after": after, "times": times}
-        yield "plan_all_retries", params
+        yield "reschedule_auto_retries", params
 
 
 def retries_of_dead_letters(own: Settings, there: Settings) -> Settings:
@@ -216,7 +216,7 @@ def may_keep_house(queue: int, chore: str) -> Operation[bool]:
 def _trim(queue: int, keep: int) -> Operation[int]:
     params = {"queue": queue, "keep": keep, "most": MAX_TRIMMED}
     trimmed = yield "trim_events", params
-    yield "empty_last_event", params
+    yield "clear_newest_event", params
     return trimmed.changed
 
 

@@ -111,7 +111,7 @@ def next_allowed(
         looks += 1
         everywhere = looks < MAX_LOOKS
     yield from _count(tx, queue, rows, windows)
-    back = yield "next_back", {"queue": queue}
+    back = yield "next_unpark", {"queue": queue}
     return Claimable(rows, everywhere, back.rows[0][0])
 
 
@@ -178,16 +178,16 @@ def _park(
     """Put those of the keys that are used up aside, but for those that are taken now."""
     jobs: dict[int, str] = {}
     for lane in lanes:
-        found = yield "keyed", {"queue": queue, "lane": lane, "most": MAX_PARKED}
+        found = yield "jobs_with_limit_key", {"queue": queue, "lane": lane, "most": MAX_PARKED}
         jobs |= {job: key for job, key in found.rows if key in used_up and job not in taken}
-    yield "set_aside", {"jobs": as_json(jobs)}
+    yield "park_jobs", {"jobs": as_json(jobs)}
     back_at = {key: window.end(tx.now) for key, window in used_up.items()}
-    yield "come_back_at", {"queue": queue, "keys": as_json(back_at)}
+    yield "set_unpark_time", {"queue": queue, "keys": as_json(back_at)}
 
 
 def _unpark_due(tx: Transaction, queue: int) -> Operation[bool]:
     """Bring jobs back whose time has come; whether that was all."""
-    due = yield "keys_due", {"queue": queue, "now": tx.now, "most": MAX_KEYS}
+    due = yield "keys_to_unpark", {"queue": queue, "now": tx.now, "most": MAX_KEYS}
     if not due.rows:
         return True
     windows = yield from read_windows(queue, [row[0] for row in due.rows])
@@ -204,19 +204,19 @@ def _unpark(tx: Transaction, queue: int, window: RateWindow) -> Operation[None]:
         most = MAX_PARKED if left is None else min(left, MAX_PARKED)
         for lane in (yield from _parked_lanes(queue, window.key)):
             home = lane.rpartition(PARKED_LANE)[2]
-            yield "bring_back", {"queue": queue, "lane": lane, "home": home, "most": most}
+            yield "unpark_jobs", {"queue": queue, "lane": lane, "home": home, "most": most}
         # Looked at anew: some may be locked by others just now, and have been passed over.
         are_left = bool((yield from _parked_lanes(queue, window.key)))
         # The next when the window that the first of these begins has ended; if none of them ever
         # begins, because they are removed, a window's time from now.
         back_at = tx.now + (window.duration or 0) if are_left else None
-    yield "come_back_at", {"queue": queue, "keys": as_json({window.key: back_at})}
+    yield "set_unpark_time", {"queue": queue, "keys": as_json({window.key: back_at})}
 
 
 def _parked_lanes(queue: int, key: str) -> Operation[list[str]]:
     first = f"{PARKED_LANE}{key}{PARKED_LANE}"
     last = f"{PARKED_LANE}{key} "
-    found = yield "lanes_aside", {"queue": queue, "first_lane": first, "last_lane": last}
+    found = yield "parked_lanes", {"queue": queue, "first_lane": first, "last_lane": last}
     return [row[0] for row in found.rows]
 
 
@@ -264,7 +264,7 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
         else:
             yield "set_key_limit", {"queue": queue, "key": key, **request.limiter._asdict()}
         # Claims find out who may come back under the new limit.
-        yield "all_may_come_back", {"queue": queue, "now": tx.now}
+        yield "unpark_all_now", {"queue": queue, "now": tx.now}
         yield "set_by_key", {"queue": queue}
         yield from notify_limit_change(tx, queue)
         answers.append(Rate(*old.rows[0]) if old.rows else None)
@@ -274,6 +274,6 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
 def delete_idle_limit_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:
     """Forget keys whose windows have ended; the queue has no limits by key when none is left."""
     yield "lock_queue", {"queue": queue}
-    forgotten = yield "forget_idle_keys", {"queue": queue, "now": tx.now, "most": most}
+    forgotten = yield "delete_idle_limit_keys", {"queue": queue, "now": tx.now, "most": most}
     yield "set_by_key", {"queue": queue}
     return forgotten.changed

@@ -250,7 +250,7 @@ def store(
     rows = [
         [s.id, s.next_at, s.job, s.iterations, s.last_at, s.last_job, s.enabled] for s in changes
     ]
-    yield "set_schedulers", {"schedulers": as_json(rows), "now": tx.now}
+    yield "update_schedulers", {"schedulers": as_json(rows), "now": tx.now}
 
 
 def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
@@ -380,7 +380,7 @@ def with_live_scheduler(queue: int, jobs: Mapping[int, str | None]) -> Operation
     keys = {job: key_in(id) for job, id in _named(jobs)}
     if not keys:
         return set()
-    found = yield "known_schedulers", {"queue": queue, "keys": as_json(sorted(keys.values()))}
+    found = yield "existing_schedulers", {"queue": queue, "keys": as_json(sorted(keys.values()))}
     known = {row[0] for row in found.rows}
     return {job for job, key in keys.items() if key in known}
 

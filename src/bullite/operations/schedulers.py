@@ -113,7 +113,7 @@ def _put(
     tx: Transaction, queue: int, plan: SchedulerSpec, after: NextTick, job: int
 ) -> Operation[None]:
     yield (
-        "put_scheduler",
+        "upsert_scheduler",
         {
             "queue": queue,
             "key": plan.key,

@@ -60,7 +60,7 @@ def record_steps(
 def _set_steps_flag(place: LockedJob) -> Operation[None]:
     """From now on the job has something that belongs to it."""
     if not place.flags & STEPPED:
-        yield "mark_stepped", {"jobs": as_json([place.job]), "trait": STEPPED}
+        yield "set_steps_flag", {"jobs": as_json([place.job]), "trait": STEPPED}
 
 
 # --- runs that sleep or wait ---------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _suspend_one(
 ) -> Operation[StepDone | Suspended]:
     r = request
     this = {"job": r.job, "kind": r.kind, "name": r.name, "number": r.number}
-    known = (yield "known_pause", this).rows
+    known = (yield "find_suspension", this).rows
     if known and known[0][2] is not None:
         return StepDone(known[0][0])
     due = _due(tx, r.duration) if not known else known[0][1]
@@ -132,7 +132,7 @@ def _suspend_one(
     value = (yield from _take_signal(r)) if r.kind == EVENT else None
     yield from _set_steps_flag(place)
     if value is not None or due <= tx.now:
-        yield "end_pause", {**params, "value": value}
+        yield "finish_suspension", {**params, "value": value}
         return StepDone(value)
     verdict = RunOutcome(
         r.job,
@@ -144,7 +144,7 @@ def _suspend_one(
         flags=place.flags | STEPPED,
     )
     yield from finish_runs(tx, [FinishRuns(r.queue, [verdict])])
-    yield "begin_pause", params
+    yield "insert_suspension", params
     return Suspended(due, tx.now)
 
 
@@ -207,7 +207,7 @@ def _send_one(tx: Transaction, request: SendEvent, place: LockedJob) -> Operatio
     payload = {"number": number, "payload": request.payload, "now": tx.now}
     yield "insert_signal", {**this, **payload}
     yield from _set_steps_flag(place)
-    if place.state != State.DELAYED or not (yield "is_waiting_for", this).rows:
+    if place.state != State.DELAYED or not (yield "is_waiting_for_event", this).rows:
         return False
     yield from move_jobs(tx, [MoveJobs(PROMOTE, (request.job,))])
     return True

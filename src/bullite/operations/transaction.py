@@ -121,7 +121,7 @@ class Transaction:
 
         That may take a while: then it is later than it was.
         """
-        turn = yield "take_turn", {"queue": queue}
+        turn = yield "lock_queue_limits", {"queue": queue}
         if turn.rows and turn.rows[0][0] is not None:
             self.now = max(self.now, turn.rows[0][0])
 

@@ -39,7 +39,7 @@ class LockedJob(NamedTuple):
 
 def load_for_update(jobs: Sequence[int]) -> Operation[dict[int, LockedJob]]:
     """The places of those jobs that exist."""
-    result = yield "where_they_are", {"jobs": as_json(jobs)}
+    result = yield "load_jobs_for_update", {"jobs": as_json(jobs)}
     return {row[0]: LockedJob(*row) for row in result.rows}
 
 
@@ -93,7 +93,7 @@ def move_to_queue(
     """Put finished jobs into another queue, as they are; counts and log are the caller's."""
     here = yield "settings", {"queue": queue}
     there = yield "settings", {"queue": target}
-    lanes = yield "terms", {"queue": target}
+    lanes = yield "add_info", {"queue": target}
     yield (
         "move_to_queue",
         {

@@ -64,7 +64,7 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
 def _mark_started(tx: Transaction, place: LockedJob, token: int | None) -> Operation[None]:
     """A job that was fetched ahead says something: so it has begun, and that is told first."""
     if place.prefetched and token is not None:
-        yield "begin", {"job": place.job}
+        yield "mark_started", {"job": place.job}
         tx.log(place.queue, CLAIM.name, [place.public_id])
 
 

@@ -58,7 +58,7 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
     answers = []
     for r in requests:
         if r.names is not None:
-            yield "take_by_name", {"queue": r.queue}
+            yield "enable_name_lanes", {"queue": r.queue}
         made = yield (
             "insert_worker",
             {
@@ -81,8 +81,8 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
             },
         )
         worker: int = made.rows[0][0]
-        yield "remember_name", {"worker": worker, "name": r.name}
-        yield "forget_names", {"oldest": worker - NAMES_KEPT}
+        yield "insert_worker_name", {"worker": worker, "name": r.name}
+        yield "delete_old_worker_names", {"oldest": worker - NAMES_KEPT}
         answers.append(worker)
     return answers
 

@@ -52,7 +52,7 @@ def _questions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[Finds]:
 
     yield has_rows("due_queues")
     yield has_rows("expired_queues")
-    yield has_rows("failed_due_queues")
+    yield has_rows("auto_retry_queues")
     yield lambda at: bool(driver.execute("late_schedulers", late_params(at)).rows)
     for row in driver.execute("workers", {}).rows:
         worker = WorkerRow(*row)

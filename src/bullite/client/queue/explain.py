@@ -124,7 +124,7 @@ def _nobody_for(
 
 async def _place_in_line(queue: QueueReads, job: Job) -> str:
     params = {"job": job.pk, "most": MAX_COUNTED}
-    [[number]] = await bridge.query(queue.store, "stand_before", params)
+    [[number]] = await bridge.query(queue.store, "count_ahead_in_lane", params)
     if not number:
         return "it is the next in its line"
     more = " or more" if number >= MAX_COUNTED else ""

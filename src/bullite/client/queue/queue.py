@@ -560,7 +560,7 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
             await bridge.sleep(0.005)
 
     async def _holds_jobs_ahead(self) -> bool:
-        rows = await bridge.query(self.store, "held_ahead", {"queue": self.key})
+        rows = await bridge.query(self.store, "count_prefetched", {"queue": self.key})
         return bool(rows[0][0])
 
     async def resume(self) -> None:
@@ -598,7 +598,7 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
         while any([await self._delete_list(name, count) for name in SHOWN_STATES]):
             pass  # jobs that waited for others may have come to a list that was empty already
         params = {"queue": self.key, "before": MAX_TIME, "most": count}
-        while rows := await bridge.query(self.store, "old_removed", params):
+        while rows := await bridge.query(self.store, "trash_to_delete", params):
             await bridge.submit(self.store, MoveJobs(DELETE, [row[0] for row in rows]))
         await bridge.submit(self.store, ResetQueue(self.key))
         await self._open_row()

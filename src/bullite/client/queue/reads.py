@@ -197,7 +197,7 @@ class QueueReads(QueueBase):
         return [
             f"{number} {'job waits' if number == 1 else 'jobs wait'} with the name {name!r}, which "
             "no worker takes: start one that does, or remove what is not wanted any more"
-            for name, number in await bridge.query(self.store, "names_waiting", params)
+            for name, number in await bridge.query(self.store, "unserved_names", params)
         ]
 
     async def _parked(self) -> list[str]:
@@ -211,14 +211,16 @@ class QueueReads(QueueBase):
         """The names of parked jobs, and how many there are of each."""
         until = self.store.open().clock.now() + POSTPONED_FOR
         params = {"queue": self.key, "until": until, "message": NEWER, "most": MAX_SHOWN}
-        return dict(await bridge.query(self.store, "names_put_off", params))
+        return dict(await bridge.query(self.store, "postponed_names", params))
 
     async def _stuck(self, job: int | None) -> list[str]:
         params = {"queue": self.key, "job": job, "most": MAX_SHOWN}
         return [
             f"job {waits} waits for {key}, {_fate_of(state, reason)}: retry that, remove it from "
             "what is waited for, or remove the job that waits"
-            for waits, key, state, reason in await bridge.query(self.store, "stuck", params)
+            for waits, key, state, reason in await bridge.query(
+                self.store, "blocked_forever", params
+            )
         ]
 
     async def get_dependencies(

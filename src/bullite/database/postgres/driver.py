@@ -55,7 +55,7 @@ SKIPPED_EVENTS = 100_000
 again. Whoever connects skips more than such commits can have taken: no reader, who may have read
 them, misses others of the same ids."""
 
-_LOOKED_AT = frozenset({"take_turn", "take_turn_now", "try_housekeeping"})
+_LOOKED_AT = frozenset({"lock_queue_limits", "lock_queue_limits_now", "try_housekeeping"})
 """Statements whose answers mean something to the driver, too."""
 
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
@@ -376,7 +376,7 @@ class PostgresDriver:
         return was_new
 
     def set_idle(self, worker: int, hungry: bool) -> None:
-        self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
+        self.execute("set_worker_idle", {"worker": worker, "hungry": int(hungry)})
 
     def listen(self, queue: int) -> str | None:
         if self._listener is None:

@@ -40,7 +40,7 @@ def predicted_result(name: str, params: Params) -> Result | None:
         return Result((), params["expected"])
     if name == "add_to_counts":
         return Result([(None, False, False)], 1)
-    return Result((), 1) if name in ("set_hunger", "lock_jobs") else None
+    return Result((), 1) if name in ("set_worker_idle", "lock_jobs") else None
 
 
 class StatementPipeline(Protocol):

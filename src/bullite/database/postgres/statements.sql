@@ -248,7 +248,7 @@ values (:name, :priority_order, :now) returning id
 -- first of those that were never begun expires, how many jobs wait for each of its workers, and its
 -- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
 -- back. Queue and worker stay like that until the claim is committed.
--- name: gates
+-- name: claim_info
 select by_name, paused,
     (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
         order by due_at limit 1), (
@@ -268,7 +268,7 @@ where q.id = :queue for key share of q, w
 
 -- What a producer must know of it: by name, the version of its settings, by key, and whether it has
 -- quotas.
--- name: terms
+-- name: add_info
 select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
     or max_rate_count is not null
 from bullite.bullite_queues where id = :queue for key share
@@ -318,7 +318,7 @@ update bullite.bullite_queues set
     retry_failed_times = :retry_failed_times
 where id = :queue
 
--- name: turn_ranks
+-- name: reverse_priority_order
 update bullite.bullite_jobs set rank = -rank where id = any (array(
     select id from bullite.bullite_jobs where queue = :queue and rank <> 0 order by id for update
 ))
@@ -326,13 +326,13 @@ update bullite.bullite_jobs set rank = -rank where id = any (array(
 -- name: set_paused
 update bullite.bullite_queues set paused = :paused where id = :queue and paused <> :paused
 
--- name: held_ahead
+-- name: count_prefetched
 select count(*) from bullite.bullite_jobs where queue = :queue and state = 'active' and ahead = 1
 
 -- name: queue_names
 select id, name from bullite.bullite_queues
 
--- name: take_by_name
+-- name: enable_name_lanes
 update bullite.bullite_queues set by_name = 1 where id = :queue and by_name = 0
 
 -- Adds to what this process has counted. Most transactions do no more, so it does not read what others have.
@@ -477,24 +477,24 @@ select id from bullite.bullite_queues as q where (
     where queue = q.id and state = 'delayed' and due_at <= :now limit 1
 )
 
--- name: outlook
+-- name: has_ready_or_due
 select exists (select 1 from bullite.bullite_jobs where queue = :queue and state = 'waiting'),
     (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
         order by due_at limit 1)
 
--- name: ready
+-- name: next_in_lane
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want for update of j skip locked
 
--- name: heads
+-- name: lane_heads
 select rank, seq, id from bullite.bullite_jobs
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want
 
--- name: ready_among
+-- name: claimable_jobs
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
@@ -506,7 +506,7 @@ select job, failed_reason from bullite.bullite_results
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and failed_reason is not null
 
--- name: sort_into_lanes
+-- name: assign_lanes
 update bullite.bullite_jobs set lane = name where id = any (array(
     select id from bullite.bullite_jobs
     where queue = :queue and state = 'waiting' and lane = ''
@@ -580,7 +580,7 @@ update bullite.bullite_jobs set
     lane = case when :by_name::bigint = 1 then name else '' end
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and queue = :queue
 
--- name: where_they_are
+-- name: load_jobs_for_update
 select id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id,
     original_queue, ahead, traits, delay, deferred_failure
 from bullite.bullite_jobs
@@ -636,7 +636,7 @@ select id from bullite.bullite_queues as q where (
 
 -- editing -----------------------------------------------------------------------------------------
 
--- name: begin
+-- name: mark_started
 update bullite.bullite_jobs set attempts_started = attempts_started + 1, ahead = 0
 where id = :job and state || '' = 'active' and ahead = 1
 
@@ -675,17 +675,17 @@ insert into bullite.bullite_workers (
     :max_stalled_count, :renews, :number, :concurrency, :stalled_backoff, :address, :now
 ) returning id
 
--- name: remember_name
+-- name: insert_worker_name
 insert into bullite.bullite_worker_names (worker, name) values (:worker, :name)
 
--- name: forget_names
+-- name: delete_old_worker_names
 delete from bullite.bullite_worker_names
 where worker <= :oldest and worker not in (select id from bullite.bullite_workers)
 
 -- name: set_concurrency
 update bullite.bullite_workers set concurrency = :concurrency where id = :worker
 
--- name: set_hunger
+-- name: set_worker_idle
 update bullite.bullite_workers set hungry = :hungry where id = :worker
 
 -- A row that is locked is passed over: its engine, which may hold it for a while, renews it then, or this
@@ -831,7 +831,7 @@ select id, 0, difference from (
 ) as log where difference <> 0
 on conflict (queue, nonce) do update set events = c.events + excluded.events
 
--- name: empty_last_event
+-- name: clear_newest_event
 update bullite.bullite_events set jobs = '[]' where queue = :queue and :keep::bigint = 0
     and id = (select max(id) from bullite.bullite_events where queue = :queue)
 
@@ -853,7 +853,7 @@ select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_i
 from alone
 
 -- How far the log of one queue, or of each, has come: in all and up to a row. This sums the log.
--- name: end_of_log (settled)
+-- name: log_position (settled)
 select id, name, (events_trimmed + coalesce((
     select sum(size) from bullite.bullite_events where queue = q.id and id <= :settled
 ), 0))::bigint, :settled::bigint, (
@@ -917,7 +917,7 @@ where upstream = any (array(select value::bigint from json_array_elements_text(:
     and state || '' = 'pending'
 
 -- The kind is asked for because no index has it: else one might be read from end to end.
--- name: tied_to
+-- name: dependents_of
 select downstream, kind from bullite.bullite_links
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
@@ -934,7 +934,7 @@ where (
 
 -- Pending links of a job, all those of one kind and policy. A pair of jobs could not be found as
 -- quickly: from the first column of an index that is no plain equality, the server reads to its end.
--- name: settle_links
+-- name: resolve_links
 update bullite.bullite_links as l set state = asked.state, value = asked.value
 from (
     select (value ->> 0)::bigint as upstream, value ->> 1 as sort, value ->> 2 as state,
@@ -954,7 +954,7 @@ where l.upstream between asked.upstream and asked.upstream
     and l.kind || ' ' || l.policy between asked.sort and asked.sort and l.state || '' = 'pending'
 
 -- Whatever ties these pairs of jobs, few of them: it is over, or about to be written anew.
--- name: cut_links
+-- name: unlink_jobs
 delete from bullite.bullite_links as l
 using (
     select (value ->> 0)::bigint as downstream, (value ->> 1)::bigint as upstream
@@ -977,7 +977,7 @@ where upstream = any (array(select value::bigint from json_array_elements_text(:
     and state || '' = 'removed'
 
 -- Which of these jobs wait for somebody still.
--- name: still_waiting
+-- name: with_pending_links
 select asked.job from (
     select value::bigint as job from json_array_elements_text(:jobs::json)
 ) as asked where (
@@ -987,7 +987,7 @@ select asked.job from (
 
 -- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
 -- pending; whether one failed so that they need not wait for the others.
--- name: blockers
+-- name: completion_blockers
 select asked.job,
     (select key from bullite.bullite_links where downstream = asked.job and kind = 'child'
         and state = 'failed' and policy = 'fail' limit 1),
@@ -1020,7 +1020,7 @@ select tree.job, tree.parent, tree.link, j.state
 from tree join bullite.bullite_jobs as j on j.id between tree.job and tree.job
 
 -- What these jobs wait for, and what that waits for, and so on.
--- name: awaited_by
+-- name: transitive_dependencies
 with recursive chain (downstream, upstream) as (
     select downstream, upstream from bullite.bullite_links
     where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1032,7 +1032,7 @@ with recursive chain (downstream, upstream) as (
 select downstream, upstream from chain
 
 -- Jobs run again that somebody waited for, who has not ended yet and so waits again.
--- name: await_again
+-- name: reopen_links
 update bullite.bullite_links as l set state = 'pending', value = null
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and kind = 'child' and l.state || '' in ('processed', 'ignored', 'failed') and (
@@ -1050,22 +1050,22 @@ where upstream = any (array(select value::bigint from json_array_elements_text(:
     )
 
 -- Parents run again although children failed them.
--- name: forgive
+-- name: ignore_failed_links
 update bullite.bullite_links set policy = 'ignore'
 where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state || '' = 'failed'
 
--- name: add_traits
+-- name: add_flags
 update bullite.bullite_jobs set traits = traits | :traits::integer
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- name: defer_failures
+-- name: set_deferred_failures
 update bullite.bullite_jobs as j set deferred_failure = coalesce(deferred_failure, asked.reason)
 from (
     select key::bigint as job, value as reason from json_each_text(:reasons::json) order by 1
 ) as asked where j.id between asked.job and asked.job
 
--- name: opts_of
+-- name: job_options
 select job, opts from bullite.bullite_payloads
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
@@ -1102,7 +1102,7 @@ where (l.downstream, l.upstream) > (:job, :after) and l.downstream = :job
 order by l.downstream, l.upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
--- name: stuck
+-- name: blocked_forever
 select l.downstream, l.key, up.state, r.failed_reason
 from bullite.bullite_jobs as down
     join bullite.bullite_links as l on l.downstream between down.id and down.id
@@ -1131,7 +1131,7 @@ from bullite.bullite_schedulers
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 order by job for update
 
--- name: put_scheduler
+-- name: upsert_scheduler
 insert into bullite.bullite_schedulers (
     queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
 ) values (
@@ -1142,7 +1142,7 @@ on conflict (queue, key) do update set
     data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
     iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
 
--- name: set_schedulers
+-- name: update_schedulers
 update bullite.bullite_schedulers as s set
     next_at = (asked.value ->> 1)::bigint, job = (asked.value ->> 2)::bigint,
     iterations = (asked.value ->> 3)::bigint, last_at = (asked.value ->> 4)::bigint,
@@ -1158,11 +1158,11 @@ delete from bullite.bullite_schedulers where queue = :queue and key = :key
 delete from bullite.bullite_schedulers where queue = :queue
 
 -- The enabled schedulers that wait for one of these jobs to be taken.
--- name: owners
+-- name: owning_schedulers
 select job, key from bullite.bullite_schedulers
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled + 0 = 1
 
--- name: known_schedulers
+-- name: existing_schedulers
 select key from bullite.bullite_schedulers
 where queue = :queue and key = any (array(select json_array_elements_text(:keys::json)))
 
@@ -1201,7 +1201,7 @@ select count(*) from bullite.bullite_schedulers where queue = :queue
 -- deduplication -----------------------------------------------------------------------------------
 
 -- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
--- name: insert_keys (many)
+-- name: lock_dedup_keys (many)
 insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
 on conflict (queue, key) do update set job = excluded.job where false
 
@@ -1212,7 +1212,7 @@ from bullite.bullite_deduplication as d
     left join bullite.bullite_jobs as j on j.id between d.job and d.job
 where d.key = any (array(select json_array_elements_text(:keys::json))) and d.queue + 0 = :queue
 
--- name: write_keys (many)
+-- name: update_dedup_keys (many)
 insert into bullite.bullite_deduplication (queue, key, job, custom_id, until, next)
 select * from unnest(:bigint[], :text[], :bigint[], :text[], :bigint[], :text[])
 on conflict (queue, key) do update set
@@ -1247,12 +1247,12 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
     and state || '' = 'delayed'
 order by id for update skip locked
 
--- name: keyed_jobs
+-- name: jobs_with_dedup_key
 select id, queue, custom_id, state, created_at, opts
 from bullite.bullite_jobs join bullite.bullite_payloads on job between id and id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- name: sweep_keys
+-- name: prune_dedup_keys
 delete from bullite.bullite_deduplication
 where queue = :queue and until <= :now and key = any (array(
     select key from bullite.bullite_deduplication
@@ -1266,7 +1266,7 @@ delete from bullite.bullite_deduplication where queue = :queue
 
 -- Whoever took a turn at the limits of the queue has ended, and whoever will waits; who only looks at
 -- its gates or terms does not. The time when that is so: it may have taken long.
--- name: take_turn
+-- name: lock_queue_limits
 with turn as materialized (
     select id from bullite.bullite_queues where id = :queue for no key update
 )
@@ -1287,7 +1287,7 @@ select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite.bullite_queues where id = :queue
 
 -- How many stand before a job in its lane, as far as that is counted.
--- name: stand_before
+-- name: count_ahead_in_lane
 select count(*) from bullite.bullite_jobs as me
     cross join lateral (
         select 1 from bullite.bullite_jobs as j
@@ -1313,30 +1313,30 @@ from (select '' as key union all select json_array_elements_text(:keys::json)) a
         where l.queue = :queue and l.key = asked.key limit 1
     ) as found
 
--- name: keys_due
+-- name: keys_to_unpark
 select key, max, duration, until, used, back_at from bullite.bullite_limits
 where queue = :queue and back_at is not null and back_at <= :now order by back_at limit :most
 
--- name: next_back
+-- name: next_unpark
 select (
     select back_at from bullite.bullite_limits where queue = :queue and back_at is not null
     order by back_at limit 1
 )
 
--- name: keyed
+-- name: jobs_with_limit_key
 select id, opts::json ->> 'limit_key'
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :most for update of j skip locked
 
--- name: set_aside
+-- name: park_jobs
 update bullite.bullite_jobs as j set lane = chr(31) || asked.limit_key || chr(31) || lane
 from (
     select key::bigint as job, value as limit_key from json_each_text(:jobs::json) order by 1
 ) as asked
 where j.id between asked.job and asked.job
 
--- name: lanes_aside
+-- name: parked_lanes
 with recursive lanes (lane) as (
     (select lane from bullite.bullite_jobs
     where queue = :queue and state = 'waiting' and lane >= :first_lane and lane < :last_lane
@@ -1350,14 +1350,14 @@ with recursive lanes (lane) as (
 )
 select lane from lanes where lane is not null
 
--- name: bring_back
+-- name: unpark_jobs
 update bullite.bullite_jobs set lane = :home where id = any (array(
     select id from bullite.bullite_jobs
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :most for update skip locked
 ))
 
--- name: come_back_at
+-- name: set_unpark_time
 insert into bullite.bullite_limits (queue, key, back_at)
 select :queue, key, value::bigint from json_each_text(:keys::json) order by 2
 on conflict (queue, key) do update set back_at = excluded.back_at
@@ -1380,7 +1380,7 @@ on conflict (queue, key) do update set max = excluded.max, duration = excluded.d
 update bullite.bullite_limits set max = null, duration = null
 where queue = :queue and key = :key and max is not null
 
--- name: all_may_come_back
+-- name: unpark_all_now
 update bullite.bullite_limits set back_at = :now where queue = :queue and back_at is not null
 
 -- name: set_by_key
@@ -1388,7 +1388,7 @@ update bullite.bullite_queues
 set by_key = (exists (select 1 from bullite.bullite_limits where queue = :queue))::integer
 where id = :queue
 
--- name: forget_idle_keys
+-- name: delete_idle_limit_keys
 delete from bullite.bullite_limits where queue = :queue and key = any (array(
     select key from bullite.bullite_limits
     where queue = :queue and max is null and back_at is null and until <= :now limit :most
@@ -1418,28 +1418,28 @@ select * from unnest(
 )
 on conflict (job, kind, name, number) do nothing
 
--- name: mark_stepped
+-- name: set_steps_flag
 update bullite.bullite_jobs set traits = traits | :trait::integer
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- name: known_pause
+-- name: find_suspension
 select value, due_at, ended_at from bullite.bullite_steps
 where job = :job and kind = :kind and name = :name and number = :number
 
 -- A job that waits is put off already: by the number of its run it is known that it does.
--- name: begin_pause
+-- name: insert_suspension
 insert into bullite.bullite_steps (job, kind, name, number, place, due_at, run, at)
 select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
 from bullite.bullite_jobs where id between :job and :job
 on conflict (job, kind, name, number) do update set run = excluded.run
 
--- name: end_pause
+-- name: finish_suspension
 insert into bullite.bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
 values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
 on conflict (job, kind, name, number) do update set
     value = excluded.value, ended_at = excluded.ended_at
 
--- name: is_waiting_for
+-- name: is_waiting_for_event
 select 1 from bullite.bullite_steps as s
     join bullite.bullite_jobs as j on j.id between :job and :job
 where s.job = :job and s.kind = 'event' and s.name = :name and s.ended_at is null
@@ -1467,7 +1467,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 -- cancelling --------------------------------------------------------------------------------------
 
 -- The jobs that this process runs and that are cancelled.
--- name: to_be_stopped
+-- name: cancelled_running_jobs
 select j.id, j.worker, token, deferred_failure
 from bullite.bullite_jobs as j
 where j.queue = any (array(select queue from bullite.bullite_workers where nonce = :nonce))
@@ -1527,7 +1527,7 @@ delete from bullite.bullite_locks where name = any (array(
 
 -- sweeping ----------------------------------------------------------------------------------------
 
--- name: dusty_queues
+-- name: queues_to_prune
 select id from bullite.bullite_queues as q left join (
     select queue, sum(completed) as completed, sum(failed) as failed, sum(events) as events
     from bullite.bullite_counts group by queue
@@ -1551,7 +1551,7 @@ or exists (
     ) or not exists (select 1 from bullite.bullite_limits where queue = q.id)
 )
 
--- name: old_removed
+-- name: trash_to_delete
 select id, traits from bullite.bullite_jobs
 where queue = :queue and state = 'removed' and removed_at < :before
 order by removed_at limit :most for update skip locked
@@ -1607,7 +1607,7 @@ where queue = :queue and state = 'removed' and (id = :number or custom_id = :cus
 order by removed_at desc, id desc limit 1
 
 -- How many jobs of which names have yet to run, but for these names.
--- name: names_waiting
+-- name: unserved_names
 select name, count(*) from (
     select name from bullite.bullite_jobs where queue = :queue and state = 'waiting'
     union all
@@ -1617,7 +1617,7 @@ where not name = any (array(select json_array_elements_text(:names::json)))
 group by name order by name limit :most
 
 -- How many jobs of which names that are due soon have this line in their log.
--- name: names_put_off
+-- name: postponed_names
 select name, count(*) from bullite.bullite_jobs as jobs
 where queue = :queue and state = 'delayed' and due_at <= :until
     and (select 1 from bullite.bullite_logs where job = jobs.id and message = :message::text limit 1) is not null
@@ -1638,13 +1638,13 @@ where job = :job and number between :first and :last order by number
 -- name: log_range
 select min(number), max(number) from bullite.bullite_logs where job = :job
 
--- name: finished_among
+-- name: finished_jobs
 select id, state, return_value, failed_reason
 from bullite.bullite_jobs as j left join bullite.bullite_results as r on r.job between j.id and j.id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state in ('completed', 'failed')
 
--- name: existing_among
+-- name: existing_jobs
 select id from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state <> 'removed'
@@ -1747,13 +1747,13 @@ select w.id, q.name, w.name, names, nonce, pid, host, number, w.concurrency, sta
 from bullite.bullite_workers as w join bullite.bullite_queues as q on q.id = w.queue
 where registered = 1 order by w.id
 
--- name: survey_priorities (whole)
+-- name: stats_priorities (whole)
 select priority, count(*) from bullite.bullite_jobs
 where queue = :queue and state <> 'removed' group by priority
 
 -- In ms: a job's own, or what the data of a command says, in seconds. An escape in data may be one that
 -- the server cannot read.
--- name: survey_timeouts (whole)
+-- name: stats_timeouts (whole)
 select count(timeout), coalesce(sum(least(timeout, 1e13)) filter (where timeout is not null), 0)::bigint
 from (
     select coalesce(
@@ -1770,13 +1770,13 @@ from (
 ) as jobs
 
 -- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
--- name: survey_slowest (whole)
+-- name: stats_slowest (whole)
 select id, finished_at - processed_at from bullite.bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
     and (deferred_failure is null or traits & 256 <> 0)
 order by finished_at - processed_at desc, id limit :most
 
--- name: survey_durations (whole)
+-- name: stats_durations (whole)
 select finished_at - processed_at, count(*) from bullite.bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
     and (deferred_failure is null or traits & 256 <> 0)
@@ -1840,33 +1840,33 @@ delete from bullite.bullite_output where job = any (array(select value::bigint f
 -- kept by name ------------------------------------------------------------------------------------
 
 -- One value is changed at a time, whichever it is: there is no row to lock for a new one.
--- name: lock_kept
+-- name: lock_value
 select key from bullite.bullite_meta where key = 'schema' for no key update
 
--- name: kept
+-- name: list_values
 select name, value, updated_at from bullite.bullite_kept where kind = :kind order by name
 
--- name: kept_value
+-- name: get_value
 select value from bullite.bullite_kept where kind = :kind and name = :name
 
--- name: keep
+-- name: put_value
 insert into bullite.bullite_kept (kind, name, value, updated_at) values (:kind, :name, :value, :now)
 on conflict (kind, name) do update set value = excluded.value, updated_at = excluded.updated_at
 
--- name: forget_kept
+-- name: delete_value
 delete from bullite.bullite_kept where kind = :kind and name = :name
 
 -- dead letters ------------------------------------------------------------------------------------
 
 -- When failed jobs are tried again by themselves: those that are named, or all of a queue.
--- name: plan_retries
+-- name: schedule_auto_retry
 update bullite.bullite_jobs as j set due_at = case when exists (
         select 1 from bullite.bullite_results
         where job = j.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
     ) then finished_at + :after end
 where queue = :queue and state || '' = 'failed' and id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- name: plan_all_retries
+-- name: reschedule_auto_retries
 update bullite.bullite_jobs as j set due_at = case when exists (
         select 1 from bullite.bullite_results
         where job = j.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
@@ -1877,20 +1877,20 @@ where id = any (array(
     order by id for update
 ))
 
--- name: origins_of_failed
+-- name: source_queues_of_failed
 select distinct original_queue from bullite.bullite_jobs where queue = :queue and state = 'failed'
 
--- name: failed_due
+-- name: auto_retry_due
 select id from bullite.bullite_jobs where queue = :queue and state = 'failed' and due_at <= :now
 order by due_at limit :most for update skip locked
 
--- name: failed_due_queues
+-- name: auto_retry_queues
 select id from bullite.bullite_queues as q where (
     select true from bullite.bullite_jobs
     where queue = q.id and state = 'failed' and due_at <= :now limit 1
 )
 
--- name: count_revivals
+-- name: count_auto_retries
 update bullite.bullite_results set revived = revived + 1 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- verifying ---------------------------------------------------------------------------------------

@@ -383,7 +383,7 @@ class SQLiteDriver:
     def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         wanted = None if ANY_NAME in names else as_json(list(names))
         params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
-        rows = self.execute("addresses_of_hungry", params).rows
+        rows = self.execute("idle_worker_addresses", params).rows
         self._wakeups.note((row[0] for row in rows), queue)
 
     def queue_cancel_notification(self, queue: int, nonce: int) -> None:
@@ -397,7 +397,7 @@ class SQLiteDriver:
         return False
 
     def set_idle(self, worker: int, hungry: bool) -> None:
-        self.execute("set_hunger", {"worker": worker, "hungry": int(hungry)})
+        self.execute("set_worker_idle", {"worker": worker, "hungry": int(hungry)})
 
     def listen(self, queue: int) -> str | None:
         self.start_heartbeat()

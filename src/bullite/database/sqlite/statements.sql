@@ -227,7 +227,7 @@ returning id
 -- first of those that were never begun expires, how many jobs wait for each of its workers, and its
 -- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
 -- back.
--- name: gates
+-- name: claim_info
 select by_name, paused,
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
         select min(expires_at) from bullite_jobs
@@ -243,7 +243,7 @@ where bullite_queues.id = :queue
 
 -- What a producer must know of it: by name, the version of its settings, by key, and whether it has
 -- quotas.
--- name: terms
+-- name: add_info
 select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
     or max_rate_count is not null
 from bullite_queues where id = :queue
@@ -272,19 +272,19 @@ update bullite_queues set
     retry_failed_times = :retry_failed_times
 where id = :queue
 
--- name: turn_ranks
+-- name: reverse_priority_order
 update bullite_jobs set rank = -rank where queue = :queue and rank <> 0
 
 -- name: set_paused
 update bullite_queues set paused = :paused where id = :queue and paused <> :paused
 
--- name: held_ahead
+-- name: count_prefetched
 select count(*) from bullite_jobs where queue = :queue and state = 'active' and ahead = 1
 
 -- name: queue_names
 select id, name from bullite_queues
 
--- name: take_by_name
+-- name: enable_name_lanes
 update bullite_queues set by_name = 1 where id = :queue and by_name = 0
 
 -- name: change_counts
@@ -334,25 +334,25 @@ select json_group_array(json_array(id)) from bullite_queues where exists (
     where queue = bullite_queues.id and state = 'delayed' and due_at <= :now
 )
 
--- name: outlook
+-- name: has_ready_or_due
 select exists (select 1 from bullite_jobs where queue = :queue and state = 'waiting'),
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed')
 
--- name: ready (loaded)
+-- name: next_in_lane (loaded)
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite_jobs join bullite_payloads on job = id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want
 
--- name: heads (folded)
+-- name: lane_heads (folded)
 select json_group_array(json_array(rank, seq, id)) from (
     select rank, seq, id from bullite_jobs
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :want
 )
 
--- name: ready_among (loaded)
+-- name: claimable_jobs (loaded)
 select bullite_jobs.id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from json_each(:jobs) as asked
@@ -364,7 +364,7 @@ order by rank, seq
 select json_group_array(json_array(job, failed_reason)) from bullite_results
 where job in (select value from json_each(:jobs)) and failed_reason is not null
 
--- name: sort_into_lanes
+-- name: assign_lanes
 update bullite_jobs set lane = name where id in (
     select id from bullite_jobs
     where queue = :queue and state = 'waiting' and lane = ''
@@ -427,7 +427,7 @@ update bullite_jobs set
     lane = case when :by_name then name else '' end
 where id in (select value from json_each(:jobs)) and queue = :queue
 
--- name: where_they_are (folded)
+-- name: load_jobs_for_update (folded)
 select json_group_array(json_array(
     id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
     ahead, traits, delay, deferred_failure
@@ -480,7 +480,7 @@ select json_group_array(json_array(id)) from bullite_queues where exists (
 
 -- editing -----------------------------------------------------------------------------------------
 
--- name: begin
+-- name: mark_started
 update bullite_jobs set attempts_started = attempts_started + 1, ahead = 0
 where id = :job and state = 'active' and ahead = 1
 
@@ -518,17 +518,17 @@ insert into bullite_workers (
     :max_stalled_count, :renews, :number, :concurrency, :stalled_backoff, :address, :now
 ) returning id
 
--- name: remember_name
+-- name: insert_worker_name
 insert into bullite_worker_names (worker, name) values (:worker, :name)
 
--- name: forget_names
+-- name: delete_old_worker_names
 delete from bullite_worker_names
 where worker <= :oldest and worker not in (select id from bullite_workers)
 
 -- name: set_concurrency
 update bullite_workers set concurrency = :concurrency where id = :worker
 
--- name: set_hunger
+-- name: set_worker_idle
 update bullite_workers set hungry = :hungry where id = :worker
 
 -- name: renew_workers
@@ -562,7 +562,7 @@ select id, name, names, nonce, pid, host, number, concurrency, started_at,
         where queue = :queue and state = 'active' and worker = bullite_workers.id)
 from bullite_workers where queue = :queue and registered = 1 order by id
 
--- name: addresses_of_hungry (folded)
+-- name: idle_worker_addresses (folded)
 select json_group_array(json_array(address)) from (
     select distinct address from bullite_workers
     where queue = :queue and hungry = 1 and nonce <> :nonce and address is not null and (
@@ -626,12 +626,12 @@ delete from bullite_events where id in (
     order by total limit :most
 )
 
--- name: empty_last_event
+-- name: clear_newest_event
 update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
     and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
 
 -- How far the log of one queue, or of each, has come: in all and up to a row.
--- name: end_of_log (settled)
+-- name: log_position (settled)
 select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
     select total from bullite_events
     where queue = bullite_queues.id and id <= :after order by total desc limit 1
@@ -669,7 +669,7 @@ insert into bullite_links (
 select json_group_array(json_array(upstream, downstream, kind, policy, key)) from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'pending'
 
--- name: tied_to (folded)
+-- name: dependents_of (folded)
 select json_group_array(json_array(downstream, kind)) from bullite_links
 where upstream in (select value from json_each(:jobs))
 
@@ -683,7 +683,7 @@ where exists (
 )
 
 -- Pending links of a job, all those of one kind and policy.
--- name: settle_links
+-- name: resolve_links
 update bullite_links set state = asked.value ->> 2, value = asked.value ->> 3
 from json_each(:links) as asked
 where upstream = asked.value ->> 0 and kind || ' ' || policy = asked.value ->> 1
@@ -695,7 +695,7 @@ delete from bullite_links where state = 'pending' and (upstream, kind || ' ' || 
 )
 
 -- Whatever ties these pairs of jobs: it is over, or about to be written anew.
--- name: cut_links
+-- name: unlink_jobs
 delete from bullite_links where (downstream, upstream) in (
     select value ->> 0, value ->> 1 from json_each(:links)
 )
@@ -712,14 +712,14 @@ delete from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'removed'
 
 -- Which of these jobs wait for somebody still.
--- name: still_waiting (folded)
+-- name: with_pending_links (folded)
 select json_group_array(json_array(asked.value)) from json_each(:jobs) as asked where exists (
     select 1 from bullite_links where downstream = asked.value and state = 'pending'
 )
 
 -- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
 -- pending; whether one failed so that they need not wait for the others.
--- name: blockers (folded)
+-- name: completion_blockers (folded)
 select json_group_array(json_array(asked.value,
     (select key from bullite_links where downstream = asked.value and kind = 'child'
         and state = 'failed' and policy = 'fail' limit 1),
@@ -749,7 +749,7 @@ select json_group_array(json_array(tree.job, tree.parent, tree.link, bullite_job
 from tree join bullite_jobs on bullite_jobs.id = tree.job
 
 -- What these jobs wait for, and what that waits for, and so on.
--- name: awaited_by (folded)
+-- name: transitive_dependencies (folded)
 with recursive chain (downstream, upstream) as (
     select downstream, upstream from bullite_links
     where downstream in (select value from json_each(:jobs)) and state = 'pending'
@@ -760,7 +760,7 @@ with recursive chain (downstream, upstream) as (
 select json_group_array(json_array(downstream, upstream)) from chain
 
 -- Jobs run again that somebody waited for, who has not ended yet and so waits again.
--- name: await_again
+-- name: reopen_links
 update bullite_links set state = 'pending', value = null
 where upstream in (select value from json_each(:jobs)) and kind = 'child'
     and state in ('processed', 'ignored', 'failed') and exists (
@@ -777,18 +777,18 @@ where upstream in (select value from json_each(:jobs)) and state = 'removed' and
 )
 
 -- Parents run again although children failed them.
--- name: forgive
+-- name: ignore_failed_links
 update bullite_links set policy = 'ignore'
 where downstream in (select value from json_each(:jobs)) and state = 'failed'
 
--- name: add_traits
+-- name: add_flags
 update bullite_jobs set traits = traits | :traits where id in (select value from json_each(:jobs))
 
--- name: defer_failures
+-- name: set_deferred_failures
 update bullite_jobs set deferred_failure = coalesce(deferred_failure, asked.value)
 from json_each(:reasons) as asked where bullite_jobs.id = cast(asked.key as integer)
 
--- name: opts_of (folded)
+-- name: job_options (folded)
 select json_group_array(json_array(job, opts)) from bullite_payloads
 where job in (select value from json_each(:jobs))
 
@@ -820,7 +820,7 @@ where downstream = :job and kind = 'child' and bullite_links.state = :state and 
 order by upstream limit :most
 
 -- Jobs that wait for others which will not complete by themselves.
--- name: stuck
+-- name: blocked_forever
 select bullite_links.downstream, bullite_links.key, up.state, failed_reason
 from bullite_jobs as down
     join bullite_links on downstream = down.id and bullite_links.state = 'pending'
@@ -842,7 +842,7 @@ select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, l
     created_at, updated_at
 from bullite_schedulers where job in (select value from json_each(:jobs)) order by job
 
--- name: put_scheduler
+-- name: upsert_scheduler
 insert into bullite_schedulers (
     queue, key, recurrence, missed, name, data, opts, next_at, job, iterations, created_at, updated_at
 ) values (
@@ -853,7 +853,7 @@ on conflict (queue, key) do update set
     data = excluded.data, opts = excluded.opts, next_at = excluded.next_at, job = excluded.job,
     iterations = excluded.iterations, enabled = 1, updated_at = excluded.updated_at
 
--- name: set_schedulers
+-- name: update_schedulers
 update bullite_schedulers set
     next_at = asked.value ->> 1, job = asked.value ->> 2, iterations = asked.value ->> 3,
     last_at = asked.value ->> 4, last_job = asked.value ->> 5, enabled = asked.value ->> 6,
@@ -867,11 +867,11 @@ delete from bullite_schedulers where queue = :queue and key = :key
 delete from bullite_schedulers where queue = :queue
 
 -- The enabled schedulers that wait for one of these jobs to be taken.
--- name: owners
+-- name: owning_schedulers
 select job, key from bullite_schedulers
 where job in (select value from json_each(:jobs)) and enabled = 1
 
--- name: known_schedulers
+-- name: existing_schedulers
 select key from bullite_schedulers
 where queue = :queue and key in (select value from json_each(:keys))
 
@@ -910,7 +910,7 @@ select count(*) from bullite_schedulers where queue = :queue
 -- deduplication -----------------------------------------------------------------------------------
 
 -- Makes sure that a key is there, to be locked until the transaction ends: here it always is.
--- name: insert_keys (many)
+-- name: lock_dedup_keys (many)
 insert into bullite_deduplication (queue, key) values (?, ?)
 on conflict (queue, key) do nothing
 
@@ -919,7 +919,7 @@ select key, job, bullite_deduplication.custom_id, until, next, state
 from bullite_deduplication left join bullite_jobs on bullite_jobs.id = job
 where bullite_deduplication.queue = :queue and key in (select value from json_each(:keys))
 
--- name: write_keys (many)
+-- name: update_dedup_keys (many)
 insert into bullite_deduplication (queue, key, job, custom_id, until, next) values (?, ?, ?, ?, ?, ?)
 on conflict (queue, key) do update set
     job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
@@ -936,12 +936,12 @@ returning queue, until, next
 -- name: lock_delayed
 select id from bullite_jobs where id in (select value from json_each(:jobs)) and state = 'delayed'
 
--- name: keyed_jobs
+-- name: jobs_with_dedup_key
 select id, queue, custom_id, state, created_at, opts
 from bullite_jobs join bullite_payloads on job = id
 where id in (select value from json_each(:jobs))
 
--- name: sweep_keys
+-- name: prune_dedup_keys
 delete from bullite_deduplication where rowid in (
     select rowid from bullite_deduplication
     where queue = :queue and until <= :now order by until limit :most
@@ -954,7 +954,7 @@ delete from bullite_deduplication where queue = :queue
 
 -- Whoever took a turn at the limits of the queue has ended, and whoever will waits: here always so, and
 -- before the transaction was told the time.
--- name: take_turn
+-- name: lock_queue_limits
 select null from bullite_queues where id = :queue
 
 -- name: count_active
@@ -965,7 +965,7 @@ select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite_queues where id = :queue
 
 -- How many stand before a job in its lane, as far as that is counted.
--- name: stand_before
+-- name: count_ahead_in_lane
 select count(*) from (
     select 1 from bullite_jobs as me cross join bullite_jobs as j
         on j.queue = me.queue and j.lane = me.lane and j.state = 'waiting'
@@ -984,16 +984,16 @@ update bullite_queues set rate_until = :until, rate_used = :used where id = :que
 select json_group_array(json_array(key, max, duration, until, used, back_at)) from bullite_limits
 where queue = :queue and (key = '' or key in (select value from json_each(:keys)))
 
--- name: keys_due (folded)
+-- name: keys_to_unpark (folded)
 select json_group_array(json_array(key, max, duration, until, used, back_at)) from (
     select key, max, duration, until, used, back_at from bullite_limits
     where queue = :queue and back_at <= :now order by back_at limit :most
 )
 
--- name: next_back
+-- name: next_unpark
 select min(back_at) from bullite_limits where queue = :queue and back_at is not null
 
--- name: keyed (folded)
+-- name: jobs_with_limit_key (folded)
 select json_group_array(json_array(id, limit_key)) from (
     select id, opts ->> 'limit_key' as limit_key
     from bullite_jobs join bullite_payloads on job = id
@@ -1001,11 +1001,11 @@ select json_group_array(json_array(id, limit_key)) from (
     order by rank, seq limit :most
 ) where limit_key is not null
 
--- name: set_aside
+-- name: park_jobs
 update bullite_jobs set lane = char(31) || asked.value || char(31) || lane
 from json_each(:jobs) as asked where bullite_jobs.id = cast(asked.key as integer)
 
--- name: lanes_aside (folded)
+-- name: parked_lanes (folded)
 with recursive lanes (lane) as (
     select min(lane) from bullite_jobs
     where queue = :queue and state = 'waiting' and lane >= :first_lane and lane < :last_lane
@@ -1017,14 +1017,14 @@ with recursive lanes (lane) as (
 )
 select json_group_array(json_array(lane)) from lanes where lane is not null
 
--- name: bring_back
+-- name: unpark_jobs
 update bullite_jobs set lane = :home where id in (
     select id from bullite_jobs
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :most
 )
 
--- name: come_back_at
+-- name: set_unpark_time
 insert into bullite_limits (queue, key, back_at)
 select :queue, asked.key, asked.value from json_each(:keys) as asked where true
 on conflict (queue, key) do update set back_at = excluded.back_at
@@ -1046,14 +1046,14 @@ on conflict (queue, key) do update set max = excluded.max, duration = excluded.d
 update bullite_limits set max = null, duration = null
 where queue = :queue and key = :key and max is not null
 
--- name: all_may_come_back
+-- name: unpark_all_now
 update bullite_limits set back_at = :now where queue = :queue and back_at is not null
 
 -- name: set_by_key
 update bullite_queues set by_key = exists (select 1 from bullite_limits where queue = :queue)
 where id = :queue
 
--- name: forget_idle_keys
+-- name: delete_idle_limit_keys
 delete from bullite_limits where (queue, key) in (
     select queue, key from bullite_limits
     where queue = :queue and max is null and back_at is null and until <= :now limit :most
@@ -1082,27 +1082,27 @@ insert into bullite_steps (
 ) values (?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (job, kind, name, number) do nothing
 
--- name: mark_stepped
+-- name: set_steps_flag
 update bullite_jobs set traits = traits | :trait where id in (select value from json_each(:jobs))
 
--- name: known_pause
+-- name: find_suspension
 select value, due_at, ended_at from bullite_steps
 where job = :job and kind = :kind and name = :name and number = :number
 
 -- A job that waits is put off already: by the number of its run it is known that it does.
--- name: begin_pause
+-- name: insert_suspension
 insert into bullite_steps (job, kind, name, number, place, due_at, run, at)
 select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
 from bullite_jobs where id = :job
 on conflict (job, kind, name, number) do update set run = excluded.run
 
--- name: end_pause
+-- name: finish_suspension
 insert into bullite_steps (job, kind, name, number, place, value, due_at, at, ended_at)
 values (:job, :kind, :name, :number, :place, :value, :due_at, :now, :now)
 on conflict (job, kind, name, number) do update set
     value = excluded.value, ended_at = excluded.ended_at
 
--- name: is_waiting_for
+-- name: is_waiting_for_event
 select 1 from bullite_steps join bullite_jobs on bullite_jobs.id = bullite_steps.job
 where job = :job and kind = 'event' and bullite_steps.name = :name and ended_at is null
     and run = attempts_started
@@ -1127,7 +1127,7 @@ delete from bullite_signals where job in (select value from json_each(:jobs))
 -- cancelling --------------------------------------------------------------------------------------
 
 -- The jobs that this process runs and that are cancelled.
--- name: to_be_stopped
+-- name: cancelled_running_jobs
 select bullite_jobs.id, bullite_jobs.worker, token, deferred_failure
 from bullite_workers cross join bullite_jobs
     on bullite_jobs.queue = bullite_workers.queue and bullite_jobs.worker = bullite_workers.id
@@ -1179,7 +1179,7 @@ delete from bullite_locks where lease_until < :lease_now or boot <> :boot
 
 -- sweeping ----------------------------------------------------------------------------------------
 
--- name: dusty_queues (folded)
+-- name: queues_to_prune (folded)
 select json_group_array(json_array(id)) from bullite_queues
 where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'completed'
@@ -1207,7 +1207,7 @@ or exists (
     ) or not exists (select 1 from bullite_limits where queue = bullite_queues.id)
 )
 
--- name: old_removed (folded)
+-- name: trash_to_delete (folded)
 select json_group_array(json_array(id, traits)) from (
     select id, traits from bullite_jobs
     where queue = :queue and state = 'removed' and removed_at < :before
@@ -1265,7 +1265,7 @@ where queue = :queue and state = 'removed' and (id = :number or custom_id = :cus
 order by removed_at desc, id desc limit 1
 
 -- How many jobs of which names have yet to run, but for these names.
--- name: names_waiting
+-- name: unserved_names
 select name, count(*) from (
     select name from bullite_jobs where queue = :queue and state = 'waiting'
     union all
@@ -1273,7 +1273,7 @@ select name, count(*) from (
 ) where name not in (select value from json_each(:names)) group by name order by name limit :most
 
 -- How many jobs of which names that are due soon have this line in their log.
--- name: names_put_off
+-- name: postponed_names
 select name, count(*) from bullite_jobs as jobs
 where queue = :queue and state = 'delayed' and due_at <= :until
     and (select 1 from bullite_logs where job = jobs.id and message = :message limit 1) is not null
@@ -1294,14 +1294,14 @@ order by number
 -- name: log_range
 select min(number), max(number) from bullite_logs where job = :job
 
--- name: finished_among (folded, settled)
+-- name: finished_jobs (folded, settled)
 select json_group_array(json_array(id, state, return_value, failed_reason)) from (
     select id, state, return_value, failed_reason
     from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
     where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
 )
 
--- name: existing_among (folded)
+-- name: existing_jobs (folded)
 select json_group_array(json_array(id)) from bullite_jobs
 where id in (select value from json_each(:jobs)) and state <> 'removed'
 
@@ -1396,12 +1396,12 @@ select bullite_workers.id, bullite_queues.name, bullite_workers.name, names, non
 from bullite_workers join bullite_queues on bullite_queues.id = queue
 where registered = 1 order by bullite_workers.id
 
--- name: survey_priorities
+-- name: stats_priorities
 select priority, count(*) from bullite_jobs
 where queue = :queue and state <> 'removed' group by priority
 
 -- In ms: a job's own, or what the data of a command says, in seconds.
--- name: survey_timeouts
+-- name: stats_timeouts
 select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) from (
     select coalesce(
         opts ->> 'timeout',
@@ -1416,13 +1416,13 @@ select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) fro
 )
 
 -- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
--- name: survey_slowest
+-- name: stats_slowest
 select id, finished_at - processed_at from bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
     and (deferred_failure is null or traits & 256 <> 0)
 order by finished_at - processed_at desc, id limit :most
 
--- name: survey_durations
+-- name: stats_durations
 select finished_at - processed_at, count(*) from bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
     and (deferred_failure is null or traits & 256 <> 0)
@@ -1480,54 +1480,54 @@ delete from bullite_output where job in (select value from json_each(:jobs))
 
 -- kept by name ------------------------------------------------------------------------------------
 
--- name: lock_kept
+-- name: lock_value
 select :kind, :name
 
--- name: kept
+-- name: list_values
 select name, value, updated_at from bullite_kept where kind = :kind order by name
 
--- name: kept_value
+-- name: get_value
 select value from bullite_kept where kind = :kind and name = :name
 
--- name: keep
+-- name: put_value
 insert into bullite_kept (kind, name, value, updated_at) values (:kind, :name, :value, :now)
 on conflict (kind, name) do update set value = excluded.value, updated_at = excluded.updated_at
 
--- name: forget_kept
+-- name: delete_value
 delete from bullite_kept where kind = :kind and name = :name
 
 -- dead letters ------------------------------------------------------------------------------------
 
 -- When failed jobs are tried again by themselves: those that are named, or all of a queue.
--- name: plan_retries
+-- name: schedule_auto_retry
 update bullite_jobs set due_at = case when exists (
         select 1 from bullite_results
         where job = bullite_jobs.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
     ) then finished_at + :after end
 where +queue = :queue and +state = 'failed' and id in (select value from json_each(:jobs))
 
--- name: plan_all_retries
+-- name: reschedule_auto_retries
 update bullite_jobs set due_at = case when exists (
         select 1 from bullite_results
         where job = bullite_jobs.id and revived < :times and outcome in ('error', 'timed-out', 'stalled')
     ) then finished_at + :after end
 where queue = :queue and state = 'failed' and original_queue is :origin
 
--- name: origins_of_failed
+-- name: source_queues_of_failed
 select distinct original_queue from bullite_jobs where queue = :queue and state = 'failed'
 
--- name: failed_due (folded)
+-- name: auto_retry_due (folded)
 select json_group_array(json_array(id)) from (
     select id from bullite_jobs where queue = :queue and state = 'failed' and due_at <= :now
     order by due_at limit :most
 )
 
--- name: failed_due_queues (folded)
+-- name: auto_retry_queues (folded)
 select json_group_array(json_array(id)) from bullite_queues where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'failed' and due_at <= :now
 )
 
--- name: count_revivals
+-- name: count_auto_retries
 update bullite_results set revived = revived + 1 where job in (select value from json_each(:jobs))
 
 -- verifying ---------------------------------------------------------------------------------------
