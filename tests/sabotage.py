@@ -1552,8 +1552,8 @@ MUTANTS = (
     Mutant(
         "a transaction that the server undoes in its first message is run again",
         "database/postgres/driver.py",
-        "                    raise self._meaning(error) from error\n"
-        "        self._first_statements.extend",
+        "                    raise self._meaning(error) from error\n        "
+        "self._first_statements.extend",
         "                    raise store_error(error, str(self.location)) from error\n"
         "        self._first_statements.extend",
         [

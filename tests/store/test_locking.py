@@ -177,7 +177,7 @@ def test_lapsed_locks_are_cleared_away_and_no_others(store: Store) -> None:
 
 def granted(process: Process, name: str = "invoice") -> LockRequest:
     grant = LockRequest(name, TTL)
-    process.ask(process.engine.taking(grant, None))
+    process.ask(process.engine.acquire_lock_call(grant, None))
     return grant
 
 
@@ -211,13 +211,13 @@ def test_a_lock_that_was_not_renewed_in_time_is_lost(
 
 def test_what_is_released_is_not_renewed(store: Store) -> None:
     grant = granted(store.home)
-    assert store.home.ask(store.home.engine.releasing(grant)) is True
+    assert store.home.ask(store.home.engine.release_lock_call(grant)) is True
     assert store.home.engine.held_locks.next_at() is None
 
 
 def test_a_lock_that_nobody_waits_for_any_more_is_let_go_when_it_comes(store: Store) -> None:
     grant, engine = LockRequest("invoice", TTL), store.home.engine
-    engine.submit(engine.taking(grant, None), lambda answer: None)
+    engine.submit(engine.acquire_lock_call(grant, None), lambda answer: None)
     engine.abandon(grant)
     engine.turn()
     engine.turn()
@@ -234,7 +234,7 @@ def test_a_lock_that_came_just_before_its_waiter_went_is_let_go(store: Store) ->
 def test_who_waited_longest_in_this_process_is_woken_when_a_lock_is_let_go(store: Store) -> None:
     grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
-    store.home.ask(store.home.engine.releasing(grant))
+    store.home.ask(store.home.engine.release_lock_call(grant))
     assert (first.done(), second.done()) == (True, False)
 
 
@@ -242,7 +242,7 @@ def test_who_waits_no_more_is_not_woken(store: Store) -> None:
     grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
     keeping.leave("invoice", first)
-    store.home.ask(store.home.engine.releasing(grant))
+    store.home.ask(store.home.engine.release_lock_call(grant))
     assert (first.done(), second.done()) == (False, True)
 
 

@@ -176,14 +176,14 @@ def _check_queues_options(given: Any) -> dict[str, JobOptions]:
     return options
 
 
-def _as_trees(seedlings: Sequence[FlatNode], jobs: Sequence[Job]) -> list[FlowJob]:
+def _as_trees(flat_nodes: Sequence[FlatNode], jobs: Sequence[Job]) -> list[FlowJob]:
     trees: list[FlowJob] = []
     nodes: list[FlowJob] = []
-    for seedling, job in zip(seedlings, jobs, strict=True):
+    for flat_node, job in zip(flat_nodes, jobs, strict=True):
         node: FlowJob = {"job": job}
         nodes.append(node)
-        if seedling.parent is None:
+        if flat_node.parent is None:
             trees.append(node)
         else:
-            nodes[seedling.parent].setdefault("children", []).append(node)
+            nodes[flat_node.parent].setdefault("children", []).append(node)
     return trees

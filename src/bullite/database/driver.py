@@ -218,7 +218,7 @@ class Driver(Protocol):
         """Inside the transaction: whether, since last asked, commits may have been lost that were
         not durable."""
 
-    def set_idle(self, worker: int, hungry: bool) -> None:
+    def set_idle(self, worker: int, idle: bool) -> None:
         """Inside the transaction: say whether `worker` would welcome a wake-up."""
 
     def listen(self, queue: int) -> str | None:

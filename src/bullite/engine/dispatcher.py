@@ -1,4 +1,4 @@
-"""Keeps the workers of this process fed: who is hungry, what may be there for them, and when."""
+"""Keeps the workers of this process fed: who is idle, what may be there for them, and when."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Dispatcher:
             self.arm_timer(queue, due)
 
     def poll_newly_idle(self) -> None:
-        """Since it can be known that a worker of ours is hungry, nothing was looked for.
+        """Since it can be known that a worker of ours is idle, nothing was looked for.
 
         Whoever committed before, beside our own transaction, did not wake us.
         """
@@ -280,9 +280,9 @@ class Dispatcher:
                     continue
                 served.append((subscription, claimed))
                 subscription.limited, subscription.fair_share = claimed.limited, claimed.fair_share
-                hungry = claimed.exhausted and subscription.demand > len(claimed.rows)
-                if hungry != subscription.advertised_idle:
-                    self._driver.set_idle(subscription.worker, hungry)
+                idle = claimed.exhausted and subscription.demand > len(claimed.rows)
+                if idle != subscription.advertised_idle:
+                    self._driver.set_idle(subscription.worker, idle)
         return served
 
     def notify_others(self, tx: Transaction, served: Served) -> None:
@@ -352,16 +352,14 @@ class Dispatcher:
 
     def after_failure(self, error: Exception) -> list[tuple[PendingRequest, Any]]:
         """The database failed: leave it alone for a while, and tell those who were to be fed."""
-        hungry = [
-            a for a in self._subscriptions if (a.needs_poll and a.has_capacity) or not a.worker
-        ]
-        if not hungry or self._is_paused():
+        idle = [a for a in self._subscriptions if (a.needs_poll and a.has_capacity) or not a.worker]
+        if not idle or self._is_paused():
             return []
-        asked_for = [p for a in hungry if (p := a.intervals.pause_after_error) is not None]
+        asked_for = [p for a in idle if (p := a.intervals.pause_after_error) is not None]
         self._paused_until = self._clock.lease_now() + min(asked_for, default=self._pause)
         self._pause = min(2 * self._pause, MAX_BACKOFF)
         self._failing.add(WRITING)
-        return self._tell(hungry, error)
+        return self._tell(idle, error)
 
     def troubled(self, what: str, error: BaseException) -> list[tuple[PendingRequest, Any]]:
         """Looking or writing failed: tell those who were not told a moment ago."""

@@ -300,15 +300,15 @@ class Engine:
         """Who watched with this reply waits no more."""
         self.submit(EngineCall(partial(self._unwatch, job, reply)), _ignore_reply)
 
-    def taking(self, grant: LockRequest, instead_of: int | None) -> EngineCall:
+    def acquire_lock_call(self, grant: LockRequest, instead_of: int | None) -> EngineCall:
         """To be submitted: take a named lock, if nobody else holds it."""
         return EngineCall(partial(self.held_locks.take, grant, instead_of))
 
-    def releasing(self, grant: LockRequest) -> EngineCall:
+    def release_lock_call(self, grant: LockRequest) -> EngineCall:
         """To be submitted: let go of a named lock."""
         return EngineCall(partial(self.held_locks.release, grant))
 
-    def extending(self, grant: LockRequest, ttl: int) -> EngineCall:
+    def extend_lock_call(self, grant: LockRequest, ttl: int) -> EngineCall:
         """To be submitted: hold a named lock for `ttl` from now."""
         return EngineCall(partial(self.held_locks.extend, grant, ttl))
 

@@ -85,7 +85,7 @@ _JOB, _MOVE, _VALUE, _AGAIN, _PREFETCHED, _CUSTOM_ID, _RETENTION, _FLAGS = (
 
 def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[list[FinishResult]]:
     lost: set[tuple[int, int]] = set()
-    spoilt: dict[int, BulliteError] = {}
+    overridden: dict[int, BulliteError] = {}
     ttls: dict[int, int] = {}
     commands = [command for request in requests for command in request.commands]
     if commands:
@@ -96,23 +96,23 @@ def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[li
             or any(map(_AGAIN, verdicts))
             or _know_of_a_cancellation(asked, verdicts)
         ):
-            verdicts = yield from _still_held(tx, verdicts, lost, spoilt)
+            verdicts = yield from _still_held(tx, verdicts, lost, overridden)
         for (move, traits), alike in _group_by_move_and_flags(verdicts).items():
             if move is COMPLETE and traits & DOWNSTREAM:
-                alike, refused = yield from _may_complete(tx, alike, spoilt)
+                alike, refused = yield from _may_complete(tx, alike, overridden)
                 if refused:
                     yield from _finish_group(tx, queue, FAIL, traits, refused)
             if alike:
                 yield from _finish_group(tx, queue, move, traits, alike)
         if asked is RELEASE:
             ttls[queue] = (yield from read_limits(queue)).blocked_for_ms(tx.now, None)
-    if not lost and not spoilt and not ttls:
+    if not lost and not overridden and not ttls:
         return [FinishResult(_NOBODY, tx.now)] * len(requests)
     return [
         FinishResult(
             [v.job for v in request.outcomes if (v.job, v.token) in lost],
             tx.now,
-            {v.job: spoilt[v.job] for v in request.outcomes if v.job in spoilt},
+            {v.job: overridden[v.job] for v in request.outcomes if v.job in overridden},
             ttls.get(request.queue, 0),
         )
         for request in requests
@@ -164,7 +164,7 @@ def _still_held(
     tx: Transaction,
     verdicts: list[RunOutcome],
     lost: set[tuple[int, int]],
-    spoilt: dict[int, BulliteError],
+    overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
     """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
 
@@ -182,7 +182,7 @@ def _still_held(
         elif not (verdict.again and _already_applied(verdict, place)):
             lost.add((verdict.job, verdict.token))
     if any(verdict.flags & IS_CANCELLED for verdict in held.values()):
-        return (yield from _apply_cancellation(held, places, spoilt))
+        return (yield from _apply_cancellation(held, places, overridden))
     return list(held.values())
 
 
@@ -196,7 +196,7 @@ def _already_applied(verdict: RunOutcome, place: LockedJob) -> bool:
 def _apply_cancellation(
     verdicts: Mapping[int, RunOutcome],
     places: Mapping[int, LockedJob],
-    spoilt: dict[int, BulliteError],
+    overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
     """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
     cancelled = {
@@ -210,7 +210,7 @@ def _apply_cancellation(
     for job, verdict in cancelled.items():
         reason = places[job].deferred_failure or CANCELLED
         if verdict.outcome != CANCELLED and not verdict.manual:
-            spoilt[job] = JobCancelled(reason)
+            overridden[job] = JobCancelled(reason)
         cancelled[job] = verdict._replace(
             move=FAIL,
             delay=0,
@@ -222,14 +222,14 @@ def _apply_cancellation(
 
 
 def _may_complete(
-    tx: Transaction, verdicts: list[RunOutcome], spoilt: dict[int, BulliteError]
+    tx: Transaction, verdicts: list[RunOutcome], overridden: dict[int, BulliteError]
 ) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
     """Of runs that completed: those whose children let them, and those that fail instead.
 
     One that somebody ended by hand is neither: its holder is told, and holds it still.
     """
     errors = yield from dependencies.completion_blockers(tx, [verdict.job for verdict in verdicts])
-    spoilt |= errors
+    overridden |= errors
     done = [verdict for verdict in verdicts if verdict.job not in errors]
     refused = [
         verdict._replace(
@@ -241,7 +241,7 @@ def _may_complete(
     if any(verdict.flags & IS_CANCELLED for verdict in refused):
         places = yield from load_for_update([verdict.job for verdict in refused])
         failing = {verdict.job: verdict for verdict in refused}
-        refused = yield from _apply_cancellation(failing, places, spoilt)
+        refused = yield from _apply_cancellation(failing, places, overridden)
     return done, refused
 
 

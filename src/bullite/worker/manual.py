@@ -92,9 +92,9 @@ class ManualFetcher:
 
     async def pause(self) -> None:
         """Nothing more until `feed`; those who wait get nothing."""
-        starved: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.pause_subscription(self._subscription, bridge.Resolver(starved), self._mailbox)
-        await starved
+        paused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._engine.pause_subscription(self._subscription, bridge.Resolver(paused), self._mailbox)
+        await paused
         while self._waiting:
             self._waiting.popleft().give(None)
             self._engine.cancel_request_job(self._subscription)

@@ -658,11 +658,11 @@ class Worker(OwnEmitter):
     async def _pause_fetching(self) -> None:
         """After this no claim of the worker is under way."""
         for pool in self._pools:
-            starved: asyncio.Future[Any] = self._loop.create_future()
+            paused: asyncio.Future[Any] = self._loop.create_future()
             self._engine.pause_subscription(
-                pool.subscription, bridge.Resolver(starved), bridge.reply_target()
+                pool.subscription, bridge.Resolver(paused), bridge.reply_target()
             )
-            await starved
+            await paused
 
     async def _becomes_idle(self, unless: asyncio.Event | None, limit: float | None) -> bool:
         """Wait until everything is settled, or until `unless`, or for so many seconds."""

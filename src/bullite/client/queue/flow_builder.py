@@ -74,12 +74,12 @@ class FlowDefinition(NamedTuple):
     called: str = "flow"
     """What a root is in errors."""
 
-    def where(self, seedlings: Sequence[FlatNode], item: _Todo | FlatNode) -> str:
+    def where(self, flat_nodes: Sequence[FlatNode], item: _Todo | FlatNode) -> str:
         """Where a node is in its tree; only told when something is wrong with it."""
         path: list[str] = []
         while item.parent is not None:
             path.append(f"children[{item.number}]")
-            item = seedlings[item.parent]
+            item = flat_nodes[item.parent]
         called = self.called
         path.append(f"the {called}" if len(self.roots) == 1 else f"{called}s[{item.number}]")
         if len(path) > MAX_REPORTED:
@@ -107,12 +107,14 @@ class FlowDefinition(NamedTuple):
             await queue.wait_until_ready()
 
 
-def flatten(garden: FlowDefinition) -> list[FlatNode]:
+def flatten(definition: FlowDefinition) -> list[FlatNode]:
     """All nodes of these trees, parents before children, their options checked."""
-    seedlings: list[FlatNode] = []
+    flat_nodes: list[FlatNode] = []
     # Depth is not bounded: no recursion. A node that is closed again comes back as its number.
     todo: list[_Todo | int] = []
-    todo += [_Todo(root, garden.default, None, n) for n, root in enumerate(garden.roots)][::-1]
+    todo += [_Todo(root, definition.default, None, n) for n, root in enumerate(definition.roots)][
+        ::-1
+    ]
     open_nodes: set[int] = set()
     while todo:
         item = todo.pop()
@@ -120,22 +122,22 @@ def flatten(garden: FlowDefinition) -> list[FlatNode]:
             open_nodes.discard(item)
             continue
         if id(item.node) in open_nodes:
-            raise InvalidOption(f"{garden.where(seedlings, item)} holds itself")
+            raise InvalidOption(f"{definition.where(flat_nodes, item)} holds itself")
         try:
-            seedling, children = _flat_node(item, garden.find)
+            flat_node, children = _flat_node(item, definition.find)
         except BulliteError as error:
-            raise type(error)(f"{garden.where(seedlings, item)}: {error}") from error
-        place = len(seedlings)
-        seedlings.append(seedling)
-        if len(seedlings) > MAX_FLOW_SIZE:
+            raise type(error)(f"{definition.where(flat_nodes, item)}: {error}") from error
+        place = len(flat_nodes)
+        flat_nodes.append(flat_node)
+        if len(flat_nodes) > MAX_FLOW_SIZE:
             raise InvalidOption(
                 f"a flow has at most {MAX_FLOW_SIZE - 1} jobs below its root, which are added in "
                 "one transaction; add flows with add_bulk(flows, chunk=n), or children with parent="
             )
         open_nodes.add(id(item.node))
         todo.append(id(item.node))
-        todo += [_Todo(child, seedling.queue, place, n) for n, child in enumerate(children)][::-1]
-    return seedlings
+        todo += [_Todo(child, flat_node.queue, place, n) for n, child in enumerate(children)][::-1]
+    return flat_nodes
 
 
 def _flat_node(item: _Todo, find: Callable[[str], Queue]) -> tuple[FlatNode, Sequence[Any]]:
@@ -170,63 +172,63 @@ def _flat_node(item: _Todo, find: Callable[[str], Queue]) -> tuple[FlatNode, Seq
         and checked.dependencies.parent is not None
     ):
         raise InvalidOption("parent: a child in a flow has its parent already")
-    seedling = FlatNode(queue, node["name"], node.get("data"), checked, item.parent, item.number)
-    return seedling, children
+    flat_node = FlatNode(queue, node["name"], node.get("data"), checked, item.parent, item.number)
+    return flat_node, children
 
 
-def check_early(garden: FlowDefinition) -> None:
+def check_early(definition: FlowDefinition) -> None:
     """Raises what is wrong with any of the nodes whatever the settings of their queues are; opens
     none."""
-    _each(garden, flatten(garden), _job)
+    _each(definition, flatten(definition), _job)
 
 
-async def check(garden: FlowDefinition) -> None:
+async def check(definition: FlowDefinition) -> None:
     """Raises what is wrong with any of the nodes."""
-    await garden.queues()
-    _nodes(garden, flatten(garden))
+    await definition.queues()
+    _nodes(definition, flatten(definition))
 
 
-async def add_flow(garden: FlowDefinition) -> tuple[list[FlatNode], list[Job]]:
+async def add_flow(definition: FlowDefinition) -> tuple[list[FlatNode], list[Job]]:
     """Add the jobs of all nodes in one transaction; all, or none."""
-    await garden.queues()
+    await definition.queues()
     while True:
-        seedlings = flatten(garden)
-        queues = {seedling.queue.name: seedling.queue for seedling in seedlings}
-        nodes = _nodes(garden, seedlings)
+        flat_nodes = flatten(definition)
+        queues = {flat_node.queue.name: flat_node.queue for flat_node in flat_nodes}
+        nodes = _nodes(definition, flat_nodes)
         versions = {queue.key: queue.settings_version for queue in queues.values()}
         request = AddFlow(nodes, versions)
-        grown: FlowAdded | StaleSettings = await bridge.submit(seedlings[0].queue.store, request)
-        if isinstance(grown, FlowAdded):
-            return seedlings, await _as_jobs(seedlings, nodes, grown)
+        added: FlowAdded | StaleSettings = await bridge.submit(flat_nodes[0].queue.store, request)
+        if isinstance(added, FlowAdded):
+            return flat_nodes, await _as_jobs(flat_nodes, nodes, added)
         for queue in queues.values():
             await queue._reload_settings()
 
 
-def _nodes(garden: FlowDefinition, seedlings: Sequence[FlatNode]) -> list[Node]:
-    return _each(garden, seedlings, _node)
+def _nodes(definition: FlowDefinition, flat_nodes: Sequence[FlatNode]) -> list[Node]:
+    return _each(definition, flat_nodes, _node)
 
 
 def _each(
-    garden: FlowDefinition, seedlings: Sequence[FlatNode], make: Callable[[FlatNode], Made]
+    definition: FlowDefinition, flat_nodes: Sequence[FlatNode], make: Callable[[FlatNode], Made]
 ) -> list[Made]:
     made: list[Made] = []
-    for seedling in seedlings:
+    for flat_node in flat_nodes:
         try:
-            made.append(make(seedling))
+            made.append(make(flat_node))
         except BulliteError as error:
-            raise type(error)(f"{garden.where(seedlings, seedling)}: {error}") from error
+            raise type(error)(f"{definition.where(flat_nodes, flat_node)}: {error}") from error
     return made
 
 
-def _job(seedling: FlatNode) -> NewJob:
-    return seedling.queue.new_job(seedling.name, seedling.data, seedling.options)
+def _job(flat_node: FlatNode) -> NewJob:
+    return flat_node.queue.new_job(flat_node.name, flat_node.data, flat_node.options)
 
 
-def _node(seedling: FlatNode) -> Node:
-    queue, options = seedling.queue, seedling.options
-    job = _job(seedling)
+def _node(flat_node: FlatNode) -> Node:
+    queue, options = flat_node.queue, flat_node.options
+    job = _job(flat_node)
     ties = options.dependencies or DependencyOptions(policy=options.policy)
-    parent: int | FlowRef | None = seedling.parent
+    parent: int | FlowRef | None = flat_node.parent
     if parent is None and ties.parent is not None:
         parent = _ref(ties.parent, queue)
     depends_on = tuple(_ref(other, queue) for other in ties.depends_on)
@@ -238,22 +240,22 @@ def _ref(other: JobRef, queue: Queue) -> FlowRef:
 
 
 async def _as_jobs(
-    seedlings: Sequence[FlatNode], nodes: Sequence[Node], grown: FlowAdded
+    flat_nodes: Sequence[FlatNode], nodes: Sequence[Node], added: FlowAdded
 ) -> list[Job]:
     jobs: list[Job] = []
-    found = await _found_again(seedlings, grown)
-    met = set(grown.existing)
-    for seedling, node, id in zip(seedlings, nodes, grown.ids, strict=True):
-        queue = seedling.queue
+    found = await _found_again(flat_nodes, added)
+    met = set(added.existing)
+    for flat_node, node, id in zip(flat_nodes, nodes, added.ids, strict=True):
+        queue = flat_node.queue
         if id in met:
-            kept = found.get(id) or queue._missing_job(node.job, id, grown)
-            jobs.append(kept or queue._job_from_insert(node.job, id, grown.created_at))
+            kept = found.get(id) or queue._missing_job(node.job, id, added)
+            jobs.append(kept or queue._job_from_insert(node.job, id, added.created_at))
             continue
         met.add(id)
-        planted = grown.stored.get(id)
-        job = queue._job_from_insert(planted.job if planted else node.job, id, grown.created_at)
+        planted = added.stored.get(id)
+        job = queue._job_from_insert(planted.job if planted else node.job, id, added.created_at)
         if planted is not None:
-            job._apply_stored(_status(planted, grown.created_at))
+            job._apply_stored(_status(planted, added.created_at))
         jobs.append(job)
         if queue.hears("added", "waiting", "delayed", "waiting-children"):
             queue.emit("added", job)
@@ -261,13 +263,13 @@ async def _as_jobs(
     return jobs
 
 
-async def _found_again(seedlings: Sequence[FlatNode], grown: FlowAdded) -> dict[int, Job]:
-    """The jobs that were there before, or that several seedlings stand for, as they are stored."""
-    met = set(grown.existing)
+async def _found_again(flat_nodes: Sequence[FlatNode], added: FlowAdded) -> dict[int, Job]:
+    """The jobs that were there before, or that several flat_nodes stand for, as they are stored."""
+    met = set(added.existing)
     by_queue: dict[Queue, list[int]] = {}
-    for seedling, id in zip(seedlings, grown.ids, strict=True):
+    for flat_node, id in zip(flat_nodes, added.ids, strict=True):
         if id in met:
-            by_queue.setdefault(seedling.queue, []).append(id)
+            by_queue.setdefault(flat_node.queue, []).append(id)
         met.add(id)
     found: dict[int, Job] = {}
     for queue, numbers in by_queue.items():

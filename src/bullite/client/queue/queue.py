@@ -233,13 +233,13 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
     async def _add_flow(self, roots: Sequence[Mapping[str, Any]]) -> list[Job]:
         """Add jobs that are tied to others, and their children, in one transaction; the jobs of
         the roots."""
-        garden = FlowDefinition(roots, self._finder(), self, "job")
-        await self._ensure_open(lambda: check_early(garden))
-        seedlings, jobs = await add_flow(garden)
+        definition = FlowDefinition(roots, self._finder(), self, "job")
+        await self._ensure_open(lambda: check_early(definition))
+        flat_nodes, jobs = await add_flow(definition)
         for root in roots:
             if isinstance(parent := root["opts"].get("parent"), Job):
                 parent._add_flags(DOWNSTREAM)
-        return [job for job, one in zip(jobs, seedlings, strict=True) if one.parent is None]
+        return [job for job, one in zip(jobs, flat_nodes, strict=True) if one.parent is None]
 
     def _finder(self) -> Callable[[str], Queue]:
         """What finds the queues of jobs that belong to some of this one."""

@@ -140,7 +140,7 @@ class NamedLock:
     def _take(self, engine: Engine, grant: LockRequest) -> Plan[None]:
         began = time.monotonic()
         instead_of: int | None = None
-        while not (yield self._ask(engine.taking(grant, instead_of))):
+        while not (yield self._ask(engine.acquire_lock_call(grant, instead_of))):
             instead_of = yield from self._until_it_may_be_had(engine, began)
 
     def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
@@ -183,11 +183,11 @@ class NamedLock:
         return min(pause, self._wait - waited)
 
     def _release(self, grant: LockRequest) -> Plan[None]:
-        if not (yield self._ask(self._store.open().releasing(grant))):
+        if not (yield self._ask(self._store.open().release_lock_call(grant))):
             raise LostLock(f"the lock {self.name!r} was lost before it was let go")
 
     def _extend(self, grant: LockRequest, ms: int) -> Plan[None]:
-        lease: Lease | None = yield self._ask(self._store.open().extending(grant, ms))
+        lease: Lease | None = yield self._ask(self._store.open().extend_lock_call(grant, ms))
         if lease is None:
             raise LostLock(f"the lock {self.name!r} was lost before it was extended")
 

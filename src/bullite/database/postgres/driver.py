@@ -375,8 +375,8 @@ class PostgresDriver:
         was_new, self._is_new = self._is_new, False
         return was_new
 
-    def set_idle(self, worker: int, hungry: bool) -> None:
-        self.execute("set_worker_idle", {"worker": worker, "hungry": int(hungry)})
+    def set_idle(self, worker: int, idle: bool) -> None:
+        self.execute("set_worker_idle", {"worker": worker, "idle": int(idle)})
 
     def listen(self, queue: int) -> str | None:
         if self._listener is None:

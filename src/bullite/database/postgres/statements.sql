@@ -686,7 +686,7 @@ where worker <= :oldest and worker not in (select id from bullite.bullite_worker
 update bullite.bullite_workers set concurrency = :concurrency where id = :worker
 
 -- name: set_worker_idle
-update bullite.bullite_workers set hungry = :hungry where id = :worker
+update bullite.bullite_workers set hungry = :idle where id = :worker
 
 -- A row that is locked is passed over: its engine, which may hold it for a while, renews it then, or this
 -- does soon. So tells for each worker how long its lease is, and whether it was renewed.

@@ -396,8 +396,8 @@ class SQLiteDriver:
     def may_have_lost_commits(self) -> bool:
         return False
 
-    def set_idle(self, worker: int, hungry: bool) -> None:
-        self.execute("set_worker_idle", {"worker": worker, "hungry": int(hungry)})
+    def set_idle(self, worker: int, idle: bool) -> None:
+        self.execute("set_worker_idle", {"worker": worker, "idle": int(idle)})
 
     def listen(self, queue: int) -> str | None:
         self.start_heartbeat()

@@ -529,7 +529,7 @@ where worker <= :oldest and worker not in (select id from bullite_workers)
 update bullite_workers set concurrency = :concurrency where id = :worker
 
 -- name: set_worker_idle
-update bullite_workers set hungry = :hungry where id = :worker
+update bullite_workers set hungry = :idle where id = :worker
 
 -- name: renew_workers
 update bullite_workers set lease_until = :lease_now + lock_duration, seen_at = :now
