@@ -8,7 +8,7 @@ READY = $(VENV)/.ready
 # Most tests start processes: each would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-cli test-web quick strace powercut soak lint format bench bench-check sabotage clean
+.PHONY: demo test quick strace powercut soak lint format bench bench-check sabotage clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,18 +22,11 @@ demo: $(READY)
 PYTEST = $(BIN)/python -m pytest --dist worksteal
 EVERY_CORE = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)')
 
+# Everything a user can rely on: the library on both stores, the command line, web servers.
 test: $(READY) strace
-	$(PYTEST) --ignore tests/web --ignore tests/cli $(EVERY_CORE)
+	$(PYTEST) $(EVERY_CORE)
 
-# The command line, in processes of its own.
-test-cli: $(READY)
-	$(PYTEST) tests/cli $(EVERY_CORE)
-
-# Web servers with several processes each.
-test-web: $(READY)
-	$(PYTEST) tests/web -n 2
-
-# What differs between versions of Python shows here, in a few minutes.
+# The inner loop, under a minute: no server. It also shows what differs between versions of Python.
 quick: $(READY)
 	$(PYTEST) tests/unit tests/store tests/testing -k 'not postgres' $(EVERY_CORE)
 

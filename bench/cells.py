@@ -264,7 +264,7 @@ class WorkerProcess:
     def __init__(self, environment: Environment, place: str, options: Settings) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process: subprocess.Popen[str] = environment.start("work", place, options, self._log)
-        # One that is stuck is ended, and then whoever reads from it is told that nothing comes.
+        # Kill a stuck worker: the process that reads from it then gets the end of the file.
         self._guard = threading.Timer(TIME_LIMIT, self._kill)
         self._guard.start()
         self.pid = self._process.pid

@@ -1,7 +1,8 @@
-"""The settings that are best for everybody: found once by trials, and kept with the programs.
+"""The best settings of each contestant: found once by trials, and stored with the programs.
 
-`python -m bench tune` takes its time; a run of the comparison then measures with what was found.
-Whoever has another version since then, or other settings to choose from, is tried again in the run.
+`python -m bench tune` runs the trials. A run of the comparison then measures with the settings that
+they found. If the version of a contestant or its choice of settings has changed since, the run
+repeats its trials.
 """
 
 from __future__ import annotations

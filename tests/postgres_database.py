@@ -52,7 +52,7 @@ _NUMBERS = ("numbers", "queues_id_seq", "workers_id_seq", "events_id_seq", "sche
 
 @cache
 def server_url() -> str:
-    """The server of this process, started by whoever asks first."""
+    """Return the URL of the server of this process. The first call starts it."""
     return os.environ.get("BULLITE_TEST_PG") or Server().url()
 
 

@@ -949,7 +949,7 @@ MUTANTS = (
         SQL,
         "where id = :job and state = 'active' and token = :token and nonce = :nonce",
         "where id = :job",
-        ["test_interleaving.py::test_extending_a_lease_and_a_new_claim"],
+        ["test_interleaving.py::test_extend_lease_does_not_change_the_lease_of_a_new_claim"],
     ),
     Mutant(
         "a finished job gets no priority",
@@ -992,21 +992,23 @@ MUTANTS = (
         SQL,
         "select by_name, paused,\n",
         "select by_name, 0,\n",
-        ["test_governing.py::test_a_paused_queue_hands_out_nothing"],
+        ["test_queue_settings.py::test_a_paused_queue_hands_out_nothing"],
     ),
     Mutant(
         "a pause is told once",
         SQL,
         "where id = :queue and paused <> :paused",
         "where id = :queue",
-        ["test_governing.py::test_a_pause_is_told_once"],
+        ["test_queue_settings.py::test_a_pause_is_told_once"],
     ),
     Mutant(
         "what was fetched ahead of a pause is given back",
         "engine/dispatcher.py",
         "if claimed.paused or (",
         "if False or (",
-        ["test_governing.py::test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause"],
+        [
+            "test_queue_settings.py::test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause"
+        ],
     ),
     Mutant(
         "an expired job is not handed out",
@@ -1069,28 +1071,28 @@ MUTANTS = (
         "operations/add.py",
         "if batch.terms[request.queue].version != request.version:",
         "if False:",
-        ["test_governing.py::test_jobs_resolved_under_older_settings_are_not_added"],
+        ["test_queue_settings.py::test_jobs_resolved_under_older_settings_are_not_added"],
     ),
     Mutant(
         "a change makes a new version",
         SQL,
         "    version = version + 1, priority_order",
         "    priority_order",
-        ["test_governing.py::test_only_a_change_makes_a_new_version"],
+        ["test_queue_settings.py::test_only_a_change_makes_a_new_version"],
     ),
     Mutant(
         "only a change makes a new version",
         "operations/queue_settings.py",
         "if new != old:",
         "if True:",
-        ["test_governing.py::test_only_a_change_makes_a_new_version"],
+        ["test_queue_settings.py::test_only_a_change_makes_a_new_version"],
     ),
     Mutant(
         "a new order turns the ranks",
         "operations/queue_settings.py",
         "if new.priority_order != old.priority_order:",
         "if False:",
-        ["test_governing.py::test_a_new_order_of_priorities_turns_the_line_around"],
+        ["test_queue_settings.py::test_a_new_order_of_priorities_turns_the_line_around"],
     ),
     # --- ids that are taken, moves of one job ---
     Mutant(
@@ -1126,7 +1128,7 @@ MUTANTS = (
         "operations/move.py",
         "target = place.original_queue",
         "target = None",
-        ["test_burying.py::test_a_job_whose_id_was_taken_meanwhile_stays_with_the_dead"],
+        ["test_dead_letter.py::test_a_job_whose_id_was_taken_meanwhile_stays_with_the_dead"],
     ),
     Mutant(
         "a caller's one state is the only one",
@@ -1141,49 +1143,49 @@ MUTANTS = (
         "operations/dead_letter.py",
         " if verdict.custom_id not in taken]",
         "]",
-        ["test_burying.py::test_a_job_whose_id_is_taken_there_stays"],
+        ["test_dead_letter.py::test_a_job_whose_id_is_taken_there_stays"],
     ),
     Mutant(
         "a queue is not its own dead letter",
         "operations/dead_letter.py",
         "settings.dead_letter == settings.name or ",
         "",
-        ["test_burying.py::test_a_queue_is_not_its_own_dead_letter"],
+        ["test_dead_letter.py::test_a_queue_is_not_its_own_dead_letter"],
     ),
     Mutant(
         "a cancelled job is no dead letter",
         "operations/finish.py",
         " if v.outcome != CANCELLED]",
         "]",
-        ["test_burying.py::test_a_cancelled_job_stays"],
+        ["test_dead_letter.py::test_a_cancelled_job_stays"],
     ),
     Mutant(
         "a dead letter is spared by its own retention",
         "operations/finish.py",
         "v.retention) for v in verdicts if v.job not in buried]",
         "v.retention) for v in outcomes]",
-        ["test_burying.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
+        ["test_dead_letter.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
     ),
     Mutant(
         "the dead are counted",
         "operations/dead_letter.py",
         'tx.count(target, "failed", len(jobs))',
         "pass",
-        ["test_burying.py::test_a_job_that_failed_for_good_moves_as_it_is"],
+        ["test_dead_letter.py::test_a_job_that_failed_for_good_moves_as_it_is"],
     ),
     Mutant(
         "a rank is turned for a queue of the other order",
         "operations/transitions.py",
         "else -1,",
         "else 1,",
-        ["test_burying.py::test_the_line_of_the_other_order_has_the_job_where_it_belongs"],
+        ["test_dead_letter.py::test_the_line_of_the_other_order_has_the_job_where_it_belongs"],
     ),
     Mutant(
         "a revived dead letter goes home",
         "operations/move.py",
         "places = yield from _prepare_to_run_again(tx, source, places)",
         "pass",
-        ["test_burying.py::test_a_revived_job_goes_back_to_the_queue_it_came_from"],
+        ["test_dead_letter.py::test_a_revived_job_goes_back_to_the_queue_it_came_from"],
     ),
     # --- retention ---
     Mutant(
@@ -1234,7 +1236,7 @@ MUTANTS = (
         "        and id < (select id from bullite_events where queue = :queue"
         " order by total desc, id desc limit 1)\n    order by total",
         "    order by total",
-        ["test_governing.py::test_a_log_trimmed_to_nothing_hands_out_no_event_id_twice"],
+        ["test_queue_settings.py::test_a_log_trimmed_to_nothing_hands_out_no_event_id_twice"],
     ),
     # --- history ---
     Mutant(
@@ -1316,11 +1318,11 @@ MUTANTS = (
         ["test_by_hand.py::test_it_is_given_one_job_for_each_time_it_is_asked"],
     ),
     Mutant(
-        "a starved worker gets nothing by hand",
+        "a manual claim gets nothing while the subscription is paused",
         "engine/engine.py",
         "if subscription.paused",
         "if False and subscription.paused",
-        ["test_by_hand.py::test_a_starved_worker_gets_nothing_until_it_is_fed_again"],
+        ["test_by_hand.py::test_manual_claim_returns_nothing_until_the_subscription_is_resumed"],
     ),
     Mutant(
         "who stops waiting twice owes nothing",
@@ -1547,7 +1549,7 @@ MUTANTS = (
         "database/postgres/driver.py",
         '"skip_events", {"skipped": SKIPPED_EVENTS}',
         '"skip_events", {"skipped": 0}',
-        ["postgres/test_event_order.py::test_whoever_connects_moves_the_numbers_of_events_ahead"],
+        ["postgres/test_event_order.py::test_event_ids_skip_ahead_when_a_process_connects"],
     ),
     Mutant(
         "a transaction that the server undoes in its first message is run again",
@@ -2515,7 +2517,7 @@ where bullite_jobs.traits = :traits
         PG,
         "    update bullite.bullite_payloads set its_queue = :target\n",
         "    update bullite.bullite_payloads set its_queue = its_queue\n",
-        ["store/test_burying.py"],
+        ["store/test_dead_letter.py"],
     ),
     Mutant(
         "what was removed is not found by its name",

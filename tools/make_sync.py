@@ -69,12 +69,12 @@ OTHERS = (
     Made(
         "QueueEvents",
         "RunningEvents",
-        """Hears everything that happens to a queue, or with None to all, whoever does it.
+        """Emit all events of a queue, or of every queue if `name` is None, from all processes.
 
-    Listeners get `(payload, event_id)`, on the thread that reads; with `last_event_id` reading goes
-    on after that event, "0-0" starts at the oldest there is. It begins with `with`, `start()` or
-    `run()`; after the first two no event is missed. Listeners of `completed:7` and the like hear of
-    one job only.
+    Listeners get `(payload, event_id)`, on the thread that reads. With `last_event_id`, reading
+    continues after that event; "0-0" starts at the oldest event in the log. Start it with `with`,
+    `start()` or `run()`; after the first two no event is missed. Listeners of `completed:7` get the
+    event of that one job.
     """,
         {"name": "str | None", "store": "Store", "last_event_id": "str | None"},
         lazy=True,

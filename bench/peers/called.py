@@ -1,4 +1,4 @@
-"""Where a queue finds a handler that it knows by its dotted name only."""
+"""The handler for queues that import it by its dotted name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 handle: Callable[[dict[str, Any]], None] = print
-"""Set by whoever starts a worker, in the same process or before it forks."""
+"""Set by the code that starts a worker, in the same process or before a fork."""
 
 
 def mail(**data: Any) -> None:

@@ -147,7 +147,7 @@ async def test_adding_no_jobs_makes_neither_queue_nor_database(database: Databas
     assert not database.exists()
 
 
-async def test_what_is_stored_for_a_queue_holds_for_the_first_job_of_whoever_comes(
+async def test_stored_queue_settings_apply_to_the_first_job_of_a_new_producer(
     queue: Queue,
 ) -> None:
     await queue.configure(

@@ -140,7 +140,7 @@ async def test_a_time_of_its_own_beats_a_default_delay(queue: Queue) -> None:
 
 
 async def test_a_default_backoff_of_the_object_beats_a_stored_strategy(location: str) -> None:
-    """Both say when to try again: whoever is nearer to the job is heard."""
+    """Both define the retry delay: the option set closer to the job wins."""
     async with Queue("emails", location, default_job_options={"backoff": 50}) as queue:
         await queue.configure(default_job_options={"retry_strategy": "mine"})
         options = (await queue.add("a", attempts=3)).opts

@@ -337,7 +337,7 @@ async def test_a_run_that_does_not_stop_is_told_to_be_stuck(
                 continue
 
     worker = Worker(queue, stubborn)
-    heard = gather(worker, "_on_stuck")
+    heard = gather(worker, "stuck")
     job = await queue.add("a", timeout=20)
     await until(lambda: heard)
     go.set()

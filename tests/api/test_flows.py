@@ -513,7 +513,7 @@ async def test_why_tells_of_a_child_that_was_removed(queue: Queue) -> None:
     await queue.obliterate()
 
 
-async def test_whoever_listens_hears_that_a_child_failed(queue: Queue) -> None:
+async def test_failed_event_is_written_for_a_failed_child_of_a_waiting_parent(queue: Queue) -> None:
     """A parent that waits on says nothing; the child that keeps it waiting does."""
     added = await producer(queue).add(tree("root", tree("leaf", data=FAIL)))
     leaf = added["children"][0]["job"]

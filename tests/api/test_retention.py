@@ -345,7 +345,7 @@ async def test_housekeeping_sweeps_by_itself(location: str) -> None:
         removed = await queue.add("good")
         await removed.remove()
         await asyncio.sleep(0.01)
-    # Whoever begins to keep house sweeps first.
+    # A scheduler applies retention as soon as it starts.
     async with Queue("emails", location) as queue, Scheduler(queue.store):
         await until(lambda: is_one(queue))
         with pytest.raises(JobNotFound):

@@ -720,7 +720,7 @@ with sync.Queue("q", sys.argv[1]) as queue:
     assert sync.verify(queue.store).ok
 print("asyncio" in sys.modules)
 """
-    # The library of that server imports it, whoever uses it.
+    # psycopg imports asyncio by itself.
     assert python(program, location) == f"{'psycopg' in database.libraries}\n"
 
 

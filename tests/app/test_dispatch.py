@@ -204,7 +204,7 @@ async def test_stats_are_of_one_queue_or_of_all(app: Bullite) -> None:
         begun.clear()
 
 
-async def test_stats_and_cleanup_are_of_all_queues_whoever_made_them(
+async def test_stats_and_cleanup_cover_queues_of_other_applications(
     app: Bullite, location: str
 ) -> None:
     async def done(app: Bullite) -> int:

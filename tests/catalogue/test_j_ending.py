@@ -12,7 +12,7 @@ from tests.api.helpers import again, state_of, until
 
 
 async def taken(worker: Worker) -> Job:
-    """The next job, held by whoever asked."""
+    """Claim the next job with `get_next_job`."""
     job = await worker.get_next_job(block=False)
     assert job is not None
     return job

@@ -16,7 +16,7 @@ async def reached(queue: Queue, job: Job, state: str) -> bool:
 
 
 @pytest.mark.parametrize("value", ["qux", {"resultFoo": "bar"}, 37])
-async def test_J_056_whoever_waits_for_a_job_gets_what_it_returned(
+async def test_J_056_wait_until_finished_returns_the_result_of_the_job(
     queue: Queue, value: Any
 ) -> None:
     async def work(job: Job) -> Any:

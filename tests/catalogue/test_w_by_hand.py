@@ -13,7 +13,7 @@ from bullite import Job, Queue, QueueEvents, Worker
 from tests.api.helpers import again, until
 
 
-async def test_W_021_whoever_asks_for_a_job_waits_for_the_drain_delay_and_no_longer(
+async def test_W_021_get_next_job_returns_none_after_the_drain_delay(
     queue: Queue,
 ) -> None:
     parameters = inspect.signature(Worker).parameters
@@ -128,7 +128,7 @@ async def test_W_097_the_listeners_of_a_worker_by_hand_hear_that_its_job_stalled
     assert stalled == [added.id]
 
 
-async def test_W_099_whoever_asks_for_a_job_gets_one_that_comes_later(queue: Queue) -> None:
+async def test_W_099_get_next_job_blocks_until_a_job_is_added(queue: Queue) -> None:
     async with Worker(queue) as worker:
         asking = asyncio.create_task(worker.get_next_job("my token"))
         await asyncio.sleep(0.1)
@@ -141,7 +141,7 @@ async def test_W_099_whoever_asks_for_a_job_gets_one_that_comes_later(queue: Que
         await job.move_to_completed(None, "my token")
 
 
-async def test_W_100_whoever_does_not_want_to_wait_gets_nothing_from_an_empty_queue(
+async def test_W_100_get_next_job_without_blocking_returns_none_if_the_queue_is_empty(
     queue: Queue,
 ) -> None:
     async with Worker(queue) as worker:

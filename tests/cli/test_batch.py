@@ -230,7 +230,7 @@ def test_a_template_that_is_not_there_is_told_by_its_line(location: str) -> None
     assert err.startswith("queuectl: line 2: there is no template 'nope'")
 
 
-def test_relative_paths_are_those_of_whoever_enqueues(
+def test_batch_resolves_relative_paths_against_its_working_directory(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "below").mkdir()

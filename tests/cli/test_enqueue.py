@@ -218,7 +218,7 @@ def test_cwd_env_and_standard_input_are_kept(location: str, tmp_path: Path) -> N
     assert said.out == f"{tmp_path}\nfrom a file\n1=2::w\n"
 
 
-def test_relative_paths_are_those_of_whoever_enqueues(
+def test_enqueue_resolves_relative_paths_against_its_working_directory(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "below").mkdir()
@@ -234,7 +234,7 @@ def test_an_absolute_path_may_be_one_of_the_worker_s_machine(location: str) -> N
     assert (data["cwd"], data["stdin"]) == ("/no/such/folder", "/no/such/file")
 
 
-def test_relative_paths_of_a_template_are_those_of_whoever_enqueues(
+def test_enqueue_resolves_relative_paths_of_a_template_against_its_working_directory(
     location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_well("template", "create", "t", "--command", "x", "--cwd", "below", db=location)

@@ -55,7 +55,7 @@ def write(session: Session, entry: dict[str, Any] | None) -> None:
 # --- whose a row is ------------------------------------------------------------------------------
 
 
-def test_a_group_whose_process_lives_on_this_machine_is_not_taken_whoever_holds_the_lock(
+def test_worker_group_of_a_live_process_on_this_machine_is_not_taken_over(
     session: Session, neighbour: subprocess.Popen[bytes]
 ) -> None:
     theirs = run_by(neighbour.pid, updated_at=0)

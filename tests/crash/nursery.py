@@ -1,9 +1,9 @@
 """Where the processes of tests come from: forked from one that has imported what they run.
 
 A new interpreter spends a second of work on imports, and some tests need thirty processes. The
-nursery imports the module of whoever is asked for, once, and does nothing else: it has no store, no
-thread and no event loop that a child could inherit. A child leaves it as a program of its own does,
-through the end of the interpreter. The nursery ends when the process does that started it.
+nursery imports the module of each requested function once and does nothing else: it has no store,
+no thread and no event loop that a child could inherit. A child leaves it as a program of its own
+does, through the end of the interpreter. The nursery ends when the process does that started it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _started: list[socket.socket] = []
 
 
 def _nursery() -> socket.socket:
-    """The way to the nursery of this process, which is started by whoever asks first."""
+    """Return the socket to the nursery of this process. The first call starts it."""
     if not _started:
         ours, theirs = socket.socketpair()
         with theirs:

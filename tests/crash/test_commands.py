@@ -359,7 +359,7 @@ def test_numbers_count_anew_in_each_namespace() -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "0123456789abcdef0123456789abcdef", "1-2-3"])
-def test_whoever_has_no_mark_of_a_dead_worker_is_left_alone(cookie: str) -> None:
+def test_orphaned_process_search_ignores_a_process_without_a_valid_run_marker(cookie: str) -> None:
     line = ["sh", "-c", "echo; exec sleep 300"]
     with subprocess.Popen(
         line,
@@ -519,7 +519,7 @@ def test_nobody_looks_for_commands_of_workers_that_run_none(
     def refuse(*arguments: object) -> None:
         raise AssertionError("a process was looked at")
 
-    for name in ("commands", "processes", "look_at", "cookie_of"):
+    for name in ("commands", "processes", "read_process", "env_marker_of"):
         monkeypatch.setattr(orphaned_commands, name, refuse)
     store.add_all(new_job(), new_job("mail"))
     doomed = store.process()

@@ -152,7 +152,7 @@ def test_the_esi_fetcher_is_tried_again_after_one_and_four_seconds(
     play.assert_failed(job, "ESI returned 502")
 
 
-def test_jobs_of_a_worker_class_back_off_so_whoever_adds_them(
+def test_backoff_of_a_worker_class_applies_to_jobs_of_every_producer(
     play: Playground, queue: Bullite, esi: Esi
 ) -> None:
     esi.status = 502

@@ -301,7 +301,7 @@ def test_a_dependent_is_added_while_its_dependency_is_deleted(
 ) -> None:
     job = store.add()
     _, held = held_by(store.home, job)
-    deleting = settling(store, held, keep=Retention(0))
+    deleting = settling(store, held, retention=Retention(0))
     answer = collision.between(deleting, grown(store, dependent_on(job)))
     assert isinstance(answer, DependencyNotFound)
     assert store.counts() == {}

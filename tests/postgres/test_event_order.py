@@ -215,7 +215,7 @@ async def test_listeners_hear_everything_although_somebody_takes_long_to_commit(
 # --- numbers -------------------------------------------------------------------------------------
 
 
-def test_whoever_connects_moves_the_numbers_of_events_ahead(database):
+def test_event_ids_skip_ahead_when_a_process_connects(database):
     with open_store(database) as store:
         store.home.add()
         [before] = [max(row["id"] for row in database.rows("events"))]
@@ -245,7 +245,7 @@ def test_numbers_of_events_never_go_back_while_many_connect(database):
     def connect(number: int) -> None:
         driver = store.location.driver(None, lambda bits: number + 1)
         driver.open()
-        connection = driver._line.connect()
+        connection = driver._connection.connect()
         for _ in range(500):
             driver._backend = None  # else it would end itself, as one that it left behind
             driver._welcome(connection)

@@ -110,7 +110,7 @@ def test_a_claim_does_not_wait_for_its_queue_while_it_has_jobs(store, database, 
         lock(connection, "queues", store.queue)
         answer = beside(lambda: store.ask(completed(store, held)))
         wait_until(lambda: waits(database))
-        lock(connection, "jobs", first)  # whoever changes the queue goes on to its jobs
+        lock(connection, "jobs", first)  # a change of the queue locks its jobs next
         connection.rollback()
     assert answer.result(20).lost == ()
     store.home.engine.turn()

@@ -55,7 +55,7 @@ def test_a_process_that_was_killed_is_forgotten_when_nothing_needs_it(store, dat
 
 
 def test_a_silent_process_is_kept_while_it_has_a_worker(store, database):
-    """Whoever is not known counts as dead, and the lease of this one is long."""
+    """A process without a row counts as dead, and the lease of this worker has not expired."""
     silent = store.process()
     silent.worker(lock_duration=24 * 3600 * 1000, renews=False)
     store.clock.advance(driver_module.SURELY_GONE + 1)

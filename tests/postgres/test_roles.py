@@ -267,7 +267,7 @@ def test_who_may_only_read_is_told_so(server, runtime, shop):
     assert "docs/postgresql.md" in str(refused.value)
 
 
-async def test_a_permission_that_is_taken_away_is_told_to_whoever_writes(runtime, shop):
+async def test_add_raises_store_unwritable_if_insert_permission_is_revoked(runtime, shop):
     async with Queue("emails", runtime) as queue:
         await queue.add("job")
         shop.execute("revoke insert on bullite.bullite_jobs from bullite_runtime")

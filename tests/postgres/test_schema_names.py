@@ -106,7 +106,7 @@ async def test_its_events_are_read(location):
 
 async def test_its_workers_are_woken_by_other_processes(location):
     async with Queue("woken", location) as queue, Worker(queue, echo, poll_interval="1h"):
-        await until(lambda: is_hungry(location))
+        await until(lambda: is_idle(location))
         await asyncio.sleep(0.05)
         with closing(Store(location)) as store:
             assert store.open() is queue.store.open()
@@ -128,7 +128,7 @@ async def is_completed(queue: Queue, job: str) -> bool:
     return found is not None and found.state == "completed"
 
 
-async def is_hungry(location: str) -> bool:
+async def is_idle(location: str) -> bool:
     with closing(Store(location)) as store:
         reader = store.open().driver.reader()
         try:
@@ -174,19 +174,19 @@ def test_two_schemas_have_channels_of_their_own():
 
 
 async def test_two_schemas_do_not_wake_each_other():
-    with schema_called("one") as one, schema_called("two") as two, closing(plain()) as listener:
+    with schema_called("one") as one, schema_called("two") as two, closing(plain()) as stranger:
         first, second = Queue("emails", one), Queue("emails", two)
         async with first, second, Worker(first, echo), Worker(second, echo):
-            await until(lambda: is_hungry(one))
-            await until(lambda: is_hungry(two))
-            [other] = {listener.Ear.channel("two", second.key)}
-            listener.execute(f'listen "{other}"')
+            await until(lambda: is_idle(one))
+            await until(lambda: is_idle(two))
+            [other] = {listener.Listener.channel("two", second.key)}
+            stranger.execute(f'listen "{other}"')
             await added_elsewhere(first, one)
-            woken_for_one = list(listener.notifies(timeout=0.2, stop_after=1))
-            await until(lambda: is_hungry(two))
+            woken_for_one = list(stranger.notifies(timeout=0.2, stop_after=1))
+            await until(lambda: is_idle(two))
             await added_elsewhere(second, two)
             ends = time.monotonic() + 5
-            while not (woken := list(listener.notifies(timeout=0.1, stop_after=1))):
+            while not (woken := list(stranger.notifies(timeout=0.1, stop_after=1))):
                 assert time.monotonic() < ends
 
     assert woken_for_one == []

@@ -67,13 +67,15 @@ def test_a_location_does_not_show_it(url):
 def test_what_libpq_needs_does_not_show_it(url):
     location = Store(url).location
 
-    assert_no_secret(f"{location.access} {location.access!r} {location.ear!r}")
+    assert_no_secret(f"{location.access} {location.access!r} {location.listener!r}")
 
 
 def test_a_driver_does_not_show_it(url):
     driver = Store(url).location.driver(None, lambda bits: 1)
 
-    assert_no_secret(f"{driver!r} {driver.__dict__} {driver._line.__dict__} {driver.reader()!r}")
+    assert_no_secret(
+        f"{driver!r} {driver.__dict__} {driver._connection.__dict__} {driver.reader()!r}"
+    )
 
 
 async def test_queues_workers_and_events_do_not_show_it(url):
@@ -96,7 +98,7 @@ async def test_nothing_of_a_store_at_work_shows_it(server):
             await job.result()
             seen.append(f"{worker!r} {await queue.get_workers()}")
         driver = queue.store.open().driver
-        seen.append(f"{queue!r} {driver.__dict__} {driver._line.__dict__}")
+        seen.append(f"{queue!r} {driver.__dict__} {driver._connection.__dict__}")
 
     assert len(seen) == 3
     assert_no_secret("".join(seen))

@@ -62,7 +62,9 @@ async def test_a_worker_that_the_crash_forgot_is_woken_again(lazy_server: Server
             assert await seconds_to_start(queue, starts) < 1
 
 
-async def test_a_worker_whose_hunger_the_crash_forgot_is_woken_again(lazy_server: Server) -> None:
+async def test_idle_worker_is_notified_again_after_a_crash_lost_its_idle_state(
+    lazy_server: Server,
+) -> None:
     starts = Starts()
     with Proxy(lazy_server.url()) as proxy:
         location = url_of(lazy_server)

@@ -43,7 +43,7 @@ async def set_quota(location: str) -> None:
         pass
 
 
-def test_no_more_get_in_than_the_quota_allows_whoever_adds_them(location, start):
+def test_quota_max_waiting_holds_across_processes(location, start):
     assert start(set_quota, location).ended() == 0
     adders = [start(add_what_gets_in, location) for _ in range(4)]
 

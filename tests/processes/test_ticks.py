@@ -11,7 +11,7 @@ from tests.crash.processes import problems, rows, say, summary_of, wait_until
 PROCESSES, UPSERTS = 16, 20
 
 
-def test_each_tick_is_made_once_whoever_takes_it(location):
+def test_scheduler_makes_each_tick_once_across_processes(location):
     numbers = ["--processes", "4", "--ticks", "300", "--limit", "60"]
     summary = summary_of("tests.ticks", *numbers, "--location", location, timeout=120)
 

@@ -43,7 +43,7 @@ class Minute:
     standstill_s: float
     """The longest time in which no job of a queue ended although some waited."""
     busy: float
-    """The part of the time in which the processors of the machine worked, whoever for."""
+    """Share of CPU time that was busy, all processes of the machine included."""
     tables: dict[str, int] = field(default_factory=dict)
 
 

@@ -46,7 +46,7 @@ async def test_without_a_name_the_default_database_is_used(
 
 
 async def test_a_closed_queue_has_let_go_of_its_file(tmp_path: Path) -> None:
-    """What it wrote is in the one file: whoever copies that now has everything."""
+    """Close moves the WAL into the database file, so a copy of that file is complete."""
     for number in range(20):
         path = tmp_path / f"{number}.db"
         async with Queue("emails", path) as queue:

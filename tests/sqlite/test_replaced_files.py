@@ -96,7 +96,7 @@ def test_a_store_opened_anew_uses_the_file_that_is_there_now(database):
                 await queue.add("after")
 
     asyncio.run(scenario())
-    # The log of the old file still lies beside the new one; whoever replaces a database removes it.
+    # The WAL of the old file is still beside the new one; an operator must delete it.
     database.with_name("jobs.db-wal").unlink(missing_ok=True)
     database.with_name("jobs.db-shm").unlink(missing_ok=True)
 

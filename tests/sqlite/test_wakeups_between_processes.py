@@ -23,9 +23,9 @@ from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
 
 
 def is_idle(database: Path, worker: Child) -> bool:
-    hungry = "select 1 from bullite_workers where hungry = 1 and pid = ?"
+    idle = "select 1 from bullite_workers where hungry = 1 and pid = ?"
     active = "select 1 from bullite_jobs where state = 'active'"
-    return bool(rows(database, hungry, worker.pid)) and not rows(database, active)
+    return bool(rows(database, idle, worker.pid)) and not rows(database, active)
 
 
 def slowest_but_one(found: list[float]) -> float:

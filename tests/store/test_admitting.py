@@ -1,4 +1,4 @@
-"""Quotas: what a queue does not let in is not stored, whoever adds it."""
+"""Quotas: a job that exceeds a quota of its queue is not stored, for any producer."""
 
 from __future__ import annotations
 

@@ -252,7 +252,9 @@ def test_a_lost_verdict_does_not_harm_the_others_of_its_batch(store: Store) -> N
     assert store.counts() == {"waiting": 1, "active": 1, "completed": 1}
 
 
-def test_a_hungry_worker_is_fed_although_a_request_of_the_batch_was_bad(store: Store) -> None:
+def test_claim_happens_for_an_idle_worker_although_a_request_of_the_batch_failed(
+    store: Store,
+) -> None:
     worker = store.worker()
     worker.wants(1)
     store.ask_together(

@@ -90,7 +90,7 @@ def test_every_job_is_held_with_a_token_of_its_own(store: Store) -> None:
     assert len({claim_now(worker).token for _ in range(2)}) == 2
 
 
-def test_a_starved_worker_gets_nothing_until_it_is_fed_again(store: Store) -> None:
+def test_manual_claim_returns_nothing_until_the_subscription_is_resumed(store: Store) -> None:
     store.add()
     worker = store.worker(by_hand=True)
     answers: list[Any] = []

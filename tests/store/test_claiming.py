@@ -368,7 +368,9 @@ def test_a_job_held_while_the_queue_turned_by_name_is_found_when_it_comes_back(
 # --- the standing order --------------------------------------------------------------------------
 
 
-def test_a_hungry_worker_is_fed_in_the_transaction_that_adds_the_job(store: Store) -> None:
+def test_claim_happens_in_the_transaction_that_adds_the_job_if_a_worker_is_idle(
+    store: Store,
+) -> None:
     worker = store.worker()
     worker.wants(2)
     store.home.engine.turn()
@@ -389,7 +391,7 @@ def test_a_worker_is_fed_in_the_transaction_that_settles_its_last_job(store: Sto
     assert len(store.home.driver.begun) == before + 1
 
 
-def test_a_hungry_worker_is_fed_when_a_delayed_job_is_due(store: Store) -> None:
+def test_claim_happens_when_a_delayed_job_is_due_if_a_worker_is_idle(store: Store) -> None:
     worker = store.worker()
     worker.wants(1)
     job = store.add(delay=100)
@@ -401,7 +403,7 @@ def test_a_hungry_worker_is_fed_when_a_delayed_job_is_due(store: Store) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 100])
-def test_a_hungry_worker_is_fed_with_a_job_that_is_restored(store: Store, delay: int) -> None:
+def test_claim_happens_when_a_job_is_restored_if_a_worker_is_idle(store: Store, delay: int) -> None:
     job = store.add(delay=delay)
     store.move(REMOVE, job)
     worker = store.worker()
@@ -413,7 +415,7 @@ def test_a_hungry_worker_is_fed_with_a_job_that_is_restored(store: Store, delay:
     assert ids(worker.received) == [job]
 
 
-def test_a_starved_worker_is_fed_no_more(store: Store) -> None:
+def test_pause_subscription_stops_claims(store: Store) -> None:
     worker = store.worker()
     worker.wants(1)
     answers: list[object] = []

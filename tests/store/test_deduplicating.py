@@ -279,7 +279,7 @@ def test_a_queue_that_is_as_new_has_no_keys(store: Store) -> None:
     assert holder(store) is None
 
 
-def test_a_key_is_freed_by_hand_whoever_holds_it(store: Store) -> None:
+def test_deduplication_key_is_freed_regardless_of_its_holder(store: Store) -> None:
     job = put(store)
     assert store.ask(FreeKey(store.queue, "x")) is True
     assert store.ask(FreeKey(store.queue, "x")) is False

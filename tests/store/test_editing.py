@@ -189,8 +189,8 @@ def test_a_finished_job_has_no_use_for_a_priority(store: Store) -> None:
     assert store.row(job).priority == 0
 
 
-def test_a_hungry_worker_looks_again_when_a_priority_changes(store: Store) -> None:
-    """It might have been told of nothing else."""
+def test_set_priority_triggers_a_claim_for_an_idle_worker(store: Store) -> None:
+    """No other notification follows."""
     job = store.add()
     worker = store.worker()
     store.home.engine.turn()

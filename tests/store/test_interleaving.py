@@ -182,8 +182,8 @@ def test_progress_and_recover(store: Store) -> None:
     assert store.result(job) is None
 
 
-def test_extending_a_lease_and_a_new_claim(store: Store) -> None:
-    """The job is in other hands: its lease is not the old holder's to set."""
+def test_extend_lease_does_not_change_the_lease_of_a_new_claim(store: Store) -> None:
+    """The job has a new claim: a stale claim token must not set its lease."""
     store.add()
     worker, thief = store.worker(), store.process().worker()
     held = worker.claim_one()
@@ -192,10 +192,10 @@ def test_extending_a_lease_and_a_new_claim(store: Store) -> None:
         yield from recovering(worker)(tx)
         yield from claiming(thief, token=held.token)(tx)
 
-    def extending(tx: Transaction) -> Operation[Any]:
+    def extend(tx: Transaction) -> Operation[Any]:
         return extend_leases(tx, [ExtendLease(held.id, held.token, 10 * LOCK_DURATION)])
 
-    interleave(store.home, extending, "load_jobs_for_update", steal, by=thief.process)
+    interleave(store.home, extend, "load_jobs_for_update", steal, by=thief.process)
     assert store.row(held.id).lease_until == store.clock.lease_now() + LOCK_DURATION
 
 

@@ -287,7 +287,7 @@ def test_what_has_completed_already_is_not_waited_for(store: Store) -> None:
 
 
 def test_a_child_is_taken_before_anybody_knows_of_its_parent(store: Store) -> None:
-    """Whoever ties a job to others while it runs is not overlooked by its worker."""
+    """The worker that finishes the child sees a link that was added while the child ran."""
     worker = store.worker()
     job = store.add()
     held = worker.claim_one()
@@ -771,7 +771,7 @@ def test_a_run_that_did_not_wait_for_its_children_fails(store: Store) -> None:
     assert "pending children" in store.result(held.id).failed_reason
 
 
-def test_whoever_completes_by_hand_is_told_and_holds_it_still(store: Store) -> None:
+def test_manual_completion_reports_pending_children_and_keeps_the_job_active(store: Store) -> None:
     _, held, _ = with_child(store)
     verdict = RunOutcome(held.id, held.token, COMPLETE, manual=True)
     settled = store.ask(FinishRuns(store.queue, [verdict]))

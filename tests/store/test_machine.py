@@ -200,7 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._promote(job)
 
     def _expire_due(self) -> int:
-        """Whoever was begun once cannot expire any more."""
+        """Expire overdue jobs; a job that was started once cannot expire."""
         late = [
             job
             for job in self._in("waiting") + self._in("delayed")

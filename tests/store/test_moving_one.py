@@ -101,7 +101,7 @@ def test_a_delayed_job_may_be_due_at_another_time(store: Store) -> None:
     assert store.worker().claim_one().id == job
 
 
-def test_a_hungry_worker_takes_a_job_when_its_new_time_has_come(store: Store) -> None:
+def test_reschedule_lets_an_idle_worker_claim_the_job_at_its_new_time(store: Store) -> None:
     job = store.add(delay=500)
     worker = store.worker()
     worker.wants(1)

@@ -58,7 +58,7 @@ def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
     assert "fail:active" in loaded
 
 
-def test_a_swap_compares_the_state_and_the_token_of_whoever_holds_the_job() -> None:
+def test_compare_and_swap_compares_state_and_claim_token() -> None:
     loaded = load(source_of())
     assert loaded["fail:active"].text == (
         "update jobs set state = 'failed', x = 1 where state = 'active' and token = asked"

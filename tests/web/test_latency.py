@@ -1,4 +1,4 @@
-"""Requests beside jobs in one process: neither floods nor busy threads starve them."""
+"""Request latency while jobs run in the same process: floods of jobs and busy threads."""
 
 from __future__ import annotations
 

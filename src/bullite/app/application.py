@@ -397,10 +397,10 @@ class Bullite(Dispatcher):
         return hook
 
     def router(self, token: str | None = None) -> Router:
-        """An ASGI application with `/stats`, `/failed` and `/retry`, to be mounted in yours.
+        """Return an ASGI application with `/stats`, `/failed` and `/retry`, to be mounted in yours.
 
-        Whoever calls it sends `Authorization: Bearer <token>`; without a token here, the one in
-        BULLITE_TOKEN counts, and without that everybody is refused.
+        Clients send `Authorization: Bearer <token>`. If `token` is None, BULLITE_TOKEN is used. If
+        that is not set either, every request is answered with 403.
         """
         return Router(self, token)
 
@@ -441,7 +441,7 @@ class Bullite(Dispatcher):
         if concurrency is not None:
             check_int("concurrency", concurrency, 1, 100_000)
         async with self._lifecycle_lock():
-            if self._override_store is not None:  # whoever moved it runs its jobs
+            if self._override_store is not None:  # the test that moved it runs its jobs
                 await self.make_schedules()
                 return
             if self.is_running:

@@ -38,7 +38,7 @@ class TaskParameter(NamedTuple):
 
 
 class Signature:
-    """What a function takes, as far as it comes from whoever enqueues it."""
+    """Parameters of a task's function that the producer passes when it enqueues the task."""
 
     def __init__(self, name: str, function: Callable[..., Any], job_type: type) -> None:
         self._name = name

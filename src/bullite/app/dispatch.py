@@ -122,7 +122,7 @@ class Dispatcher:
         return deleted
 
     async def queue_names(self) -> list[str]:
-        """All queues that there are, whoever made them."""
+        """Return the names of all queues, also of those that this application did not create."""
         stores = self.stores()
         names: set[str] = set()
         for own, store in stores.items():

@@ -177,9 +177,10 @@ def _call_hook(hook: Hook, *given: Any) -> None:
 
 
 async def _run_in_thread(function: Callable[..., Any], job: Job, *rest: Any) -> Any:
-    """Not one of asyncio's own few: requests wait for those, and the end of the loop, too.
+    """Run a function in a thread of its own, not in asyncio's default executor.
 
-    A thread cannot be interrupted: whoever cancels this waits for its end.
+    The default executor has few threads: requests wait for them, and so does the end of the loop.
+    A thread cannot be interrupted: if this coroutine is cancelled, it waits for the function.
     """
     context = contextvars.copy_context()
     work = asyncio.ensure_future(

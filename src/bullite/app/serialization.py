@@ -88,7 +88,7 @@ class _Validated:
     """The form of what only pydantic understands."""
 
     def __init__(self, annotation: Any) -> None:
-        # Whoever annotates with what is pydantic's has imported it.
+        # Only code that has imported pydantic can annotate with its types.
         pydantic: Any = sys.modules["pydantic"]
         try:
             adapter = pydantic.TypeAdapter(annotation, config={"strict": True})

@@ -38,7 +38,7 @@ class Calls(Protocol[Q, R_co]):
 
 
 class CallsWithJob(Protocol[Q, R_co]):
-    """Its function takes the job in first place, and the rest from whoever enqueues it."""
+    """A task whose function takes the job first, then the arguments that the producer passes."""
 
     @property
     def function(self) -> Callable[Concatenate[Job, Q], R_co]: ...

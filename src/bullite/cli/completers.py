@@ -37,10 +37,10 @@ def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Comple
 
 
 def _default_may_be_asked() -> bool:
-    """Return whether a key that completes may open the database that no option names.
+    """Return whether shell completion may open the default database.
 
-    A settings file comes with its folder, from whoever made that: it must not have a password sent
-    to its server by a key. Nor is a ./bullite.db opened that is not trusted.
+    A settings file comes with its folder and may be another user's. Completion must not send a
+    password to the server that it names, and must not open an untrusted ./bullite.db.
     """
     found = default_database()
     if found.origin is Origin.SETTINGS:

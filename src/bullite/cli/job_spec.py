@@ -89,7 +89,7 @@ class JobSpecFactory:
     """
 
     def __init__(self, config: Mapping[str, Any], now: int, *, is_for_here: bool = True) -> None:
-        """Not for here are templates: their paths are those of whoever uses them."""
+        """Pass `is_for_here=False` for a template: its paths are resolved where it is used."""
         self._config, self._now, self._is_for_here = config, now, is_for_here
         self._known: dict[bytes, dict[str, Any]] = {}
         self._queues: set[str] = set()

@@ -99,7 +99,8 @@ def queuectl(db: str | None) -> None:
     """Background jobs from the shell: commands, web hooks and Python functions.
 
     The database is ./bullite.db unless --db, BULLITE_URL, bullite.toml or [tool.bullite] in
-    pyproject.toml names another. Whoever can write it can have commands run by its workers.
+    pyproject.toml names another. Write access to the database is permission to run commands as the
+    workers' user.
     """
 
 
@@ -125,7 +126,7 @@ def run(arguments: list[str] | None = None) -> None:
         _complain("interrupted")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has gone; flushing at exit would only complain again.
+        # The reader of our output has exited; a flush at exit would only fail again.
         sys.stdout = None
         sys.exit(EXIT_FAILED)
     except BulliteError as error:

@@ -35,7 +35,7 @@ class DatabaseGroupRegistry:
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group
         self._sign = os.urandom(8).hex()
-        """By which the row is known as ours, whoever wrote what into it meanwhile."""
+        """Identifies the row as ours, even if another process has written to it meanwhile."""
 
     def take(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return self._write(entry, lambda old: not lives(self._session, old))

@@ -100,15 +100,15 @@ def load_app(path: str) -> tuple[str, Any]:
 
 
 def processors_of(crew: BuiltinProcessors | None, apps: Mapping[str, Any]) -> Any:
-    """Return the processors of a queue: ours by their names, the rest by the user's.
+    """Return the processors of a queue: built-in ones by job name, and those of the user.
 
-    Without a crew it runs no commands, nor any other job that needs no application.
+    If `crew` is None, commands and other built-in jobs are not run.
     """
     theirs, takes_all = check_apps(apps)
     by_name = {**theirs, **({} if crew is None else crew.processors())}
     if takes_all is None:
         return by_name
-    # Whoever takes all cannot leave some of them to so many others.
+    # A fallback takes jobs of all names, so no name can have a concurrency of its own.
     functions = {n: one[0] if isinstance(one, tuple) else one for n, one in by_name.items()}
     return WithFallback(functions, takes_all)
 

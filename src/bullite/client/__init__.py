@@ -1,3 +1,3 @@
-"""What producers and operators hold."""
+"""The API of producers and operators."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a database holds beside single queues: which there are, who works, values kept by name."""
+"""Contents of a database outside single queues: names of queues, workers, values by key."""
 
 from __future__ import annotations
 

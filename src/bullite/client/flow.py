@@ -1,4 +1,4 @@
-"""Flows: trees of jobs over several queues, in which each waits for its children."""
+"""Flows: trees of jobs over several queues; each parent waits for its children."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The durable event log, read from any process: every event of a queue, once, in order.
 
-A reader remembers how far it has come; one that fell so far behind that the log was trimmed under
-it is told how much it missed.
+A reader remembers its position. If the log was trimmed beyond that position, the reader reports the
+number of missed events.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ it is not known how many came before."""
 
 
 class QueueEvents(OwnEmitter):
-    """Hears everything that happens to a queue, or with None to all, whoever does it.
+    """Emit all events of a queue, or of every queue if `name` is None, from all processes.
 
-    Listeners get `(payload, event_id)`; with `last_event_id` reading goes on after that event,
-    "0-0" starts at the oldest there is. After `wait_until_ready()` no event is missed. Listeners of
-    `completed:7` and the like hear of one job only. Whatever keeps it from reading is emitted as
+    Listeners get `(payload, event_id)`. With `last_event_id`, reading continues after that event;
+    "0-0" starts at the oldest event in the log. After `wait_until_ready()` no event is missed.
+    Listeners of `completed:7` get the event of that one job. Errors of reading are emitted as
     `error`.
     """
 

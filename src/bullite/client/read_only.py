@@ -1,4 +1,4 @@
-"""A queue that is only looked into, through one connection: without an engine."""
+"""A read-only queue: one connection, no engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An fsck of the queue: every promise the tables make to each other, checked."""
+"""Verify a store: check every invariant that the tables keep between each other."""
 
 from __future__ import annotations
 

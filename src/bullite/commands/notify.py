@@ -121,11 +121,11 @@ class MailServer:
 
     @property
     def problem(self) -> str | None:
-        """Why nobody logs in there like this."""
+        """Reason why a login with these settings is refused; None if there is none."""
         if self.user is None or self.security != "none" or _is_this_machine(self.host):
             return None
         return (
-            f"No mail is sent: whoever listens would hear the password for {self.host}; "
+            f"No mail is sent: the password for {self.host} would be sent unencrypted; "
             "encrypt with: queuectl config set smtp_security starttls, or tls"
         )
 
@@ -258,7 +258,7 @@ def _letter(target: str, failure: Failure, mail: MailServer) -> EmailMessage:
         letter["Subject"] = _one_line(subject, MAX_SUBJECT)
         letter["Date"] = format_datetime(failure.failed_at)
         letter["Message-ID"] = make_msgid(domain=domain)
-        # Whoever answers mail by itself leaves this one alone.
+        # Programs that answer mail automatically do not answer this one.
         letter["Auto-Submitted"] = "auto-generated"
         letter.set_content(failure.as_text(), cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:

@@ -447,12 +447,12 @@ class _Execution:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def await_exit(self) -> None:
-        """Wait until the process that was started has ended, whoever else lives on."""
+        """Wait until the started process has exited, even if its children live on."""
         while not self.has_exited:
             self._hear(math.inf)
 
     def drain(self) -> None:
-        """Wait until everything was read; not for ever, if somebody keeps the pipes open."""
+        """Wait until all output was read, or DRAINING s if another process keeps the pipes open."""
         until = time.monotonic() + DRAINING
         while self._open and time.monotonic() < until:
             self._hear(until)

@@ -325,7 +325,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(found, ipaddress.IPv6Address):
-        # Whoever carries these on takes the IPv4 address that is inside.
+        # A router that translates these connects to the IPv4 address inside.
         if found in _NAT64:
             return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)))
         if found.sixtofour is not None:

@@ -82,7 +82,7 @@ class RunOutcome(NamedTuple):
     flags: int = 0
     """What else belongs to the job, as far as its worker knows."""
     manual: bool = False
-    """Whoever holds the job ended its run, not its worker."""
+    """The caller that fetched the job ended its run, not a processor of the worker."""
     unrun: bool = False
     """The job ends without a run: taking it was no start, and this is no attempt."""
 

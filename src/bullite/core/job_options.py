@@ -188,7 +188,7 @@ class CheckedOptions:
     size_limit: int = MAX_DATA_BYTES
     dependencies: dependency_options.DependencyOptions | None = None
     policy: str = "wait"
-    """What its failure means for its parent, whoever that is."""
+    """Effect of its failure on its parent, if it has one."""
     deduplication: DeduplicationRule | None = None
     stored: str | None = None
     """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""

@@ -55,10 +55,10 @@ def settings_not_trusted(file: Path, reason: str) -> SettingsNotTrusted:
 
 
 def doubt_about(file: Path) -> str | None:
-    """Return why a file is not trusted, whatever its folder is; None if it is, or if there is none.
+    """Return why a file is not trusted; None if it is trusted or does not exist.
 
-    For a file that must not be opened to be looked at. Whoever can write the folder can put another
-    file in its place, but no other user's file passes this.
+    Use it for a file that must not be opened for the check. Its folder is not checked: a user who
+    can write the folder can replace the file, but a file of another user is never trusted.
     """
     try:
         if not hasattr(os, "geteuid"):

@@ -170,11 +170,11 @@ class Driver(Protocol):
         """
 
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
-        """Start a transaction, and set the clock; raises a StoreError if that cannot be done.
+        """Start a transaction and set the clock. Raise a StoreError if that fails.
 
-        What a statement reads for change stays as it is until the end, whoever else writes. The
-        steps that are `foreseen` will probably be asked for first, in this order: where the way to
-        the database is long, it is gone once for all of them.
+        Rows that a statement reads for update do not change until the end of the transaction, even
+        if other processes write. The steps in `foreseen` will probably be executed first, in this
+        order: a driver of a remote database sends them in one round trip.
         """
 
     def execute(self, statement: str, params: Params) -> Result:

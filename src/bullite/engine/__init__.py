@@ -1,1 +1,1 @@
-"""The writer: one thread per process and database that commits everything asked for in groups."""
+"""The engine: one writer thread per process and database, which commits requests in groups."""

@@ -1,7 +1,7 @@
-"""Groups the requests of a batch so that those of one kind share their statements.
+"""Group the requests of a batch so that requests of one kind share their statements.
 
-Requests for one job keep the order in which they arrived: a request that touches a job which a
-later group, or its own, touches already opens a new group. Nothing passes a barrier.
+Requests for one job keep their order: a request that touches a job which its own group or a later
+group already touches opens a new group. No request is moved across a barrier.
 """
 
 from __future__ import annotations

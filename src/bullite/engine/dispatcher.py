@@ -1,4 +1,4 @@
-"""Keeps the workers of this process fed: who is idle, what may be there for them, and when."""
+"""The dispatcher: claims jobs for the workers of this process as they have capacity."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Dispatcher:
         self._failing: set[str] = set()
         """Of looking and writing, what failed last time."""
         self.trouble: StoreError | None = None
-        """A look that failed, of which no worker was told yet."""
+        """The error of a failed read that was not reported to any worker yet."""
 
-    # --- who there is ---
+    # --- subscriptions ---
 
     def __bool__(self) -> bool:
         return bool(self._subscriptions)
@@ -65,7 +65,7 @@ class Dispatcher:
             self._due.pop(subscription.queue, None)
 
     def strictest_intervals(self) -> WorkerIntervals:
-        """The strictest of what the workers want."""
+        """The shortest intervals that any worker asks for."""
         all = [subscription.intervals for subscription in self._subscriptions]
         return WorkerIntervals(
             renew_every=min(h.renew_every for h in all),
@@ -86,7 +86,7 @@ class Dispatcher:
         return [a for a in self._subscriptions if not (a.leaving or a.target.alive())]
 
     def check_registered(self, registered: set[int]) -> None:
-        """Leases were renewed. Others gave up on a worker whose lease ran out: it starts anew."""
+        """Re-register the workers whose lease ended before it could be renewed."""
         for subscription in self._subscriptions:
             if subscription.worker:
                 subscription.intervals.renewed(subscription.worker in registered)
@@ -110,7 +110,7 @@ class Dispatcher:
         return any(subscription.has_capacity for subscription in self._subscriptions)
 
     def wants_to_claim(self) -> bool:
-        """Whether some worker has free slots and nobody has looked since something changed."""
+        """Return whether a worker with free slots has not polled since its queue last changed."""
         return not self._is_paused() and any(
             subscription.needs_poll and subscription.has_capacity
             for subscription in self._subscriptions
@@ -132,7 +132,7 @@ class Dispatcher:
             self._due[queue] = min(due, self._due.get(queue, due))
 
     def poll_queues(self) -> None:
-        """Somebody else committed: see whether there is something to take."""
+        """Another process has committed: poll for jobs."""
         for queue in {a.queue for a in self._subscriptions if a.has_capacity and not a.needs_poll}:
             self.poll_queue(queue)
 
@@ -150,9 +150,9 @@ class Dispatcher:
             self.arm_timer(queue, due)
 
     def poll_newly_idle(self) -> None:
-        """Since it can be known that a worker of ours is idle, nothing was looked for.
+        """Poll the queues whose workers have just been advertised as idle.
 
-        Whoever committed before, beside our own transaction, did not wake us.
+        A process that committed beside our claim did not see them as idle and sent no notification.
         """
         while self._to_poll:
             self.poll_queue(self._to_poll.pop())
@@ -165,7 +165,7 @@ class Dispatcher:
         return any(subscription.held or subscription.manual for subscription in self._subscriptions)
 
     def cancel_running_jobs(self) -> list[tuple[PendingRequest, Any]]:
-        """Tell the workers of this process which of their jobs are cancelled."""
+        """Return the calls that tell the workers of this process which jobs are cancelled."""
         try:
             rows = self._driver.execute(
                 "cancelled_running_jobs", {"nonce": self._driver.nonce}
@@ -187,7 +187,7 @@ class Dispatcher:
         ]
 
     def taken_away(self) -> list[tuple[PendingRequest, Any]]:
-        """Tell the workers of this process which jobs they hold that are not theirs any more."""
+        """Return the calls that tell the workers of this process which jobs they have lost."""
         # Asked before the look: what is claimed or recorded meanwhile does not appear lost.
         held = [(subscription, subscription.holds()) for subscription in self._subscriptions]
         jobs = sorted({job for _, holds in held for job, _ in holds})
@@ -216,7 +216,7 @@ class Dispatcher:
                 self.mark_ready(queue)
 
     def all_prefetchers_progressing(self) -> bool:
-        """Whether workers have fetched ahead, and of none was nothing heard for too long."""
+        """Return whether workers hold prefetched jobs and each has made progress in time."""
         lease_now = self._clock.lease_now()
         times = [
             ms for a in self._subscriptions if (ms := a.prefetch_timeout_in(lease_now)) is not None
@@ -224,7 +224,7 @@ class Dispatcher:
         return min(times, default=0) > 0
 
     def return_stuck_prefetched(self) -> None:
-        """Jobs fetched ahead behind one that takes long are given back, for others to run."""
+        """Have jobs returned that were prefetched behind a long run: other workers can run them."""
         lease_now = self._clock.lease_now()
         for subscription in self._subscriptions:
             if subscription.prefetch_timed_out(lease_now):
@@ -243,10 +243,10 @@ class Dispatcher:
             times.append(self._paused_until - lease_now)
         return min(times, default=None)
 
-    # --- feeding, inside a transaction ---
+    # --- claiming, inside a transaction ---
 
     def claim_manually(self, subscription: Subscription) -> Claim:
-        """A claim of one job for somebody who asked for it."""
+        """Return the claim of one job for a caller of `get_next_job`."""
         self._last_token += 1
         return replace(subscription.claim(self._last_token, 1), demand=1, start_now=1)
 
@@ -286,13 +286,13 @@ class Dispatcher:
         return served
 
     def notify_others(self, tx: Transaction, served: Served) -> None:
-        """Have as many idle workers elsewhere woken as there are jobs left for them."""
+        """Notify as many idle workers of other processes as there are jobs left for them."""
         left = {queue: (sum(names.values()), names) for queue, names in tx.ready.items()}
         for subscription, claimed in served:
             number, names = left.get(subscription.queue, (0, {}))
             number -= len(claimed.rows)
             if not claimed.exhausted and subscription.advertised_idle:
-                # It was woken and leaves work behind: it wakes the next.
+                # This worker was notified and did not empty the queue: notify one more.
                 number, names = max(1, number), _ANYTHING
             left[subscription.queue] = number, names
         for queue in tx.delayed:
@@ -318,7 +318,7 @@ class Dispatcher:
                 subscription.advertised_idle,
                 claimed.exhausted and subscription.demand > 0,
             )
-            # Whom nobody wakes, because it wants nothing just now, looks for itself when it does.
+            # Not advertised as idle, so no process notifies it: poll when it next has capacity.
             subscription.needs_poll = not subscription.advertised_idle
             if subscription.advertised_idle and not was_told and self._driver.has_other_writers:
                 self._to_poll.add(subscription.queue)
@@ -331,7 +331,7 @@ class Dispatcher:
         for queue in tx.limited:
             self._return_all_prefetched(queue)
         if len(self._subscriptions) > 1 and served:
-            # Whoever was served first is served last next time.
+            # The subscription that was served first is served last next time.
             self._subscriptions.append(self._subscriptions.pop(0))
         return [
             (PendingRequest(None, a.reply, a.target), claimed)
@@ -351,7 +351,7 @@ class Dispatcher:
             subscription.return_prefetched()
 
     def after_failure(self, error: Exception) -> list[tuple[PendingRequest, Any]]:
-        """The database failed: leave it alone for a while, and tell those who were to be fed."""
+        """Pause after a failed transaction. Return the error for the workers that have capacity."""
         idle = [a for a in self._subscriptions if (a.needs_poll and a.has_capacity) or not a.worker]
         if not idle or self._is_paused():
             return []
@@ -362,20 +362,20 @@ class Dispatcher:
         return self._tell(idle, error)
 
     def troubled(self, what: str, error: BaseException) -> list[tuple[PendingRequest, Any]]:
-        """Looking or writing failed: tell those who were not told a moment ago."""
+        """Note a failed read or write. Return the error for the workers whose report is due."""
         self._failing.add(what)
         lease_now = self._clock.lease_now()
         return self._tell([a for a in self._subscriptions if a.next_report_at <= lease_now], error)
 
     def works(self, what: str) -> None:
-        """Looking or writing did not fail: when both work again, the next trouble is new."""
+        """Note a read or write that worked. If both work again, the next error is reported anew."""
         self._failing.discard(what)
         if not self._failing:
             for subscription in self._subscriptions:
                 subscription.reset_reports()
 
     def apply_stall_limit(self, lost: WorkerRow) -> WorkerRow:
-        """A worker whose jobs are taken back, under the limit that its successors here set."""
+        """Return a lost worker's row with the lowest stall limit of its queue's workers here."""
         limits = [
             subscription.registration.max_stalled_count
             for subscription in self._subscriptions

@@ -1,8 +1,8 @@
-"""The engine: one thread that writes, and commits everything asked for in the meantime at once.
+"""The engine: a writer thread that batches requests into transactions (group commit).
 
-A turn of the engine takes all that is in the inbox, groups it, runs it in one transaction together
-with the claims of hungry workers, commits, and only then answers. It knows nothing of SQL, and of
-requests only which operation carries them out.
+A turn takes all requests from the inbox and groups them. It executes them in one transaction, with
+the claims of workers that have capacity. It replies after the commit. The engine contains no SQL,
+and maps each request to the operation that executes it.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ log = logging.getLogger("bullite.engine")
 T = TypeVar("T")
 
 CHECK_EVERY = 250
-"""Ms between looks for commits of others while somebody waits for jobs or results."""
+"""Ms between checks for commits of other processes while workers or callers wait."""
 
 CHECK_SOON = 5
-"""The same, in the first moments of a wait for which no wake-up will come."""
+"""The same, at the beginning of a wait for which no notification is sent."""
 
 POLL_INTERVAL = 1_000
-"""Ms after which a hungry worker has a look, whether anything seems to have changed or not."""
+"""Ms after which a worker with capacity polls, even if no change was noticed."""
 
 MAX_TRIES = 30
 """How often a transaction is run again that the database undoes."""
@@ -186,7 +186,7 @@ class Engine:
         self._is_running = self._stopping = self._is_alerted = False
         self._broken: StoreError | None = None
         self._leaving: list[Subscription] = []
-        """Workers that were told to stop and still hold jobs."""
+        """Subscriptions of workers that are stopping and still hold jobs."""
         self._deregister_leaving_at = 0
         self._leave_callbacks: list[Callable[[], None]] = []
         self._exiting = False
@@ -214,7 +214,7 @@ class Engine:
         if self._stopping:
             self.submit_all(joiner.merge([part]))
         else:
-            # Somebody who waits for the end of a job may wait for this one's.
+            # A caller of `result()` may wait for the job that this part finishes.
             self._inbox.put_fragment(joiner, part, hurry or bool(self._result_waiters))
             self._refuse_if_closed()
 
@@ -239,48 +239,49 @@ class Engine:
         self.submit(EngineCall(partial(self._ended, worker, jobs)), _ignore_reply)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Register a worker and feed it from now on."""
+        """Register a worker and claim jobs for it from now on."""
         self.submit(EngineCall(partial(self._subscribe, subscription)), _ignore)
 
     def pause_subscription(
         self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget = SAME_THREAD
     ) -> None:
-        """Feed a worker no more; answered when nothing it has not received is under way."""
+        """Pause a subscription. Reply once no claim for it is in flight."""
         self.submit(EngineCall(partial(self._pause_subscription, subscription)), reply, mailbox)
 
     def unsubscribe(
         self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget = SAME_THREAD
     ) -> None:
-        """Take a worker off the register; what it holds, it still holds, until its lease ends.
+        """Deregister a worker; the jobs that it holds stay locked until its lease ends.
 
-        One that still runs jobs leaves when their runs have ended: its lease is renewed until then.
+        A worker that still runs jobs is deregistered when their runs have ended. Its lease is
+        renewed until then.
         """
         self.submit(EngineCall(partial(self._unsubscribe, subscription)), reply, mailbox)
 
     def change_concurrency(self, subscription: Subscription, concurrency: int) -> None:
-        """Let a worker run more or fewer jobs at a time from now on."""
+        """Change the number of jobs that a worker runs at a time."""
         self.submit(
             EngineCall(partial(self._change_concurrency, subscription, concurrency)), _ignore_reply
         )
 
     def resume_subscription(self, subscription: Subscription) -> None:
-        """Feed a starved worker again."""
+        """Claim jobs for a paused subscription again."""
         self.submit(EngineCall(partial(self._resume_subscription, subscription)), _ignore_reply)
 
     def request_job(self, subscription: Subscription) -> None:
-        """Feed a worker by hand one job more, when there is one."""
+        """Claim one job more for a manual subscription, as soon as there is one."""
         self.submit(EngineCall(partial(self._request_job, subscription, 1)), _ignore_reply)
 
     def cancel_request_job(self, subscription: Subscription) -> None:
-        """Somebody who asked a worker by hand for a job waits no more."""
+        """Withdraw one `request_job`: its caller waits no more."""
         self.submit(EngineCall(partial(self._request_job, subscription, -1)), _ignore_reply)
 
     def claim_one(self, subscription: Subscription, reply: Reply, mailbox: ReplyTarget) -> None:
-        """`reply` gets a `Claimed` with one job for a worker by hand, or with none."""
+        """Claim one job for a manual subscription; `reply` gets a `Claimed` of one job or none."""
         self.submit(EngineCall(partial(self._claim_one, subscription)), reply, mailbox)
 
     def change_maintenance_users(self, more: int) -> None:
-        """Do the chores even if no worker lives here, while somebody wants that: +1, then -1."""
+        """Run maintenance even without workers: each user adds 1, and subtracts it when done."""
         self.submit(EngineCall(partial(self._change_maintenance_users, more)), _ignore_reply)
 
     def follow(
@@ -297,27 +298,27 @@ class Engine:
         self.submit(EngineCall(partial(self._watch, job)), reply, mailbox)
 
     def unwatch(self, job: int, reply: Reply) -> None:
-        """Who watched with this reply waits no more."""
+        """End the wait that `watch` began with this reply."""
         self.submit(EngineCall(partial(self._unwatch, job, reply)), _ignore_reply)
 
     def acquire_lock_call(self, grant: LockRequest, instead_of: int | None) -> EngineCall:
-        """To be submitted: take a named lock, if nobody else holds it."""
+        """Return the call that acquires a named lock, if it has no other holder."""
         return EngineCall(partial(self.held_locks.take, grant, instead_of))
 
     def release_lock_call(self, grant: LockRequest) -> EngineCall:
-        """To be submitted: let go of a named lock."""
+        """Return the call that releases a named lock."""
         return EngineCall(partial(self.held_locks.release, grant))
 
     def extend_lock_call(self, grant: LockRequest, ttl: int) -> EngineCall:
-        """To be submitted: hold a named lock for `ttl` from now."""
+        """Return the call that holds a named lock for `ttl` from now."""
         return EngineCall(partial(self.held_locks.extend, grant, ttl))
 
     def abandon(self, grant: LockRequest) -> None:
-        """Nobody waits for a named lock any more that was asked for."""
+        """Give up a request for a named lock: its caller waits no more."""
         self.submit(EngineCall(partial(self.held_locks.abandon, grant)), _ignore_reply)
 
     def poll_now(self) -> None:
-        """Make the engine look around now, as if somebody else had committed."""
+        """Make the engine poll now, as if another process had committed."""
         self.submit(EngineCall(self._poll), _ignore)
 
     def has_room(self) -> bool:
@@ -446,7 +447,7 @@ class Engine:
         if not self._result_waiters and self.driver.notification_fds():
             cheap = self.driver.notices_changes
             return min(CHECK_EVERY, self._poll_interval) if cheap else self._poll_interval
-        # Nobody wakes us for results, nor for jobs where there are no wake-ups: look sooner.
+        # Results have no notifications, nor have jobs on some drivers: check sooner.
         waited = lease_now - self._result_waiters.since
         return min(CHECK_EVERY, max(CHECK_SOON, waited // 20))
 
@@ -455,7 +456,7 @@ class Engine:
         self._deliver_results(self._result_waiters.check)
 
     def _deliver_results(self, look: Callable[[], list[tuple[PendingRequest, Any]]]) -> None:
-        """Look for what callers of `watch` wait for, and tell them."""
+        """Read the jobs that callers of `watch` wait for, and deliver their replies."""
         try:
             results = look()
         except ENDING as error:
@@ -524,7 +525,7 @@ class Engine:
         return [] if record is None else [PendingRequest(record, _ignore)]
 
     def _report_failures(self) -> None:
-        """Tell workers of looks that failed, also those that have nothing to do."""
+        """Report failed reads to the workers, also to idle ones."""
         error, self._dispatcher.trouble = self._dispatcher.trouble, None
         if error is not None:
             self._deliver(self._dispatcher.troubled(LOOKING, error))
@@ -598,7 +599,7 @@ class Engine:
         self._apply_intervals()
 
     def _follow(self, queue: int, kinds: frozenset[str] | None, ask: PendingRequest) -> None:
-        # Those whose event loop has ended cannot unfollow any more, and would be kept for ever.
+        # Followers whose event loop is closed cannot unfollow, and would be kept for ever.
         self._followers = [each for each in self._followers if each[2].target.alive()]
         self._followers.append((queue, kinds, ask))
 
@@ -606,7 +607,7 @@ class Engine:
         self._followers = [follower for follower in self._followers if follower[2].reply != reply]
 
     def _entries_for_followers(self, tx: Transaction) -> list[tuple[PendingRequest, Any]]:
-        """What the transaction logged, for those who follow."""
+        """Return the entries that the transaction logged, for each follower."""
         logged = tx.logged()
         return [
             (ask, mine)
@@ -628,7 +629,7 @@ class Engine:
         self._deliver([(ask, None)])
 
     def _unsubscribe(self, subscription: Subscription, ask: PendingRequest) -> list[PendingRequest]:
-        last = self._record()  # nobody asks for its readings when it is gone
+        last = self._record()  # an engine that has stopped cannot be asked for its metrics
         subscription.unregistered = True
         if subscription.worker and subscription.runs():
             return [*last, self._start_leaving(subscription, ask)]
@@ -655,7 +656,7 @@ class Engine:
         self._deliver([(ask, answer)])
 
     def _leave_all(self, ask: PendingRequest) -> list[PendingRequest]:
-        """The engine is closed: workers that run something are told to stop."""
+        """Begin to stop the workers that still run jobs, because the engine closes."""
         return [
             self._start_leaving(subscription, ask)
             for subscription in self._dispatcher.all()
@@ -663,7 +664,7 @@ class Engine:
         ]
 
     def _release_closed_loops(self) -> None:
-        """Who is left of a worker whose event loop is closed needs answers all the same."""
+        """Redirect replies from closed event loops: a stopping worker still needs its replies."""
         for subscription in self._leaving:
             if not subscription.target.alive():
                 subscription.target = SAME_THREAD
@@ -880,7 +881,11 @@ class Engine:
         serves: bool = True,
         ahead: Ahead = NOTHING_AHEAD,
     ) -> None:
-        """One transaction: all of `asks`, the claims of the hungry, the books; then the answers."""
+        """Run one transaction, then deliver the replies.
+
+        It executes `asks` and the claims of workers with capacity, and writes counters and event
+        log rows.
+        """
         requests = [ask.request for ask in asks]
         groups = group(requests)
         answers: list[Any] = [None] * len(asks)
@@ -936,7 +941,7 @@ class Engine:
                 jobs = []
             self.driver.sync()
         results = self._result_waiters.settled(requests, answers)
-        # Answers first: who added a job hears of that before it is begun.
+        # Deliver replies before claims: `add()` must return before the job's processor starts.
         self._deliver([*told, *zip(asks, answers, strict=True), *jobs, *results])
 
     def _measure_waits(self, served: Served) -> None:
@@ -995,7 +1000,7 @@ class Engine:
             self._warn_or_end(WRITING, "housekeeping failed", error)
 
     def _warn_or_end(self, what: str, message: str, error: StoreError) -> None:
-        """No request met the error: warn of it, and tell the workers."""
+        """Log an error that no request caused, and report it to the workers."""
         if isinstance(error, ENDING):
             log.error("%s: %s", message, error)
             self._fail([], error)
@@ -1026,7 +1031,7 @@ class EngineCall:
 
 
 def _ignore_reply(answer: Any) -> None:
-    """Whatever becomes of it is told elsewhere."""
+    """Ignore the reply: errors are reported elsewhere."""
 
 
 def _ignore(answer: Any) -> None:

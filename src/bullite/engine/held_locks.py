@@ -1,4 +1,4 @@
-"""Keeps the named locks of this process: renews them, and wakes who waits for one of them here."""
+"""Named locks of this process: renew their leases, and wake the callers that wait for one here."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class LockRequest:
     """The lease time up to which it is."""
     renew_at: int = 0
     abandoned: bool = False
-    """Who asked for it is gone: when it comes it is let go."""
+    """The caller waits no more: if the lock is acquired, release it."""
     lost: bool = False
     pid: int = field(default_factory=os.getpid)
 
 
 class HeldLocks:
-    """The locks that are held here. On the engine's thread, but for the bells."""
+    """Named locks held by this process. Used on the engine's thread, except for the wake-ups."""
 
     def __init__(
         self, driver: Driver, submit: Callable[[Any, Callable[[Any], None]], None]
@@ -55,7 +55,7 @@ class HeldLocks:
     def take(
         self, grant: LockRequest, instead_of: int | None, ask: PendingRequest
     ) -> list[PendingRequest]:
-        """Take a lock, if nobody else has it."""
+        """Acquire a lock if it has no other holder."""
         self._driver.start_heartbeat()
         request = TakeLock(grant.name, grant.ttl, self._driver.clock.boot, instead_of)
         return [PendingRequest(request, partial(self._taken, grant, ask))]
@@ -74,12 +74,12 @@ class HeldLocks:
         self._requests.append(grant)
 
     def abandon(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
-        """Nobody waits for it any more."""
+        """Give up a lock that no caller waits for any more."""
         grant.abandoned = True
         return self.release(grant, ask) if grant.token and not grant.lost else []
 
     def release(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
-        """Let go of a lock, and wake the next who waits for it here."""
+        """Release a lock, and wake the next caller that waits for it in this process."""
         self._forget(grant)
         request = ReleaseLock(grant.name, grant.token)
         return [PendingRequest(request, partial(self._released, grant, ask))]
@@ -139,14 +139,14 @@ class HeldLocks:
     # --- waiting, from any thread ---
 
     def queue_up(self, name: str) -> Bell:
-        """A bell that rings when the lock is let go here, and it is the waiter's turn."""
+        """Return a future that is set when a release here makes it the caller's turn."""
         bell: Bell = Future()
         with self._waking:
             self._wakeups.setdefault(name, deque()).append(bell)
         return bell
 
     def wake_waiters(self, name: str) -> None:
-        """Wake whoever has waited for the lock the longest."""
+        """Wake the caller that has waited for the lock the longest."""
         with self._waking:
             line = self._wakeups.get(name)
             if line:
@@ -163,4 +163,4 @@ class HeldLocks:
 
 
 def _ignore_reply(answer: Any) -> None:
-    """Whatever becomes of it: its lease ends."""
+    """Ignore the reply: if the release failed, the lease ends by itself."""

@@ -1,9 +1,8 @@
-"""Where requests wait for the engine: any thread puts in, the engine's thread takes out.
+"""Queue of requests for the engine: all threads put requests in, the engine's thread takes them.
 
-No lock on the way in but for jobs, which are counted so that producers can be made to wait. So a
-thread may put something in beside the close: each looks whether the inbox is closed after it has
-put in, and drains it if it is. The engine closes first and drains then. What is put in is so
-drained by one of the two.
+Only jobs are counted under a lock, so that producers can be made to wait. A thread may put a
+request in while the engine closes the inbox. Each of the two drains the inbox afterwards: the
+thread if it finds it closed, the engine after it has closed it. So every request is drained once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ INBOX_ROWS = 20_000
 
 
 class Inbox:
-    """Requests that wait, and the bell that wakes the engine for them."""
+    """Pending requests, and the socket that wakes the engine for them."""
 
     def __init__(self) -> None:
         self._requests: deque[PendingRequest] = deque()

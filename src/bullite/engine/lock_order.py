@@ -1,8 +1,8 @@
-"""The order in which transactions lock rows, where writers work side by side.
+"""The order in which a transaction locks rows, for drivers with several concurrent writers.
 
-Queues come first, then jobs, each by their numbers. A transaction that has locked a job and then
-needs a queue, or more jobs, does not wait for them. If another has them, it is undone and run
-again, and locks them at its beginning. So no two transactions wait for each other.
+Queues come first, then jobs, each by their ids. A transaction that has locked a job and then needs
+a queue or more jobs does not wait for their locks. If another transaction has them, it is rolled
+back and run again, and locks them first. So no two transactions can deadlock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The scheduler service: what has to be done by the clock, in every process that has a worker.
+"""Maintenance: periodic work of every process that has a worker.
 
-Promotion, expiry, recovery, renewal, retention and job schedulers that are late, as requests for
-the engine. Any number of processes may do this at once: each due thing happens once, because every
-request is a guarded move.
+It submits promotion, expiry, recovery, renewal, retention and late job schedulers as requests to
+the engine. Several processes may do so at the same time: every request is a guarded move, so each
+takes effect once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What this process measures: runs and waits by the minute, its workers, its own transactions.
+"""Measurements of this process: runs and waits per minute, its workers, its own transactions.
 
-Kept in memory and written down every few seconds: a process that is killed takes the last of it
-along.
+They are kept in memory and written every few seconds. If the process is killed, the last of them
+are lost.
 """
 
 from __future__ import annotations

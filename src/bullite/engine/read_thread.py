@@ -1,4 +1,4 @@
-"""Reads, on a thread and a connection of their own: they never wait for a writer."""
+"""Read requests run on a thread and a connection of their own: they never wait for a writer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How answers travel from the engine's thread to whoever asked.
+"""Delivery of replies from the engine's thread to the callers.
 
-A mailbox stands for one place that answers go to, such as an event loop: all the answers of a
-batch for one place are handed over together.
+A reply target is one destination of replies, such as an event loop. All replies of a batch for one
+target are delivered together.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, Protocol
 log = logging.getLogger("bullite.engine")
 
 Reply = Callable[[Any], None]
-"""Takes the answer, or the exception in its place; must not block and must not raise."""
+"""Called with the reply, or with the exception; must not block and must not raise."""
 
 
 class ReplyTarget(Protocol):
-    """A place that answers go to."""
+    """A destination of replies."""
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
-        """Hand over; called on the engine's thread."""
+        """Deliver replies; called on the engine's thread."""
 
     def alive(self) -> bool:
-        """Whether anybody will ever read what is delivered."""
+        """Return whether delivered replies can still be read."""
 
 
 class SameThread:
-    """Answers are handed over on the engine's own thread."""
+    """Delivers replies on the engine's own thread."""
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
         for reply, answer in answers:
@@ -51,7 +51,7 @@ class RequestMerger(Protocol):
 
 
 class PendingRequest:
-    """A request on its way, and where its answer goes."""
+    """A request that waits for its reply, and the destination of that reply."""
 
     __slots__ = ("reply", "request", "target")
 

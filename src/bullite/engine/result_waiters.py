@@ -1,7 +1,7 @@
-"""Callers that wait for a job to finish.
+"""Callers that wait for a job to finish, in `job.result()`.
 
-A read that fails keeps them waiting, and is repeated with the next look. Only an error after which
-the store must be opened again (`ENDING`) is raised.
+If a read fails, they keep waiting and the next check reads again. Only an error after which the
+store must be opened again (`ENDING`) is raised.
 """
 
 from __future__ import annotations

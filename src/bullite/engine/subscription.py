@@ -1,4 +1,4 @@
-"""A worker as the engine sees it: a standing order for jobs of one queue."""
+"""Subscriptions: the demand of one worker pool for jobs of one queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkerIntervals:
 
     renew_every: int = 15_000
     poll_interval: int = 1_000
-    """The longest it goes without looking for jobs."""
+    """Ms after which it polls even without a notification."""
     maintenance_interval: int = 1_000
     """The latest that housekeeping may be."""
     stalled_interval: int = 30_000
@@ -38,8 +38,8 @@ class WorkerIntervals:
     pause_after_error: int | None = None
     """Between tries while the database fails; None for the usual."""
     renewed: Callable[[bool], None] = lambda kept: None
-    """Told after every renewal whether the worker is still known; on the engine's thread. Which of
-    its jobs were taken away is told apart."""
+    """Called on the engine's thread after every renewal: True if the worker is still registered.
+    Lost jobs are reported separately, by `report_lost`."""
 
 
 class CancelRunning(NamedTuple):
@@ -52,15 +52,15 @@ class CancelRunning(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """How many jobs a worker would take now, and where to put them.
+    """Demand of one worker pool for jobs of one queue.
 
-    The engine fills it in whatever transaction finds work; the worker only says how many of its
-    jobs have ended. `reply` gets a `Claimed`, or an exception when claiming failed.
+    The engine claims up to `demand` jobs for it in any transaction. It calls `reply` with a
+    `Claimed`, or with the exception if the claim failed. The pool reports how many jobs have ended.
     """
 
     registration: RegisterWorker
     concurrency: int
-    """How many jobs it runs at a time; of a worker by hand, how many it is asked for just now."""
+    """How many jobs it runs at a time; if `manual`, the number of callers that wait for a job."""
     reply: Reply
     target: ReplyTarget
     return_prefetched: Callable[[], None]
@@ -72,32 +72,32 @@ class Subscription:
     timings: Sequence[RunTimings] = ()
     """What is measured of its runs."""
     manual: bool = False
-    """Its jobs are run by somebody who asked for each: it never asks for more by itself."""
+    """Jobs are claimed one by one, by callers of `get_next_job`."""
     prefetched: int = 0
     """How many jobs it may hold beyond those it runs; the worker sets it from what they take."""
     fair_share: float = math.inf
-    """How many jobs waited for each worker of its queue when it last looked: it holds no more of
-    them ahead, so that the others have something to do, too."""
+    """Waiting jobs per worker of its queue at its last claim. It prefetches no more than that, to
+    leave jobs for the other workers."""
     held: int = 0
-    """How many jobs it was given that have not ended."""
+    """Number of claimed jobs that have not ended."""
     last_progress_at: int = 0
-    """The lease time at which it was last given a job, or one of its jobs ended."""
+    """The lease time at which it last claimed a job, or one of its jobs ended."""
     worker: int = 0
     """Its id in the database; 0 until it is registered."""
     needs_poll: bool = True
-    """There may be something to take: nobody has looked since it last changed."""
+    """The queue may have jobs: it has changed since the last claim."""
     advertised_idle: bool = False
-    """What other processes believe."""
+    """Other processes see the worker as idle in the database, and notify it."""
     returned_until: int = 0
-    """The last claim when a limit or a pause made it give back what it had fetched ahead. What that
-    claim, or one before it, fetched ahead may still be on its way."""
+    """The last claim when a limit or a pause made it return its prefetched jobs. Jobs prefetched by
+    that claim, or by an earlier one, may still be on their way to it."""
     limited: bool = False
     """Limits hold for its queue, or for it: it holds no more than it runs."""
     next_report_at: int = 0
-    """The lease time from which on it is told again that the database fails."""
+    """The lease time from which on a failure of the database is reported to it again."""
     report_backoff: int = MIN_BACKOFF
     is_in_turn: bool = True
-    """Whether it was not kept from looking the last time, by others who had the queue."""
+    """Its last claim was not skipped because another process had locked the queue."""
     paused: bool = False
     runs: Callable[[], int] = lambda: 0
     """How many of its jobs run in this process, or have ended and are not recorded yet; may be
@@ -105,12 +105,12 @@ class Subscription:
     holds: Callable[[], Set[tuple[int, int]]] = frozenset
     """The jobs, and their tokens, that it runs or is about to run; may be asked on any thread."""
     report_lost: Callable[[Set[tuple[int, int]]], None] = lambda lost: None
-    """Told which of these were taken away from it; called where `reply` is, and again and again
-    for one that runs on."""
+    """Called with the jobs of `holds` that it has lost, where `reply` is called; called again for a
+    job that runs on."""
     leaving: bool = False
-    """It was told to stop: it stays on the register, starved, for as long as it holds jobs."""
+    """The worker is stopping: it stays registered, without claims, while it holds jobs."""
     unregistered: bool = False
-    """It was taken off the register, perhaps before it was on it."""
+    """The worker was deregistered, perhaps before it was registered."""
 
     def __post_init__(self) -> None:
         self.limited = self.registration.limiter is not None
@@ -132,7 +132,7 @@ class Subscription:
         return self.demand > 0
 
     def note_report(self, lease_now: int) -> None:
-        """It is told that the database fails, and not again for a while: longer each time."""
+        """Note a report of a failure of the database: each next report waits longer."""
         usual = self.intervals.pause_after_error
         self.next_report_at = lease_now + (self.report_backoff if usual is None else usual)
         self.report_backoff = min(2 * self.report_backoff, MAX_BACKOFF)

@@ -1,4 +1,4 @@
-"""How the threads of a store are started."""
+"""Start the threads of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancelling jobs: those that wait end at once, those that run are told to."""
+"""Cancel jobs: waiting jobs fail immediately, the workers of running jobs are told to stop them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .transitions import LockedJob, load_for_update
 
 
 class Cancel(Request):
-    """Cancel a job. Answers whether it has ended, or an error.
+    """Cancel a job. Reply whether it has ended, or with an error.
 
-    One that runs is marked, and whoever runs it is told; it ends with its run, and is cancelled
-    unless it completes all the same.
+    A running job is flagged, and its worker is notified. The job ends with its run. Its outcome is
+    `cancelled` unless the run completes.
     """
 
     job: int

@@ -88,9 +88,9 @@ class Claimed(NamedTuple):
 
 
 def never_delayed_or_retried(row: Sequence[Any]) -> bool:
-    """Whether a job could have begun as soon as it was added, and had not begun before.
+    """Return whether a job was claimable as soon as it was added, and starts for the first time.
 
-    Whoever came to the line later, or again, was given another place in it than its number.
+    A job that entered the queue later, or again, has a `seq` that differs from its id.
     """
     return bool(row[_STARTED] <= 1 and abs(row[_SEQ]) == row[0])
 
@@ -199,7 +199,7 @@ def _recheck_under_lock(
     queue, limiter = request.queue, request.limiter
     allowed = yield from available_slots(tx, queue, gates.limits, limiter, slots)
     if not allowed:
-        return gates, 0  # whoever lets more begin wakes us, or the clock does
+        return gates, 0  # a notification or a timer wakes the engine when more may start
     yield from tx.lock_limits(queue)
     gates = yield from _load_claim_info(request)
     return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))

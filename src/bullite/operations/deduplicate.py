@@ -113,7 +113,7 @@ class LockedKeys:
 
 
 def delete_keys(keys: Iterable[Key]) -> Operation[list[str | None]]:
-    """Delete keys, whoever holds them; the jobs that were kept for later."""
+    """Delete keys, even if jobs hold them. Return the jobs kept until the holders have finished."""
     by_queue: dict[int, list[str]] = defaultdict(list)
     for queue, id in keys:
         by_queue[queue].append(id)

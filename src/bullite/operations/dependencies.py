@@ -1,7 +1,7 @@
-"""Who waits for whom: what the end of a job means for those that wait for it.
+"""Dependencies: the effects of a finished job on the jobs that wait for it.
 
-Whoever changes a link holds the row of the job that waits: so the last two children that end at one
-moment, in two processes, see each other, and their parent is let run once.
+A transaction that changes a link locks the row of the waiting job. The lock serializes the last two
+children that finish at the same time in two processes, so the parent is released exactly once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Named locks: who holds one, until when, under which token.
+"""Named locks: the holder, lease and fencing token of each.
 
-A lock is held as long as its lease: whoever lets it end has lost it, whether others took it or not.
+A lock is held until its lease ends. If the lease ends without renewal, the holder has lost the
+lock, even if no other process acquires it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TakeLock(Request):
 def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[Lease | None]]:
     answers: dict[int, Lease | None] = {}
     numbers = yield from allocate_ids(len(requests))
-    # In one order, whoever asks: nobody waits for somebody who waits for him.
+    # Always in the order of names: otherwise two transactions could deadlock.
     for index, r in sorted(enumerate(requests), key=lambda pair: pair[1].name):
         token = numbers[index]
         params = {

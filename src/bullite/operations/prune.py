@@ -36,8 +36,8 @@ def prune_queues(tx: Transaction, requests: Sequence[PruneQueue]) -> Operation[l
         swept = 0
         if (yield from may_sweep(request.queue)):
             settings = yield from read_settings(request.queue)
-            # One of them: the row of the queue, where trimmed events are counted, is soon free, and
-            # whoever changes it has locked nothing else before.
+            # Only one of the three in a transaction. Trimming events locks the row of the queue, to
+            # count them: so the lock is short, and no other row was locked before it.
             swept = yield from _sweep_log(request.queue, settings)
             swept = swept or (yield from _sweep_jobs(tx, request.queue, settings))
             swept = swept or (yield from _sweep_limits(tx, request.queue))

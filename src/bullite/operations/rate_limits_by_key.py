@@ -264,7 +264,7 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
         else:
             yield "set_key_limit", {"queue": queue, "key": key, **request.limiter._asdict()}
         # Claims find out who may come back under the new limit.
-        yield "unpark_all_now", {"queue": queue, "now": tx.now}
+        yield "unpark_all", {"queue": queue, "now": tx.now}
         yield "set_by_key", {"queue": queue}
         yield from notify_limit_change(tx, queue)
         answers.append(Rate(*old.rows[0]) if old.rows else None)

@@ -1,7 +1,8 @@
-"""Job schedulers: one pending job each, and the next made in the transaction that takes it.
+"""Job schedulers: each has one pending job, and the claim of that job inserts the next.
 
-Whoever changes a scheduler holds the lock of its queue, so that no claim of that queue is under
-way. A claim, which must not wait for that, changes only the schedulers whose pending job it takes.
+A transaction that changes a scheduler holds the lock of its queue, so that no claim of that queue
+runs beside it. A claim must not wait for that lock: it changes only the schedulers whose pending
+job it claims.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _keep_private(folder: Path) -> None:
 
 
 def _doubt_about_lock_file(path: Path, status: os.stat_result) -> str | None:
-    """Return why another user may have written a lock file, whoever owns it."""
+    """Return why another user may have written a lock file, whatever user owns it; else None."""
     if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a file"
     if status.st_nlink > 1:

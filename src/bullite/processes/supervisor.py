@@ -162,7 +162,7 @@ class Supervisor:
     def _on_signals(self, names: Sequence[str]) -> None:
         for name in names:
             if name == "SIGHUP" and self._terminal_is_gone():
-                name = "SIGTERM"  # whoever started us by hand has closed the window
+                name = "SIGTERM"  # the operator closed the terminal that started us
             if name == "SIGHUP":
                 self._ask_for_new_children()
             elif name in ("SIGTERM", "SIGINT"):
@@ -227,7 +227,7 @@ class Supervisor:
             self._reap_orphans()
 
     def _reap_orphans(self) -> None:
-        """Hear of the end of whoever the kernel gave to us because we are the init here."""
+        """Reap the orphans that the kernel made our children, because this is process 1."""
         ours = {slot.pid for slot in self._slots}
         with contextlib.suppress(ChildProcessError):  # there are none at all
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -295,7 +295,7 @@ class Supervisor:
                 self._stop_all(self._pressed + 1)
 
     def _kill_all(self) -> None:
-        """End whoever is left, when something has gone wrong here."""
+        """Stop the worker processes that are left after an error of the supervisor."""
         left = [slot for slot in self._slots if slot.process is not None and not slot.is_given_up]
         for slot in left:
             assert slot.process is not None

@@ -259,9 +259,10 @@ class Queue(Listening[AsyncQueue]):
         return run_blocking(self._blocking.get_deduplication_job_id(deduplication_id))
 
     def remove_deduplication_key(self, deduplication_id: str) -> bool:
-        """Free a key, whoever holds it: the next job that wants it is added; whether it was held.
+        """Free a deduplication key, whatever job holds it. Return True if it was held.
 
-        A job that was kept until the holder had ended is added now, and takes the key.
+        The next job with the key is added. A job that was kept until the holder had finished is
+        added now, and holds the key.
         """
         return run_blocking(self._blocking.remove_deduplication_key(deduplication_id))
 
@@ -772,12 +773,12 @@ class Scheduler(Blocking["AsyncScheduler"]):
 
 
 class QueueEvents(RunningEvents):
-    """Hears everything that happens to a queue, or with None to all, whoever does it.
+    """Emit all events of a queue, or of every queue if `name` is None, from all processes.
 
-    Listeners get `(payload, event_id)`, on the thread that reads; with `last_event_id` reading goes
-    on after that event, "0-0" starts at the oldest there is. It begins with `with`, `start()` or
-    `run()`; after the first two no event is missed. Listeners of `completed:7` and the like hear of
-    one job only.
+    Listeners get `(payload, event_id)`, on the thread that reads. With `last_event_id`, reading
+    continues after that event; "0-0" starts at the oldest event in the log. Start it with `with`,
+    `start()` or `run()`; after the first two no event is missed. Listeners of `completed:7` get the
+    event of that one job.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Engines and stores without threads: whoever asks has it done, there and then."""
+"""Engines and stores without threads: each request is executed on the caller's thread."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NEVER = 2**62
 
 
 class NoChores(Maintenance):
-    """The scheduler service of an engine that waits until it is called for."""
+    """Maintenance that is never due by itself: tests run it by a call."""
 
     def next_at(self) -> int:
         return NEVER
 
 
 class InlineEngine(Engine):
-    """Takes a turn whenever something is asked of it, on the thread of whoever asks."""
+    """An engine that takes a turn for each request, on the caller's thread."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver)
@@ -60,7 +60,7 @@ class InlineEngine(Engine):
     def _work(self) -> None:
         with self._one_at_a_time:
             if self._is_turning:
-                return  # asked for by an answer: whoever gives it goes on with this
+                return  # submitted by a reply: the turn that delivers it continues with this
             self._is_turning = True
             try:
                 while not self._stopping and (self._inbox or self._dispatcher.wants_to_claim()):
@@ -88,7 +88,7 @@ class InlineEngine(Engine):
 
 
 class InlineReading(ReadThread):
-    """Reads, on the thread of whoever asks."""
+    """Executes reads on the caller's thread."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver.reader)

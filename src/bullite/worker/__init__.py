@@ -1,3 +1,3 @@
-"""Worker: fetches jobs, runs them, reports back."""
+"""Worker: claims jobs, runs them, reports their outcomes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sends verdicts to the engine until it is known what became of them."""
+"""The completer sends the outcomes of runs to the engine until each was recorded or rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs taken one by one, by somebody who asks for each and ends it by hand."""
+"""Manual processing: a caller fetches jobs one by one and finishes each itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ManualFetcher:
-    """The standing order of a worker that is fed only what it is asked for."""
+    """The subscription of a worker that claims one job per call of `get_next_job`."""
 
     def __init__(
         self, worker: Worker, engine: Engine, registration: RegisterWorker, habits: WorkerIntervals

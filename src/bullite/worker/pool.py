@@ -1,4 +1,4 @@
-"""One standing order of a worker with those who carry it out: jobs in, verdicts out."""
+"""A subscription of a worker with the runner of its jobs: jobs in, outcomes out."""
 
 from __future__ import annotations
 

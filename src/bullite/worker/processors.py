@@ -1,4 +1,4 @@
-"""Which function runs a job, and with which arguments."""
+"""Select the function that runs a job, and its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retry strategies of the user's own: functions that live with a worker and are named by jobs."""
+"""Custom retry strategies: functions of a worker that jobs name in their backoff option."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs processors: coroutines on the event loop, plain functions in threads.
+"""Run processors: coroutines on the event loop, plain functions in threads.
 
-Takes claimed jobs, tells how their runs ended. Knows nothing of the database.
+A runner is given claimed jobs and reports the outcomes of their runs. It uses no database.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class PrefetchBuffer:
     def clear(self) -> list[Job]:
         jobs = []
         with self._lock:
-            # One by one: each job goes either to whoever pops or to us.
+            # Pop one by one: another thread may pop beside this, and each job goes to one of them.
             while (job := self.pop()) is not None:
                 jobs.append(job)
         return jobs
@@ -652,7 +652,7 @@ def _is_cancelled() -> bool:
 
 
 class ThreadRunner(BaseRunner):
-    """Runs plain functions in threads that are fed directly, never through the event loop."""
+    """Runs plain functions in threads that get jobs directly, never through the event loop."""
 
     def __init__(
         self,

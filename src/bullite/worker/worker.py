@@ -1,4 +1,4 @@
-"""A worker: takes jobs of a queue, has them run, tells of it; ends without losing any."""
+"""Worker: claims jobs of a queue, runs them and emits events; closes without losing a job."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class Worker(OwnEmitter):
         return self._life_task
 
     async def _run(self) -> None:
-        """Register, be fed until closed, settle everything, leave."""
+        """Register, run jobs until closed, finish all runs, deregister."""
         try:
             await self.queue.wait_until_ready()
             self._engine: Engine = self.queue.store.open()

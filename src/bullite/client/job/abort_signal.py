@@ -1,4 +1,4 @@
-"""How a processor is told that it should stop: a flag it can look at, wait for, or be called by."""
+"""The abort signal of a processor: a flag that it can read, wait for, or add a callback to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's relatives: its parent, its children, and the jobs it depends on."""
+"""Links of a job: its parent, its children, and the jobs that it depends on."""
 
 from __future__ import annotations
 

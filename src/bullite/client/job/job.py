@@ -1,4 +1,4 @@
-"""A job, as users hold it: what it was given, how far it is, what came of it."""
+"""A job as users see it: its data and options, its progress and its outcome."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ Wait = int | Literal[False] | None
 
 
 class JobOwner(Protocol):
-    """Whoever runs a job."""
+    """The runner of a job, such as a worker."""
 
     rules: RetentionDefaults
 

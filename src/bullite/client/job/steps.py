@@ -1,4 +1,4 @@
-"""The steps of a job: what its next run need not do again, what it sleeps or waits for."""
+"""Durable steps of a job: results that its next run reuses, sleeps, and waits for events."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class StepContext:
         return answer.value
 
     def _paused(self, answer: StepDone | Suspended) -> StepDone | Suspended:
-        """Taken in by whoever comes to it first, of those who wait for it."""
+        """Apply the reply to the job; the first coroutine that awaits it does so."""
         pausing, self._pausing = self._pausing, None
         self._job._add_flags(STEPPED)
         if isinstance(answer, Suspended):

@@ -1,4 +1,4 @@
-"""Jobs that newer code made than a worker has: put off until newer workers come, and told of."""
+"""Jobs with a payload version newer than the worker's task: postponed and reported."""
 
 from __future__ import annotations
 

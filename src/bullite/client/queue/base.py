@@ -1,4 +1,4 @@
-"""A queue as an object: finding its row in the store, its listeners, letting go of it."""
+"""Base of a queue object: open its row in the store, its listeners, close it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deduplication keys of a queue, for those who look at them or free them by hand."""
+"""The deduplication keys of a queue: read the holder of a key, free a key."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class DeduplicationMethods(QueueReads):
         return None
 
     async def remove_deduplication_key(self, deduplication_id: str) -> bool:
-        """Free a key, whoever holds it: the next job that wants it is added; whether it was held.
+        """Free a deduplication key, whatever job holds it. Return True if it was held.
 
-        A job that was kept until the holder had ended is added now, and takes the key.
+        The next job with the key is added. A job that was kept until the holder had finished is
+        added now, and holds the key.
         """
         check_name("deduplication_id", deduplication_id)
         await self._ensure_open()

@@ -1,4 +1,4 @@
-"""Why a job is where it is: one sentence that names what keeps it there."""
+"""Explain the state of a job: one sentence that names the reason."""
 
 from __future__ import annotations
 

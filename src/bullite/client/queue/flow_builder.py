@@ -1,4 +1,4 @@
-"""From trees of nodes, as users write them, to jobs that are added together."""
+"""Convert trees of nodes, as users write them, to jobs that are added together."""
 
 from __future__ import annotations
 

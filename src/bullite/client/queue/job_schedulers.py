@@ -1,4 +1,4 @@
-"""The job schedulers of a queue: make, change, look at, pause and remove them."""
+"""The job schedulers of a queue: create, change, read, pause and remove them."""
 
 from __future__ import annotations
 

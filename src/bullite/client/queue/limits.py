@@ -1,5 +1,4 @@
-"""Limits of a queue, as people set them: how many jobs run, how many begin in a time, in all or of
-a key."""
+"""Limits of a queue: global concurrency and rate limits, of the queue or of a key."""
 
 from __future__ import annotations
 

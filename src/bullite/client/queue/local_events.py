@@ -1,4 +1,4 @@
-"""Tells the emitter of a queue what this process does to it: every event, once, in causal order."""
+"""Emit the events that this process causes in a queue: each once, in causal order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue did, minute by minute: how many jobs ended, how long they ran and waited."""
+"""Metrics of a queue per minute: number of finished jobs, their run and wait times."""
 
 from __future__ import annotations
 

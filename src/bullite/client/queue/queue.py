@@ -1,4 +1,4 @@
-"""A queue, as producers and operators hold it: add jobs, look at them, decide about them."""
+"""Queue, for producers and operators: add, read and manage jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking into a queue: jobs, lists of jobs, counts, logs, workers. Changes nothing."""
+"""Read-only methods of a queue: jobs, lists of jobs, counts, logs, workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding jobs of a queue: by name, tag, date, state and text, newest first, a slice at a time."""
+"""Search the jobs of a queue by name, tag, date, state and text: newest first, in pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be settled for a whole queue: the arguments of `configure`, checked, to be stored."""
+"""Settings of a whole queue: check the arguments of `configure` before they are stored."""
 
 from __future__ import annotations
 

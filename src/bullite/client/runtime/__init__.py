@@ -1,3 +1,3 @@
-"""The store, and how coroutines and threads talk to the engine."""
+"""The store, and the bridges from coroutines and threads to the engine."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs that many coroutines add in one turn of the loop: one request, and an answer for each."""
+"""Coalesce jobs that coroutines add in one turn of the loop: one request, one reply each."""
 
 from __future__ import annotations
 

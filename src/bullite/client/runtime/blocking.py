@@ -1,6 +1,6 @@
-"""Coroutines without an event loop: where none runs, awaiting an answer blocks the thread.
+"""Coroutines without an event loop: where none runs, awaiting a reply blocks the thread.
 
-Imports no asyncio: a program that only looks into a queue should not pay for it.
+This module does not import asyncio, so that a program that only reads a queue starts faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bridge between an event loop and the engine's thread: one call into the loop per batch.
 
-Where no loop runs, what is awaited here blocks the thread instead (see `blocking`).
+Where no loop runs, awaiting blocks the thread instead (see `blocking`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Listeners in this process: who hears of what, and what happens when one of them raises.
+"""Event listeners in this process: registration, calls, and exceptions that listeners raise.
 
-Knows nothing of jobs. Emitting without a listener costs one look into a dictionary.
+This module does not depend on jobs. Emitting an event without a listener costs one dictionary
+lookup.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Entry(NamedTuple):
     """As it is called."""
     once: bool
     scope: str | None = None
-    """Hears only what has this as its first argument, and does not get that."""
+    """Called only if the first argument is this one; called without it."""
 
     def hears(self, arguments: tuple[Any, ...]) -> bool:
         return self.scope is None or arguments[:1] == (self.scope,)
@@ -66,11 +67,11 @@ class Entry(NamedTuple):
 class EventEmitter:
     """Listeners by event; a listener may be a plain function or a coroutine function.
 
-    One that takes fewer arguments than there are is called with the first of them.
+    A listener with fewer parameters than the event has arguments is called with the first of them.
 
-    One that raises never disturbs whoever emits: the exception becomes an `error` event, or, if
-    nobody listens to that, a line in the log. `error` is `(queue, worker, error)`; `queue` and
-    `worker` are names, None if the event that was emitted had none.
+    An exception in a listener does not reach the code that emits. It becomes an `error` event, or a
+    log record if `error` has no listener. `error` is `(queue, worker, error)`; `queue` and `worker`
+    are names, None if the emitted event had none.
     """
 
     def __init__(self) -> None:

@@ -24,11 +24,11 @@ LOOK_SOON, LOOK_LATE = 5, 250
 
 
 class NamedLock:
-    """A lock that others cannot hold meanwhile, in whatever process they are.
+    """A mutex across processes, backed by a lease.
 
-    Use it as `async with`, or in a thread as `with`. It is renewed while it is held. If that fails
-    for as long as `ttl`, it is lost: others may have it, and its holder is told with LostLock when
-    it lets go. One object is for one holder at a time.
+    Use it as `async with`, or in a thread as `with`. The engine renews it while it is held. If
+    renewal fails for `ttl`, the lock is lost: another caller may acquire it, and its release raises
+    LostLock. One object is for one holder at a time.
     """
 
     def __init__(
@@ -53,14 +53,19 @@ class NamedLock:
 
     @property
     def token(self) -> int | None:
-        """The number it is held under: whoever holds it later has a greater one. None if it is not.
+        """The fencing token of the held lock; None if the lock is not held.
 
-        Whoever stores something under the lock can store this, too, and refuse a smaller one.
+        Every later holder has a greater token. A store that keeps the token with each write can
+        reject writes with a lower one.
         """
         return self._grant.token or None if self._grant is not None else None
 
     def acquire(self) -> Pending[int]:
-        """Wait until it is held; its token. LockNotAcquired if that takes longer than `wait`."""
+        """Acquire the lock and return its fencing token.
+
+        Wait up to `wait`, or without limit if it is None. Raise LockNotAcquired if `wait` elapses,
+        or if this object already holds or awaits the lock.
+        """
         if self._grant is not None:
             raise LockNotAcquired(
                 f"the lock {self.name!r} is held or waited for by this object: make another"

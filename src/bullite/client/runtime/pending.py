@@ -1,4 +1,4 @@
-"""Something asked of the engine, on its way: await it, wait for it, or let it be."""
+"""The pending reply to a request: await it, wait for it, or ignore it."""
 
 from __future__ import annotations
 

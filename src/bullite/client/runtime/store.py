@@ -1,7 +1,7 @@
-"""Where a queue lives: one engine per database, shared by all who use it in this process.
+"""Store: the handle to a database, with one engine per database and process.
 
-All queues, workers and readers of a process on one database use one engine. A handle that was made
-before a fork opens an engine of its own in the child, when it is first used there.
+All queues, workers and readers of a process on one database share one engine. If a handle was made
+before a fork, its first use in the child opens a new engine there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Store:
         self, location: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
     ) -> None:
         self.location = parse_location(default_location() if location is None else location)
-        # Here, by whoever makes the handle: a fork while another thread imports would leave the
-        # child waiting for that import for ever.
+        # Import here, in the thread that makes the handle: after a fork while another thread
+        # imports, the child would wait for that import for ever.
         self.location.import_driver()
         self._clock = clock
         self._shared: _Shared | None = None

@@ -47,13 +47,12 @@ MAX_FOLDED = 1_000
 MOST_FORGOTTEN = 1_000
 
 CERTAIN = SURELY_GONE - 60_000
-"""Ms from the beginning of a transaction in which nobody can have forgotten that it was committed.
-"""
+"""Ms after the start of a transaction during which the record of its commit is surely kept."""
 
 SKIPPED_EVENTS = 100_000
-"""A commit that was not synced may be lost with a server, and the ids of its events handed out
-again. Whoever connects skips more than such commits can have taken: no reader, who may have read
-them, misses others of the same ids."""
+"""Event ids skipped at each connect. A server crash can lose a commit that was not synced, and its
+event ids are then assigned again. A reader may have read the lost events: if ids were reused, it
+would miss the new events. Such commits cannot have used as many ids as are skipped."""
 
 _LOOKED_AT = frozenset({"lock_queue_limits", "lock_queue_limits_now", "try_housekeeping"})
 """Statements whose answers mean something to the driver, too."""

@@ -73,7 +73,7 @@ class PostgresReader:
         [(newest, adding)] = look(connection, self._pooled, known, {})
         now_adding = frozenset(adding.split())
         if not self._adding & now_adding:
-            # Whoever could have added to what was there at the last look has ended.
+            # All transactions that could add events before those of the last read have ended.
             self._settled = max(self._settled, self._newest)
             self._newest, self._adding = newest, now_adding
         if not now_adding:

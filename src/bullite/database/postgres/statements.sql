@@ -120,8 +120,8 @@ seq = asked.taken, due_at = null, delay = 0
 -- move: reschedule takes delay
 delay = asked.taken, due_at = :now + asked.taken
 
--- Whoever stands aside for its key and leaves the line goes back to its lane: only a claim may know
--- when it may come back.
+-- A job that is parked for its rate-limit key returns to its own lane: only a claim knows when a parked
+-- job may run.
 -- move: expire
 finished_at = :now, due_at = null,
 lane = case when left(lane, 1) = chr(31) then split_part(lane, chr(31), 3) else lane end
@@ -433,8 +433,9 @@ where nonce = any (array(select value::bigint from json_array_elements_text(:non
 -- name: leave
 delete from bullite.bullite_processes where nonce = :nonce
 
--- Processes that have been silent for so long that none of them can still want to know what became of a
--- commit. One that has workers or named locks is kept: whoever is not here counts as gone, whatever its leases.
+-- Delete processes that sent no heartbeat for so long that none of them can still need the result of an
+-- interrupted commit. A process that has workers or named locks is kept: a process without a row counts as
+-- dead, even if its leases have not ended.
 -- name: forget_processes
 delete from bullite.bullite_processes where nonce = any (array(
     select nonce from bullite.bullite_processes as p
@@ -688,8 +689,8 @@ update bullite.bullite_workers set concurrency = :concurrency where id = :worker
 -- name: set_worker_idle
 update bullite.bullite_workers set hungry = :idle where id = :worker
 
--- A row that is locked is passed over: its engine, which may hold it for a while, renews it then, or this
--- does soon. So tells for each worker how long its lease is, and whether it was renewed.
+-- A locked row is skipped: the engine that has locked it renews it, or the next run of this does. Return for
+-- each worker the length of its lease, and whether the lease was renewed.
 -- name: renew_workers
 with free as materialized (
     select id from bullite.bullite_workers
@@ -731,14 +732,14 @@ select id, name, names, nonce, pid, host, number, concurrency, started_at,
         where queue = :queue and state = 'active' and worker = w.id)
 from bullite.bullite_workers as w where queue = :queue and registered = 1 order by id
 
--- Wakes those who listen for a queue, if one of them said that it has nothing to do.
+-- Notify the processes that listen for a queue if one of their workers is advertised as idle.
 -- name: notify
 select pg_notify(:channel, :name) where exists (
     select 1 from bullite.bullite_workers where queue = :queue and hungry = 1 and nonce <> :nonce
 )
 
--- The worker's row is locked by the look. If somebody else has it, it is not lost, or is taken care of: it
--- renews its lease, or claims, or its jobs are taken back elsewhere.
+-- The query locks the worker's row. If another transaction has locked it, the worker is alive (it renews its
+-- lease or claims), or another process recovers its jobs.
 -- name: held_by_worker
 with lost as materialized (
     select id from bullite.bullite_workers where id = :worker and lease_until < :expired_before
@@ -1264,8 +1265,9 @@ delete from bullite.bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
--- Whoever took a turn at the limits of the queue has ended, and whoever will waits; who only looks at
--- its gates or terms does not. The time when that is so: it may have taken long.
+-- Serialize the transactions that count under the limits of the queue. Earlier ones have ended and later
+-- ones wait; transactions that only read limits or settings do not wait. Return the time after the row was
+-- locked: waiting for the lock may have taken long.
 -- name: lock_queue_limits
 with turn as materialized (
     select id from bullite.bullite_queues where id = :queue for no key update
@@ -1273,7 +1275,7 @@ with turn as materialized (
 select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
 
 -- The same, if nobody else has it.
--- name: take_turn_now
+-- name: lock_queue_limits_now
 with turn as materialized (
     select id from bullite.bullite_queues where id = :queue for no key update skip locked
 )
@@ -1380,7 +1382,7 @@ on conflict (queue, key) do update set max = excluded.max, duration = excluded.d
 update bullite.bullite_limits set max = null, duration = null
 where queue = :queue and key = :key and max is not null
 
--- name: unpark_all_now
+-- name: unpark_all
 update bullite.bullite_limits set back_at = :now where queue = :queue and back_at is not null
 
 -- name: set_by_key
@@ -1661,9 +1663,9 @@ delete from bullite.bullite_tags where job = any (array(select value::bigint fro
 -- name: move_tags
 update bullite.bullite_tags set queue = :target where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- Jobs before a place, newest first. They are found by their payloads, which stay as they are: an index of the jobs
--- themselves would take its part of every update. Those removed are passed over here: there may be very many, and
--- whoever looks at each would look for long.
+-- Jobs before a place, newest first. The index is on the payloads, which are not updated: an index on the jobs
+-- would be written by every update. Removed jobs are skipped here: there may be very many, and a caller that read
+-- each of them would be slow.
 -- name: find_by_date
 {job}
 where j.id = any (array(

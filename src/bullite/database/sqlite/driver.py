@@ -151,7 +151,7 @@ class SQLiteDriver:
             return
         try:
             if not self._mark.is_set():
-                # Whoever opens the log next is not told by the system that a sync failed.
+                # The next process to open the WAL gets no error of a failed sync: sync now.
                 self.sync()
         except StoreUnsynced as error:
             log.warning("%s", error)
@@ -422,7 +422,7 @@ class SQLiteDriver:
             with self._in_use:
                 version: int = self._connection().execute("pragma data_version").fetchone()[0]
         except sqlite3.Error:
-            return -1  # cannot tell: count it as a change, whoever looks will meet the error
+            return -1  # count it as a change: the read that follows raises the error
         return version
 
     # --- living and dying ------------------------------------------------------------------------

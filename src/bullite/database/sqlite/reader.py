@@ -101,14 +101,14 @@ class _NotReady(Exception):
 
 
 def _connect_and_change_nothing(path: Path) -> sqlite3.Connection:
-    """A connection to a file of our schema, which is left as it is, whoever closes it last.
+    """Return a connection to a file of our schema that never changes the file.
 
-    The last connection to close moves the log into the database: one that may not write leaves it.
-    Where there is no log, SQLite makes an empty one to read by, and only one that may write clears
-    that away.
+    The last connection to close checkpoints the WAL into the database; a read-only one leaves it.
+    If there is no WAL, SQLite creates an empty one to read, and only a connection that may write
+    deletes it. Raise _NotReady if the file is not in WAL mode or its schema is not the newest.
     """
     mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"
-    # Somebody who holds it locked is waited for by the driver, which says so.
+    # Timeout 0: if another process has locked the file, the driver waits and reports it.
     connection = connect(path, 0, mode)
     try:
         in_wal_mode = connection.execute("pragma journal_mode").fetchone()[0] == "wal"

@@ -106,8 +106,8 @@ seq = asked.value ->> 1, due_at = null, delay = 0
 -- move: reschedule takes delay
 delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
--- Whoever stands aside for its key and leaves the line goes back to its lane: only a claim may know
--- when it may come back.
+-- A job that is parked for its rate-limit key returns to its own lane: only a claim knows when a parked
+-- job may run.
 -- move: expire
 finished_at = :now, due_at = null,
 lane = case when substr(lane, 1, 1) = char(31)
@@ -952,8 +952,8 @@ delete from bullite_deduplication where queue = :queue
 
 -- limits ------------------------------------------------------------------------------------------
 
--- Whoever took a turn at the limits of the queue has ended, and whoever will waits: here always so, and
--- before the transaction was told the time.
+-- Serialize the transactions that count under the limits of the queue. The write lock of SQLite already does
+-- so, and the transaction reads its time after it holds that lock.
 -- name: lock_queue_limits
 select null from bullite_queues where id = :queue
 
@@ -1046,7 +1046,7 @@ on conflict (queue, key) do update set max = excluded.max, duration = excluded.d
 update bullite_limits set max = null, duration = null
 where queue = :queue and key = :key and max is not null
 
--- name: unpark_all_now
+-- name: unpark_all
 update bullite_limits set back_at = :now where queue = :queue and back_at is not null
 
 -- name: set_by_key
@@ -1316,8 +1316,8 @@ delete from bullite_tags where job in (select value from json_each(:jobs))
 -- name: move_tags
 update bullite_tags set queue = :target where job in (select value from json_each(:jobs))
 
--- Jobs before a place, newest first. Those removed are passed over here: there may be very many, and whoever
--- looks at each would look for long.
+-- Jobs before a place, newest first. Removed jobs are skipped here: there may be very many, and a caller that
+-- read each of them would be slow.
 -- name: find_by_date
 {job}
 where bullite_jobs.id in (

@@ -1,10 +1,10 @@
-"""The log of a database: what puts it on the disk, outside of all locks.
+"""The WAL of a database: fsync it outside of all locks.
 
-Inside a commit, SQLite would sync while everybody waits for the write lock and nobody sees what was
-committed. So commits only write, and whoever answers for one syncs the log first: then all of it up
-to there is on the disk, whoever wrote it.
+Inside a commit, SQLite would call fsync while all writers wait for the write lock and no reader
+sees the commit. So a commit only writes, and the engine calls fsync on the WAL before it replies.
+One fsync puts all earlier commits on the disk, also those of other processes.
 
-This is the one file of SQLite's that is opened here. SQLite holds no lock on it, so closing a
+The WAL is the only file of SQLite that is opened here. SQLite holds no lock on it, so closing a
 descriptor of it releases none (decision 38).
 """
 

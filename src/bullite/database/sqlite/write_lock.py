@@ -1,7 +1,7 @@
-"""The write gate: processes that want to write queue up in the kernel, first come, first served.
+"""The write gate: processes queue in the kernel for the write lock, first come, first served.
 
-SQLite's own busy handler sleeps and tries again, so one process can starve the others for seconds.
-Foreign writers do not know the gate; SQLite's lock and its timeout stay underneath for them.
+SQLite's own busy handler sleeps and retries, so one process can keep the others from writing for
+seconds. Other programs do not use the gate: SQLite's lock and its timeout still apply to them.
 """
 
 from __future__ import annotations

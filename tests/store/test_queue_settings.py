@@ -57,7 +57,7 @@ def test_only_a_change_makes_a_new_version(store: Store) -> None:
     assert settings(store, max_events=9).version == first + 1
 
 
-def test_whoever_opens_a_queue_is_told_its_settings_for_producers(store: Store) -> None:
+def test_open_queue_returns_the_settings_for_producers(store: Store) -> None:
     settings(store, default_job_options='{"attempts":4}')
     opened = store.process().ask(OpenQueue(QUEUE, None))
     assert (opened.version, opened.default_job_options) == (2, '{"attempts":4}')
@@ -163,7 +163,7 @@ def test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause(store: S
     assert worker.unloaded > unloaded
 
 
-def test_a_hungry_worker_is_fed_when_the_pause_ends(store: Store) -> None:
+def test_claim_happens_when_a_queue_is_resumed_if_a_worker_is_idle(store: Store) -> None:
     pause(store)
     job = store.add()
     worker = store.worker()
@@ -256,7 +256,7 @@ def test_a_job_that_exists_already_is_told(store: Store) -> None:
     assert [json.loads(row.jobs) for row in rows] == [["x"]]
 
 
-def test_a_restored_job_wakes_a_hungry_worker(store: Store) -> None:
+def test_restore_triggers_a_claim_for_an_idle_worker(store: Store) -> None:
     job = store.add()
     store.move(REMOVE, job)
     worker = store.worker()
