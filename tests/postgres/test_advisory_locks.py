@@ -37,6 +37,8 @@ def held(database: PostgresDatabase, key: str) -> Iterator[int]:
     with closing(psycopg.connect(database.location_of_libpq(), autocommit=True)) as connection:
         connection.execute(f"select pg_advisory_lock({key})".encode())
         yield connection.info.backend_pid
+        # Closing alone does not wait until the server has freed it.
+        connection.execute(f"select pg_advisory_unlock({key})".encode())
 
 
 def named(text: str) -> str:
