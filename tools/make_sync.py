@@ -133,18 +133,9 @@ AMONG_OURSELVES = {
         "priority_number",
     },
     "Worker": {
-        "begun",
         "call_later",
-        "check_idle",
-        "_on_empty",
-        "progressed",
-        "report",
         "strategy",
-        "strayed",
-        "stuck",
         "taken_away",
-        "_on_claimed",
-        "trouble",
     },
 }
 """Names without an underscore that are for other modules of the library."""

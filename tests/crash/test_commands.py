@@ -344,7 +344,7 @@ def test_numbers_count_anew_in_each_namespace() -> None:
     tells = [
         sys.executable,
         "-c",
-        "from bullite.processes.process_info import *; print(number_space())",
+        "from bullite.processes.process_info import *; print(pid_namespace())",
     ]
     found = []
     for shows_its_own in (["--mount-proc"], []):
