@@ -57,9 +57,8 @@ from ..operations import (
 )
 from ..operations import claim as claiming
 from ..operations import deduplicate_release as releasing
-from ..operations.request import split
 from ..operations.transaction import Operation, Transaction
-from .batching import group
+from .batching import group, split
 from .dispatcher import LOOKING, WRITING, Dispatcher, Served
 from .held_locks import HeldLocks, LockRequest
 from .inbox import Inbox

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import msgspec
 
 TOGETHER, ALONE_BESIDE_OTHERS, ALONE = 0, 1, 2
 """Whether a request shares a transaction with others: it may; it may where there is one writer at a
 time; it must not."""
-
-
-class Part(NamedTuple):
-    """Requests that share a transaction."""
-
-    indexes: range
-    is_apart: bool
-    """Whether it is one request, which shares it with nothing else."""
 
 
 class Request(msgspec.Struct):
@@ -41,21 +33,3 @@ class Request(msgspec.Struct):
     def job_ids(self) -> Sequence[int]:
         """The jobs it touches."""
         return ()
-
-
-def split(requests: Sequence[Request], side_by_side: bool) -> list[Part]:
-    """What transactions carry `requests` out, in the order given."""
-    limit = ALONE_BESIDE_OTHERS if side_by_side else ALONE
-    if all([request.apart < limit for request in requests]):  # noqa: C419
-        return [Part(range(len(requests)), False)]
-    first = 0
-    parts: list[Part] = []
-    for index, request in enumerate(requests):
-        if request.apart >= limit:
-            if first < index:
-                parts.append(Part(range(first, index), False))
-            parts.append(Part(range(index, index + 1), True))
-            first = index + 1
-    if first < len(requests):
-        parts.append(Part(range(first, len(requests)), False))
-    return parts
