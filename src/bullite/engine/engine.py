@@ -31,32 +31,9 @@ from ..database.driver import (
     TransactionAborted,
 )
 from ..errors import ENDING, RequestRefused, StoreBusy, StoreClosed, StoreError
-from ..operations import (
-    add,
-    add_flow,
-    auto_retry,
-    cancel,
-    children,
-    command_output,
-    expire,
-    finish,
-    key_values,
-    locks,
-    metrics,
-    move,
-    open_queue,
-    prune,
-    queue_settings,
-    rate_limits,
-    rate_limits_by_key,
-    scheduler_ticks,
-    schedulers,
-    steps,
-    update,
-    workers,
-)
-from ..operations import claim as claiming
-from ..operations import deduplicate_release as releasing
+from ..operations import add, finish, workers
+from ..operations.claim import never_delayed_or_retried
+from ..operations.registry import OPERATIONS
 from ..operations.transaction import Operation, Transaction
 from .batching import group, split
 from .dispatcher import LOOKING, WRITING, Dispatcher, Served
@@ -100,66 +77,6 @@ SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
 
 _CREATED_AT = JobRow._fields.index("created_at")
-
-OPERATIONS: dict[type, Callable[[Transaction, Any], Operation[Sequence[Any]]]] = {
-    add.AddJobs: add.add,
-    add_flow.AddFlow: add_flow.add_flow,
-    children.AwaitChildren: children.await_children,
-    children.DetachFromParent: children.detach_from_parent,
-    children.RemoveUnprocessedChildren: children.remove_unprocessed_children,
-    finish.FinishRuns: finish.finish_runs,
-    update.Progress: update.record_progress,
-    update.SetData: update.set_data,
-    update.SetPriority: update.set_priority,
-    update.ExtendLease: update.extend_leases,
-    update.AddLog: update.add_logs,
-    update.ClearLogs: update.clear_logs,
-    move.MoveJobs: move.move_jobs,
-    move.MoveListed: move.move_listed,
-    move.MoveJob: move.move_job,
-    cancel.Cancel: cancel.cancel,
-    command_output.WriteOutput: command_output.write_output,
-    key_values.UpdateKeyValue: key_values.update_key_value,
-    metrics.WriteMetrics: metrics.write_metrics,
-    auto_retry.RetryFailedDue: auto_retry.retry_failed_due,
-    releasing.FreeKey: releasing.free_key,
-    releasing.FreeKeyOf: releasing.free_key_of,
-    open_queue.OpenQueue: open_queue.open_queue,
-    queue_settings.Configure: queue_settings.configure,
-    queue_settings.SetPaused: queue_settings.set_paused,
-    queue_settings.PublishEvent: queue_settings.publish_event,
-    queue_settings.LogCleaned: queue_settings.log_cleaned,
-    queue_settings.TrimEvents: queue_settings.trim_events,
-    queue_settings.ResetQueue: queue_settings.reset_queue,
-    workers.RegisterWorker: workers.register_worker,
-    workers.DeregisterWorker: workers.deregister_worker,
-    workers.SetWorkerConcurrency: workers.set_worker_concurrency,
-    workers.RenewLeases: workers.renew_leases,
-    workers.RecoverStalled: workers.recover_stalled,
-    claiming.Claim: claiming.claim,
-    claiming.Promote: claiming.promote,
-    expire.Expire: expire.expire,
-    schedulers.UpsertSchedulers: schedulers.upsert_schedulers,
-    schedulers.RemoveScheduler: schedulers.remove_scheduler,
-    schedulers.DeleteSchedulers: schedulers.delete_schedulers,
-    schedulers.EnableScheduler: schedulers.enable_scheduler,
-    schedulers.RunScheduler: schedulers.run_scheduler,
-    scheduler_ticks.CatchUpScheduler: scheduler_ticks.catch_up,
-    rate_limits.SetConcurrency: rate_limits.set_concurrency,
-    rate_limits.SetRate: rate_limits.set_rate,
-    rate_limits.BlockQueue: rate_limits.block_queue,
-    rate_limits_by_key.SetKeyLimit: rate_limits_by_key.set_key_limit,
-    prune.PruneQueue: prune.prune_queues,
-    prune.Purge: prune.purge,
-    steps.RecordStep: steps.record_steps,
-    steps.Suspend: steps.suspend,
-    steps.SendEvent: steps.send_events,
-    locks.TakeLock: locks.take_locks,
-    locks.RenewLocks: locks.renew_locks,
-    locks.ExtendLock: locks.extend_locks,
-    locks.ReleaseLock: locks.release_locks,
-    locks.PruneLocks: locks.prune_locks,
-}
 
 
 class Engine:
@@ -948,7 +865,7 @@ class Engine:
         for subscription, claimed in served:
             if claimed.rows:
                 row = claimed.rows[len(claimed.rows) // 2]
-                if claiming.never_delayed_or_retried(row):
+                if never_delayed_or_retried(row):
                     waited = claimed.claimed_at - row[_CREATED_AT]
                     jobs = len(claimed.rows)
                     self.metrics.waited(subscription.queue, claimed.claimed_at, waited, jobs)
