@@ -69,6 +69,9 @@ class Queue(Listening[AsyncQueue]):
             )
         )
 
+    def __repr__(self) -> str:
+        return repr(self._async)
+
     def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
         run_blocking(self._blocking.wait_until_ready())
@@ -909,6 +912,9 @@ class Worker(RunningWorker):
     @concurrency.setter
     def concurrency(self, value: int) -> None:
         self._call(partial(setattr, self._async, "concurrency", value))
+
+    def __repr__(self) -> str:
+        return repr(self._async)
 
     @property
     def is_running(self) -> CallableBool:

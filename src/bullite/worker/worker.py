@@ -227,6 +227,15 @@ class Worker(OwnEmitter):
             if assignment.concurrency is None:
                 pool.change_concurrency(value)
 
+    def __repr__(self) -> str:
+        if self._closed:
+            state = "closed"
+        elif self._paused:
+            state = "paused"
+        else:
+            state = "running" if self.is_running else "not started"
+        return f"<Worker {self.name!r} of {self.queue.name!r}: {state}>"
+
     # --- starting and running --------------------------------------------------------------------
 
     @property

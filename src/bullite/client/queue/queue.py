@@ -157,6 +157,9 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
         self._same_database: Callable[[str], bool] | None = None
         """Whether the queue of a name is in the same database; None if all are."""
 
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} in {self.store.location}>"
+
     async def wait_until_ready(self) -> None:
         """Open the store and find or make the queue in it."""
         await super().wait_until_ready()
