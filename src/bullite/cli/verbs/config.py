@@ -30,7 +30,7 @@ reveal_option = click.option("--reveal", is_flag=True, help="Show secrets, too."
 
 @click.group()
 def config() -> None:
-    """Look at and change the configuration.
+    """Show and change the configuration.
 
     QUEUECTL_<KEY> in the environment beats what is set here, which beats the default.
     """

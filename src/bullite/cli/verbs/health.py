@@ -20,9 +20,9 @@ from ..worker_groups import DEFAULT_GROUP, LOST, group_of, groups_of
 @click.command()
 @verb
 def doctor(session: Session) -> None:
-    """Look for what will not go on without help; say for each what helps.
+    """Report jobs, workers and groups that need attention, each with the remedy.
 
-    Ends with 1 if there is something.
+    Exits with 1 if it reports any.
     """
     facts = _facts(session)
     findings = [found for queue in session.queues(None) for found in _of_queue(session, queue)]

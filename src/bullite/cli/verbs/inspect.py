@@ -132,7 +132,7 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
 @queue_option(help="The queue it is in, where several have its id.")
 @verb
 def why(session: Session, job_id: str, queue: str | None) -> None:
-    """Say why a job is where it is: what it waits for, or what became of it."""
+    """Explain the state of a job: what it waits for, or how it ended."""
     found, job = session.job(job_id, queue)
     if job.state == State.FAILED:  # which is another word here
         reason = f"job {job.id} is {status_of(job)}: {job.failed_reason}"

@@ -87,9 +87,9 @@ def _status(session: Session, home: Queue, job_id: str) -> str:
 def cancel(
     session: Session, job_ids: tuple[str, ...], reason: str | None, queue: str | None
 ) -> None:
-    """End jobs before their time; they are not retried.
+    """Cancel jobs; they are not retried.
 
-    One that waits ends at once. One that runs is told to end: a command gets TERM, then KILL.
+    A waiting job fails immediately. A running command gets SIGTERM, then SIGKILL.
     """
 
     def end(job_id: str) -> Acted:
@@ -227,7 +227,7 @@ def _so_many(job_ids: tuple[str, ...]) -> str:
 @queue_option(help="The queue they were in, where an id alone is not enough.")
 @verb
 def restore(session: Session, job_ids: tuple[str, ...], queue: str | None) -> None:
-    """Bring removed jobs back to where they were."""
+    """Restore removed jobs to the state they had."""
 
     def bring_back(job_id: str) -> Acted:
         home = _where_removed(session, job_id, queue)

@@ -126,12 +126,18 @@ def _plain(number: float) -> str:
 
 @click.command()
 @queue_option(help="One queue; all together unless given.")
-@click.option("--last", metavar="1h", default="1h", show_default=True, help="So far back.")
+@click.option(
+    "--last",
+    metavar="1h",
+    default="1h",
+    show_default=True,
+    help="Time range to report, such as 30m or 7d.",
+)
 @verb
 def metrics(session: Session, queue: str | None, last: str) -> None:
-    """Show what queues did, minute by minute: jobs that ended, how long they ran and waited.
+    """Show metrics of queues by the minute: finished jobs, run times and waiting times.
 
-    Seven days are kept.
+    Metrics are kept for seven days.
     """
     ms = duration("--last", last)
     if not ms:

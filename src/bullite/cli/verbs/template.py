@@ -24,7 +24,7 @@ name_argument = click.argument("name", shell_complete=template_names)
 
 @click.group()
 def template() -> None:
-    """Options of commands, kept under a name for `queuectl enqueue --template`."""
+    """Manage named sets of options for `queuectl enqueue --template`."""
 
 
 @template.command()
