@@ -208,7 +208,7 @@ def test_an_ear_that_nobody_listens_with_never_blocks_the_voice(ear, voice):
 def test_noise_is_not_taken_for_a_queue(ear):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         for noise in (b"", b"-1", b"hello", b"\xff" * 200, b"7"):
-            stranger.sendto(noise, ear.listen())
+            stranger.sendto(noise, ear._short(ear.listen()))
 
     assert ear.read_notifications().ready == {7}
 
