@@ -17,15 +17,12 @@ from bullite.errors import StoreBusy
 from tests.crash.processes import add, rows, say, states, wait_until
 from tests.processes.test_contention import add_one_by_one
 
-JOBS = 150
+JOBS = 400
+"""Many, so that a process which the system does not run for a moment catches up."""
 
 
 def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
-    """Of the first half of the jobs, each process wrote at least a quarter of its fair share.
-
-    A process cannot ask for its turn while the system runs others: on a machine with more to do
-    than processors, shares differ. Without turns, one process writes nearly all.
-    """
+    """Of the first half of the jobs, each process wrote at least half of its fair share."""
     barrier = tmp_path / "barrier"
     adders = [start(add_one_by_one, database, barrier, f"from {n}", JOBS) for n in range(4)]
     for adder in adders:
@@ -43,7 +40,7 @@ def test_processes_that_add_at_once_take_turns(database, start, tmp_path):
             half,
         )
     )
-    assert min(by_name.get(f"from {n}", 0) for n in range(4)) > half / 4 / 4
+    assert min(by_name.get(f"from {n}", 0) for n in range(4)) > half / 4 / 2
 
 
 # --- foreign writers -----------------------------------------------------------------------------
