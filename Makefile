@@ -57,7 +57,7 @@ bench-check: $(READY)
 	$(BIN)/python -m bench check
 
 sabotage: $(READY)
-	$(BIN)/python -m tests.sabotage
+	$(BIN)/python -m tests.mutants
 
 clean:
 	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sabotage import MUTANTS
+from tests.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bullite"
