@@ -28,7 +28,7 @@ test: $(READY) strace
 
 # The inner loop, under a minute: no server. It also shows what differs between versions of Python.
 quick: $(READY)
-	$(PYTEST) tests/unit tests/store tests/testing -k 'not postgres' $(EVERY_CORE)
+	$(PYTEST) tests/unit tests/operations tests/testing -k 'not postgres' $(EVERY_CORE)
 
 # Power cuts are rebuilt from the system calls that strace records.
 strace:

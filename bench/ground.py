@@ -6,7 +6,7 @@ import itertools
 from typing import Self
 
 from psycopg import sql
-from tests.server import Server
+from tests.support.server import Server
 
 _SETTINGS = {
     # Every commit is synced: those are the server's defaults, and this is said, not left to them.

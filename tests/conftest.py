@@ -1,10 +1,15 @@
-"""Fixtures for every test; the database fixture runs a test on every kind that there is."""
+"""Fixtures for every test; the database fixture runs a test on every kind that there is.
+
+Coroutines run on an event loop of their own, each in a store of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,11 +19,16 @@ from _pytest.runner import CallInfo
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
-from tests.databases import DATABASES, Database
-from tests.harness import Store, open_store
+from bullite import Queue
+from tests.support.databases import DATABASES, Database
+from tests.support.harness import Store, open_store
+from tests.support.processes import Child
 
 # Who runs the tests in the background may ignore it, and all that they start would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+LIMIT = 30.0
+"""Seconds after which a test that waits for something is told that it will not come."""
 
 settings.register_profile(
     "usual",
@@ -56,6 +66,47 @@ def store(database: Database) -> Iterator[Store]:
     with open_store(database) as store:
         yield store
         assert store.problems() == []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is an `async def` on an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(asyncio.wait_for(test, LIMIT))
+    return True
+
+
+@pytest.fixture
+def location(database: Database) -> Iterator[str]:
+    """Where a store may be made; whatever a test did to it, its books must be right."""
+    yield database.location
+    if database.exists():
+        assert database.problems() == []
+
+
+@pytest.fixture
+def queue(location: str) -> Iterator[Queue]:
+    """A queue in a store that nobody has made yet."""
+    queue = Queue("emails", location)
+    yield queue
+    queue.store.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Child]]:
+    """Starts processes that do not outlive the test."""
+    children: list[Child] = []
+
+    def start(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Child:
+        children.append(Child(function, *args, **kwargs))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.end()
 
 
 # --- a server that cannot be started --------------------------------------------------------------

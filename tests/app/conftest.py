@@ -7,9 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from bullite import Bullite, Store
-from tests.api.conftest import location, pytest_pyfunc_call
-
-__all__ = ["location", "pytest_pyfunc_call"]
 
 
 @pytest.fixture

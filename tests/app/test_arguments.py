@@ -36,7 +36,7 @@ import bullite.app.arguments
 from bullite import Bullite, InvalidArguments, Job, JobFailed
 from bullite.app.arguments import Signature
 from bullite.app.task import Task
-from tests.api.helpers import case, python
+from tests.support.helpers import case, python
 
 if TYPE_CHECKING:
     from nowhere import Unknown

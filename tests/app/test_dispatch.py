@@ -14,8 +14,8 @@ from bullite import Bullite, BulliteError, Job, Queue, Store
 from bullite.client.queue import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from bullite.testing import START, Playground
-from tests.api.helpers import case, until
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.helpers import case, until
 
 
 @contextmanager

@@ -14,8 +14,8 @@ import pytest
 
 from bullite import Bullite, Job, JobFailed, Queue, Store
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType, StoreError, WrongLoop
-from tests.api.helpers import python, state_of, until
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.helpers import python, state_of, until
 
 
 def whole(location: str) -> Bullite:

@@ -11,7 +11,7 @@ import pytest
 
 from bullite import Bullite, Job, JobFields, Store
 from bullite.app.job_logging import JobLog
-from tests.api.helpers import until
+from tests.support.helpers import until
 
 log = logging.getLogger("shop.orders")
 

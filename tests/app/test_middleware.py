@@ -13,7 +13,7 @@ import pytest
 from bullite import Bullite, BulliteError, Job, JobFailed, Queue, Signal, current_job
 from bullite.app.application import Next
 from bullite.errors import InvalidOptionType
-from tests.api.helpers import state_of, until
+from tests.support.helpers import state_of, until
 
 KINDS = pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
 word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="nothing")

@@ -9,7 +9,7 @@ import pytest
 
 from bullite import Bullite
 from bullite.testing import Playground, playground
-from tests.api.helpers import python
+from tests.support.helpers import python
 
 SOURCE = Path(__file__).parents[2] / "src" / "bullite"
 

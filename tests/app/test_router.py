@@ -11,7 +11,7 @@ import pytest
 
 from bullite import Bullite, Job, Store
 from bullite.app.router import MAX_BODY_BYTES, Router
-from tests.api.helpers import case
+from tests.support.helpers import case
 
 TOKEN = "s3cret"
 

@@ -12,7 +12,7 @@ import pytest
 from bullite import Bullite, BulliteError, InvalidArguments, Job, JobScheduler, Task, TaskTaken
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.testing import Playground
-from tests.api.helpers import until
+from tests.support.helpers import until
 
 
 def report() -> None:

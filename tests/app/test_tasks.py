@@ -27,7 +27,7 @@ from bullite import (
 )
 from bullite.client.queue import queue as queue_module
 from bullite.errors import InvalidOption, InvalidOptionType
-from tests.api.helpers import case, python, until
+from tests.support.helpers import case, python, until
 
 HERE = "tests.app.test_tasks"
 

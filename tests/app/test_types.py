@@ -16,8 +16,8 @@ ROOT = HERE.parents[1]
 MISTAKES = HERE / "mistakes.py"
 PROGRAMS = [
     HERE / "typed_app.py",
-    ROOT / "tests/api/typed_program.py",
-    ROOT / "tests/api/typed_sync_program.py",
+    ROOT / "tests/package/typed_program.py",
+    ROOT / "tests/sync/typed_sync_program.py",
 ]
 """Between them they use every public class and option."""
 

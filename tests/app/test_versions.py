@@ -10,7 +10,7 @@ from bullite import Bullite, Job, JobFailed, Worker
 from bullite.client.job.version_skew import is_postponed
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.testing import Playground
-from tests.api.helpers import state_of, until
+from tests.support.helpers import state_of, until
 
 NEWER = "made by a newer version of its task than this worker has: waits for a newer worker"
 

@@ -10,7 +10,7 @@ import pytest
 
 from bullite import Bullite, BulliteError, Job, JobFailed, Signal, TaskTaken
 from bullite.errors import InvalidOption, InvalidOptionType
-from tests.api.helpers import until
+from tests.support.helpers import until
 
 
 class Doubler:

@@ -9,7 +9,7 @@ import threading
 import time
 
 from tests.cli.program import command, environment
-from tests.databases import PATIENCE
+from tests.support.databases import PATIENCE
 
 
 def on_terminal(*arguments: object, db: str, typed: str = "", **variables: str) -> tuple[int, str]:

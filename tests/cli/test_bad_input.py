@@ -11,7 +11,7 @@ import pytest
 from bullite.database.sqlite import connections
 from bullite.database.sqlite.write_lock import FairWriteLock
 from tests.cli.program import Said, program, run, run_well
-from tests.databases import PATIENCE, Database
+from tests.support.databases import PATIENCE, Database
 
 
 def complaint(said: Said, code: int) -> str:

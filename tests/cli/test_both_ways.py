@@ -24,10 +24,10 @@ from bullite.client.queue.search import OUTCOMES
 from bullite.core.states import SHOWN_STATES
 from bullite.database.sqlite import connections, files
 from bullite.database.sqlite.location import FileLocation
-from tests.api.helpers import case
-from tests.sqlite.test_network_file_systems import ROOT, mount
+from tests.database.sqlite.test_network_file_systems import ROOT, mount
+from tests.support.helpers import case
 
-from .crowd import LATER, have_run
+from .concurrent_runs import LATER, have_run
 from .program import Said, run, run_well
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from bullite import Queue
-from tests.api.helpers import again, until
+from tests.support.helpers import again, until
 
-from .arranging import cancelled, running, states
 from .program import program, run
+from .setup_jobs import cancelled, running, states
 
 
 async def test_a_job_that_waits_is_cancelled_at_once(queue: Queue, location: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from bullite import Queue
 
-from .arranging import cancelled, completed, dead, states
 from .program import run
+from .setup_jobs import cancelled, completed, dead, states
 
 
 async def test_completed_jobs_are_deleted_for_good(queue: Queue, location: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bullite import Job, Queue
-from tests.api.helpers import again
+from tests.support.helpers import again
 
-from .arranging import cancelled, completed, dead, states
 from .program import run
+from .setup_jobs import cancelled, completed, dead, states
 
 
 async def buried(queue: Queue) -> tuple[Job, Queue]:

@@ -20,8 +20,8 @@ from bullite.client.runtime.blocking import run_blocking
 from bullite.commands.job_types import RETRIES
 from bullite.commands.processors import BuiltinProcessors
 from bullite.core.clock import SystemClock
-from tests.api.helpers import until
 from tests.cli.program import Said, run
+from tests.support.helpers import until
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
 

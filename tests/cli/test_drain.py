@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bullite import Queue
 
-from .arranging import completed, states
 from .program import run, run_well
+from .setup_jobs import completed, states
 
 
 async def test_what_waits_is_removed(queue: Queue, location: str) -> None:

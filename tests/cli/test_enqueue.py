@@ -22,9 +22,9 @@ from bullite.cli.verbs import output
 from bullite.client.directory import set_value
 from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import Said, command, environment, run, run_well
+from tests.cli.running_worker import working
 from tests.cli.terminals import on_terminal
-from tests.cli.working import working
-from tests.databases import PATIENCE, Database
+from tests.support.databases import PATIENCE, Database
 
 
 def stored(location: str, job_id: str, queue: str = "default") -> Job:

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 from tests.cli.program import command, environment, run, run_well
-from tests.cli.working import working
-from tests.databases import PATIENCE
+from tests.cli.running_worker import working
+from tests.support.databases import PATIENCE
 
 
 def events(location: str, *arguments: object) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ from bullite.cli.worker_groups import GROUPS
 from bullite.client.directory import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
-from tests.api.helpers import until
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.helpers import until
 
-from .crowd import have_run
+from .concurrent_runs import have_run
 from .program import run, run_well
 
 

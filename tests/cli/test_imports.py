@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import environment, run_well
-from tests.databases import Database
+from tests.support.databases import Database
 
 TELLING = (
     "import atexit, json, sys\n"

@@ -15,7 +15,7 @@ from bullite.cli.job_format import STATUSES
 from bullite.client.runtime.blocking import run_blocking
 from bullite.core.states import SHOWN_STATES
 from tests.cli.program import run, run_well
-from tests.cli.working import working
+from tests.cli.running_worker import working
 
 Path = tuple[str, ...]
 

@@ -12,7 +12,7 @@ from bullite import Queue
 from bullite.cli.job_list import COLUMNS
 from bullite.client.runtime.blocking import run_blocking
 
-from .crowd import LATER, have_run
+from .concurrent_runs import LATER, have_run
 from .program import environment, plain, program, run, run_well
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from bullite import Queue
-from tests.api.helpers import until
+from tests.support.helpers import until
 
-from .crowd import have_run
+from .concurrent_runs import have_run
 from .program import plain, run, run_well
 
 

@@ -20,7 +20,7 @@ from bullite.client.runtime.blocking import run_blocking
 from bullite.commands import history
 from bullite.commands.output import StoredStream
 from tests.cli.program import Said, command, environment, run, run_well
-from tests.cli.working import working
+from tests.cli.running_worker import working
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 

@@ -15,12 +15,9 @@ from bullite.cli import worker_process
 from bullite.cli.verbs import worker
 from bullite.cli.worker_process import SPEC, Spec
 from bullite.processes import private_environment
-from tests.cli.crews import crews, enqueue, stop
 from tests.cli.program import program, run_well
-from tests.crash.conftest import start
-from tests.crash.processes import say
-
-__all__ = ["start"]
+from tests.cli.worker_groups import crews, enqueue, stop
+from tests.support.processes import say
 
 SECRETS = {"QUEUECTL_SMTP_PASSWORD": "swordfish", "QUEUECTL_WEBHOOK_SECRET": "sésame \udcff"}
 LOOK = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bullite import Queue
 
-from .arranging import states
 from .program import run
+from .setup_jobs import states
 
 
 async def test_a_delayed_job_waits_in_line_now(queue: Queue, location: str) -> None:

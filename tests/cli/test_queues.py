@@ -9,7 +9,7 @@ import pytest
 
 from bullite import Queue
 
-from .crowd import have_run
+from .concurrent_runs import have_run
 from .program import plain, run
 
 

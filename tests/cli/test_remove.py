@@ -8,8 +8,8 @@ import subprocess
 
 from bullite import Queue
 
-from .arranging import completed, running, states
 from .program import command, environment, run
+from .setup_jobs import completed, running, states
 
 ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 

@@ -14,9 +14,9 @@ from bullite.cli import times
 from bullite.cli.console import Progress
 from bullite.cli.verbs import worker
 
-from .arranging import dead
 from .program import run_well
-from .working import working
+from .running_worker import working
+from .setup_jobs import dead
 
 PAGE = Path(__file__).parents[2] / "docs" / "queuectl.md"
 

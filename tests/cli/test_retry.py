@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from bullite import Queue
-from tests.api.helpers import again
+from tests.support.helpers import again
 
-from .arranging import cancelled, completed, dead, running, states
 from .program import run
+from .setup_jobs import cancelled, completed, dead, running, states
 
 
 async def test_a_dead_job_runs_again_with_all_its_attempts(queue: Queue, location: str) -> None:

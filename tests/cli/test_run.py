@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import run, run_well
-from tests.cli.working import working
+from tests.cli.running_worker import working
 
 ARGUMENTS = ["a b", "it's", '"quoted"', "$HOME", "`id`", "*", "", "-x", "--flag=1", "ü", "a\\b"]
 

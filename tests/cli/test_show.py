@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bullite import Queue
 
-from .crowd import LATER, have_run
+from .concurrent_runs import LATER, have_run
 from .program import run, run_well
 
 

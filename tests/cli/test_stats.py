@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from bullite import Job, Queue, Worker
-from tests.api.helpers import until
-from tests.databases import PATIENCE, Database
+from tests.support.databases import PATIENCE, Database
+from tests.support.helpers import until
 
-from .crowd import RETRIED, fail_or_not, have_run, settled
+from .concurrent_runs import RETRIED, fail_or_not, have_run, settled
 from .program import run_well
 
 EXAMPLE = """\

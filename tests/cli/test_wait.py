@@ -9,7 +9,7 @@ import time
 from bullite import Queue
 from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import Said, run, run_well
-from tests.cli.working import working
+from tests.cli.running_worker import working
 
 
 def enqueue(location: str, *arguments: object) -> str:

@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 from bullite import Queue
-from tests.crash.processes import wait_until
-from tests.databases import SQLiteDatabase
+from tests.support.databases import SQLiteDatabase
+from tests.support.processes import wait_until
 
-from .crews import crews, enqueue, is_gone, until_state
-from .crowd import have_run
+from .concurrent_runs import have_run
 from .program import run, run_well
+from .worker_groups import crews, enqueue, is_gone, until_state
 
 
 async def test_the_reason_is_one_line(queue: Queue, location: str) -> None:

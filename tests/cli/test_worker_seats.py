@@ -16,9 +16,9 @@ from bullite.cli.worker_groups import GROUPS, STALE_AFTER, DatabaseGroupRegistry
 from bullite.client.directory import get_value, set_value
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import start_time
-from tests.cli.crews import crews, forget, is_gone
 from tests.cli.program import run, run_well
-from tests.databases import Database
+from tests.cli.worker_groups import crews, forget, is_gone
+from tests.support.databases import Database
 
 SERVER = "postgresql://somebody@nowhere.invalid/jobs"
 

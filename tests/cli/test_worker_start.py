@@ -22,7 +22,8 @@ from bullite.client.directory import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import processes
-from tests.cli.crews import (
+from tests.cli.program import command, environment, program, run, run_well
+from tests.cli.worker_groups import (
     Start,
     crews,
     enqueue,
@@ -34,10 +35,9 @@ from tests.cli.crews import (
     until_state,
     words_of,
 )
-from tests.cli.program import command, environment, program, run, run_well
-from tests.crash.processes import wait_until
-from tests.databases import PATIENCE, Database, SQLiteDatabase
-from tests.shell.test_running import sleepers
+from tests.commands.test_runner import sleepers
+from tests.support.databases import PATIENCE, Database, SQLiteDatabase
+from tests.support.processes import wait_until
 
 _numbers = itertools.count(1)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.crews import Start, crews, enqueue, forget, show, until_state
 from tests.cli.program import command, environment, run_well
-from tests.crash.processes import wait_until
-from tests.databases import Database
+from tests.cli.worker_groups import Start, crews, enqueue, forget, show, until_state
+from tests.support.databases import Database
+from tests.support.processes import wait_until
 
 HOLD = "touch begun; until test -e go; do sleep 0.02; done"
 

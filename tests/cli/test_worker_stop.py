@@ -22,11 +22,11 @@ from bullite.cli.console import Console
 from bullite.cli.session import Session
 from bullite.cli.worker_groups import lock_of
 from bullite.processes.group_lock import GroupLock, entry_of_this_process
-from tests.cli.crews import Start, crews, enqueue, forget, is_gone, show, until_state
 from tests.cli.program import Said, command, environment, program, run, run_well
-from tests.crash.processes import wait_until
-from tests.databases import PATIENCE, Database
-from tests.shell.test_running import sleepers
+from tests.cli.worker_groups import Start, crews, enqueue, forget, is_gone, show, until_state
+from tests.commands.test_runner import sleepers
+from tests.support.databases import PATIENCE, Database
+from tests.support.processes import wait_until
 
 _numbers = itertools.count(1)
 

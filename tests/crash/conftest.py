@@ -1,28 +1,12 @@
-from __future__ import annotations
+"""A test of a crash leaves its store as the crash did; what must be right in it, it says itself."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from __future__ import annotations
 
 import pytest
 
-from tests.crash.processes import Child
-from tests.databases import Database
+from tests.support.databases import Database
 
 
 @pytest.fixture
 def location(database: Database) -> str:
     return database.location
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Child]]:
-    """Starts processes that do not outlive the test."""
-    children: list[Child] = []
-
-    def start(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Child:
-        children.append(Child(function, *args, **kwargs))
-        return children[-1]
-
-    yield start
-    for child in children:
-        child.end()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bullite import Job, Queue, Worker
-from tests.crash.processes import say, wait_until
+from tests.support.processes import say, wait_until
 
 
 async def work(location: str, **settings: Any) -> None:

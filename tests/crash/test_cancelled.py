@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from tests.crash.processes import (
+from tests.support.processes import (
     add,
     events,
     finished,

@@ -38,7 +38,9 @@ from bullite.processes.orphaned_commands import (
 )
 from bullite.processes.process_info import ENV_MARKER, Process, pid_namespace, read_process
 from bullite.processes.process_tree import adopt_orphans
-from tests.crash.processes import (
+from tests.commands.test_runner import sleepers
+from tests.support.harness import Store, new_job
+from tests.support.processes import (
     Child,
     add,
     finished,
@@ -48,8 +50,6 @@ from tests.crash.processes import (
     states,
     wait_until,
 )
-from tests.harness import Store, new_job
-from tests.shell.test_running import sleepers
 
 _numbers = itertools.count(1)
 

@@ -9,8 +9,8 @@ import random
 
 from bullite import Job, Queue, Worker
 from tests.crash.handlers import work
-from tests.crash.processes import add, finished, problems, registered, rows, say, wait_until
-from tests.databases import database_at
+from tests.support.databases import database_at
+from tests.support.processes import add, finished, problems, registered, rows, say, wait_until
 
 KEEP = {"id": "x", "keep_last_if_active": True}
 

@@ -7,7 +7,7 @@ import os
 import random
 
 from bullite import Job, Queue, Worker
-from tests.crash.processes import problems, rows, say, wait_until
+from tests.support.processes import problems, rows, say, wait_until
 
 EVERY = 20
 KILLS = 8

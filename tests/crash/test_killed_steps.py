@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bullite import Job, LockNotAcquired, Queue, Store, Worker
-from tests.crash.processes import (
+from tests.support.processes import (
     add,
     finished,
     hang,

@@ -11,7 +11,7 @@ from typing import Any
 from bullite import Job, Queue, Worker
 from bullite.core.decide_outcome import STALLED_TOO_OFTEN
 from tests.crash.handlers import process, work
-from tests.crash.processes import (
+from tests.support.processes import (
     add,
     events,
     finished,

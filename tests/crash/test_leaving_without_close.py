@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from tests.crash.processes import Child, events, problems, rows, say, states, wait_until
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.processes import Child, events, problems, rows, say, states, wait_until
 
 JOBS, LINES = 200, 3
 

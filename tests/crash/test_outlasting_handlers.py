@@ -16,7 +16,8 @@ import pytest
 from bullite import Bullite, Job, Queue, Worker
 from bullite.sync import Worker as SyncWorker
 from tests.crash.handlers import work
-from tests.crash.processes import (
+from tests.support.databases import Database
+from tests.support.processes import (
     Child,
     add,
     events,
@@ -27,7 +28,6 @@ from tests.crash.processes import (
     say,
     wait_until,
 )
-from tests.databases import Database
 
 LEASE = 1_000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.crash.handlers import work
-from tests.crash.processes import Child, Location, add, problems, states, wait_until
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.processes import Child, Location, add, problems, states, wait_until
 
 
 def leave_jobs(location: Location, start: Callable[..., Child]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.catalogue.report import PAGE, page, unaccounted
+from tests.bullmq.report import PAGE, page, unaccounted
 
 
 def test_every_known_line_of_the_catalogue_is_tested_or_explained() -> None:
@@ -10,4 +10,4 @@ def test_every_known_line_of_the_catalogue_is_tested_or_explained() -> None:
 
 
 def test_the_page_is_what_the_command_writes() -> None:
-    assert PAGE.read_text() == page(), "run: python -m tests.catalogue"
+    assert PAGE.read_text() == page(), "run: python -m tests.bullmq"

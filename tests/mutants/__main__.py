@@ -61,7 +61,7 @@ def _run_tests(copy: Path, tests: Sequence[str]) -> int:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"),
-            *(f"tests/{test if '/' in test else f'store/{test}'}" for test in tests),
+            *(f"tests/{test if '/' in test else f'operations/{test}'}" for test in tests),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"},

@@ -20,7 +20,7 @@ MUTANTS = (
         "cli/worker_process.py",
         "        if name in RESERVED:\n",
         "        if False:\n",
-        ["shell/test_process.py"],
+        ["cli/test_worker_process.py"],
     ),
     Mutant(
         "beside an application no commands are run",

@@ -11,21 +11,21 @@ MUTANTS = (
         "client/queue/search.py",
         "(?::-?[0-9]{1,19}){2}",
         "(?::[0-9]{1,19}){2}",
-        ["api/test_finding.py::test_pages_go_through_everything_once"],
+        ["client/test_finding.py::test_pages_go_through_everything_once"],
     ),
     Mutant(
         "what is removed is not found",
         "client/queue/search.py",
         "job.state != State.REMOVED",
         "True",
-        ["api/test_finding.py::test_a_removed_job_is_not_found_until_it_is_restored"],
+        ["client/test_finding.py::test_a_removed_job_is_not_found_until_it_is_restored"],
     ),
     Mutant(
         "the jobs of a queue that is not paused are not all paused",
         "client/queue/reads.py",
         "        lists = None if state is None else tuple(await self._lists(meant))\n",
         "        lists = tuple(await self._lists(meant)) or None\n",
-        ["api/test_finding.py::test_the_jobs_of_a_queue_that_is_not_paused_are_not_paused"],
+        ["client/test_finding.py::test_the_jobs_of_a_queue_that_is_not_paused_are_not_paused"],
     ),
     # --- dead letters ---
     Mutant(
@@ -33,7 +33,7 @@ MUTANTS = (
         "client/directory.py",
         "engine.clock.now() - heard > max(WORKER_LOST_AFTER, lease)",
         "False",
-        ["api/test_why.py::test_a_worker_that_is_not_heard_of_serves_nobody"],
+        ["client/test_why.py::test_a_worker_that_is_not_heard_of_serves_nobody"],
     ),
     Mutant(
         "that a worker was killed is known at once where the kernel tells",
@@ -48,7 +48,7 @@ MUTANTS = (
         "client/job/job.py",
         "        self._add_flags(COMMAND)\n",
         "",
-        ["shell/test_jobs.py::test_what_a_command_came_to_is_recorded_at_the_first_try"],
+        ["commands/test_jobs.py::test_what_a_command_came_to_is_recorded_at_the_first_try"],
     ),
     # --- applications and tasks ---
     Mutant(
@@ -56,6 +56,8 @@ MUTANTS = (
         "client/queue/base.py",
         "            if first is not None:\n",
         "            if False:\n",
-        ["api/test_adding_through_queue.py::test_a_refused_job_makes_neither_queue_nor_database"],
+        [
+            "client/test_adding_through_queue.py::test_a_refused_job_makes_neither_queue_nor_database"
+        ],
     ),
 )

@@ -11,21 +11,21 @@ MUTANTS = (
         "commands/output.py",
         'return cls(redactor.clean(head + tail), b"", 0)',
         "return cls(redactor.clean(head), redactor.clean(tail), 0)",
-        ["shell/test_output.py"],
+        ["commands/test_output.py"],
     ),
     Mutant(
         "no half of a secret is kept beside what was left out",
         "commands/output.py",
         "return redactor.clean(data[:end]), len(data) - end",
         "return redactor.clean(data), 0",
-        ["shell/test_output.py"],
+        ["commands/test_output.py"],
     ),
     Mutant(
         "a secret in a very long line is not shown in two halves",
         "commands/output.py",
         "end = max(0, len(data) - MAX_SECRET_LENGTH)",
         "end = len(data)",
-        ["shell/test_output.py"],
+        ["commands/test_output.py"],
     ),
     Mutant(
         "no line of a log is forged by what a job raised",
@@ -46,28 +46,28 @@ MUTANTS = (
         "commands/output.py",
         "if found.start() >= following:",
         "if False:",
-        ["shell/test_output.py"],
+        ["commands/test_output.py"],
     ),
     Mutant(
         "what is left of a secret longer than a search is not kept",
         "commands/output.py",
         "if found.end() < end or end == len(text):",
         "if True:",
-        ["shell/test_output.py"],
+        ["commands/test_output.py"],
     ),
     Mutant(
         "a stored pattern is measured before it is used",
         "commands/processors.py",
         "return Redactor(usable_patterns(patterns))",
         "return Redactor(patterns)",
-        ["shell/test_jobs.py"],
+        ["commands/test_jobs.py"],
     ),
     Mutant(
         "what the machine lacks now it may have later",
         "commands/runner.py",
         "is_final = error.errno in _ITS_OWN",
         "is_final = True",
-        ["shell/test_jobs.py::test_a_command_that_cannot_be_started_now_is_tried_again"],
+        ["commands/test_jobs.py::test_a_command_that_cannot_be_started_now_is_tried_again"],
     ),
     Mutant(
         "a command that hides is dead before its job runs again",
@@ -81,7 +81,7 @@ MUTANTS = (
         "commands/processors.py",
         "CommandRunner(alone=not self._modules)",
         "CommandRunner()",
-        ["shell/test_jobs.py::test_what_a_function_started_is_not_taken_for_a_commands"],
+        ["commands/test_jobs.py::test_what_a_function_started_is_not_taken_for_a_commands"],
     ),
     Mutant(
         "a command that has ended is not stopped any more",
@@ -89,7 +89,7 @@ MUTANTS = (
         "                was_stopped = run.is_to_stop\n            run.drain()",
         "                pass\n            run.drain()\n            was_stopped = run.is_to_stop",
         [
-            "shell/test_jobs.py::test_a_command_that_has_ended_completes_its_job_although_that_is_cancelled"
+            "commands/test_jobs.py::test_a_command_that_has_ended_completes_its_job_although_that_is_cancelled"
         ],
     ),
     Mutant(
@@ -97,13 +97,13 @@ MUTANTS = (
         "commands/runner.py",
         "told_at + min(grace, self.longest_grace)",
         "told_at + grace",
-        ["shell/test_jobs.py::test_a_command_that_is_being_ended_is_hurried_too"],
+        ["commands/test_jobs.py::test_a_command_that_is_being_ended_is_hurried_too"],
     ),
     Mutant(
         "a wait that cannot be counted is the longest",
         "commands/config.py",
         "    except OverflowError:",
         "    except KeyError:",
-        ["shell/test_configuration.py"],
+        ["commands/test_config.py"],
     ),
 )

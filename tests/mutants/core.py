@@ -18,14 +18,14 @@ MUTANTS = (
         "core/ownership.py",
         "        and folder.st_gid == database.st_gid\n",
         "",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "a log that another user made is not written",
         "core/ownership.py",
         "or _may_write(found.st_uid, its_database):\n            continue",
         "or True:\n            continue",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "only root trusts the user who called sudo",
@@ -63,7 +63,7 @@ MUTANTS = (
         "self.state in HOLDING if self.until is None",
         "self.state is not None if self.until is None",
         [
-            "test_deduplicating.py::test_a_completed_job_that_is_restored_holds_nothing_without_a_window"
+            "test_deduplicate.py::test_a_completed_job_that_is_restored_holds_nothing_without_a_window"
         ],
     ),
     # --- features that meet ---
@@ -94,6 +94,6 @@ MUTANTS = (
         "core/decide_outcome.py",
         "delay = max(delay, least_delay(error))",
         "pass",
-        ["shell/test_jobs.py::test_a_server_that_asks_for_time_gets_it"],
+        ["commands/test_jobs.py::test_a_server_that_asks_for_time_gets_it"],
     ),
 )

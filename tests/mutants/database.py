@@ -18,56 +18,56 @@ MUTANTS = (
         "database/sqlite/files.py",
         "        if (doubt := self.doubt()) is not None:\n",
         "        if False:\n",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "a reader uses no side folder of another user",
         "database/sqlite/location.py",
         "        if places.doubt() is not None:\n",
         "        if False:\n",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "a file of another user in a side folder is not used",
         "database/sqlite/side_files.py",
         "        if (doubt := doubt_about_side_file(path, found)) is not None:\n",
         "        if (doubt := None) is not None:\n",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "no link in a side folder is followed",
         "database/sqlite/side_files.py",
         "_SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK",
         "_SAFELY = os.O_CLOEXEC | os.O_NONBLOCK",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "the gate is closed to others",
         "database/sqlite/side_files.py",
         "            os.fchmod(descriptor, mode)\n",
         "            pass\n",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "a database is not made through a link",
         "database/sqlite/driver.py",
         "        if self._link is not None and not self.path.exists():",
         "        if False:",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "a new database is closed to others before it is opened",
         "database/sqlite/files.py",
         "os.close(os.open(self.database, flags, 0o600))",
         "os.close(os.open(self.database, flags, 0o644))",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "only sockets of the side folder are woken",
         "database/sqlite/notifications.py",
         "                if stat.S_ISSOCK(os.lstat(path).st_mode):",
         "                if True:",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     # --- what is on the disk ---
     Mutant(
@@ -75,63 +75,67 @@ MUTANTS = (
         "database/sqlite/reader.py",
         "            self._sync()\n",
         "            pass\n",
-        ["sqlite/test_journal.py"],
+        ["database/sqlite/test_wal_sync.py"],
     ),
     Mutant(
         "a failed sync is marked for other processes",
         "database/sqlite/wal_sync.py",
         "            self._mark.set()\n",
         "            pass\n",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "a failed sync of SQLite's own is marked for other processes",
         "database/sqlite/driver.py",
         "        if is_failed_sync(error):\n            self._mark.set()\n",
         "",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "a sync is not believed while another process's failure is marked",
         "database/sqlite/wal_sync.py",
         "        if self._mark.is_set():\n",
         "        if False:\n",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "nobody writes behind what could not be synced",
         "database/sqlite/driver.py",
         "        if self._mark.is_set():\n            try:\n",
         "        if False:\n            try:\n",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "what a failed sync has lost is written again before the database is changed",
         "database/sqlite/checkpoints.py",
         "        first()\n",
         "        pass\n",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "a look leaves the log of a dead process as it is",
         "database/sqlite/reader.py",
         'mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"',
         'mode = "rw"',
-        ["sqlite/test_looking.py::test_the_log_of_a_dead_process_is_read_and_left_as_it_is"],
+        [
+            "database/sqlite/test_reader.py::test_the_log_of_a_dead_process_is_read_and_left_as_it_is"
+        ],
     ),
     Mutant(
         "a look leaves nothing behind",
         "database/sqlite/reader.py",
         'mode = "ro" if os.path.exists(SideFiles(path).log) else "rw"',
         'mode = "ro"',
-        ["sqlite/test_looking.py::test_a_file_that_nobody_uses_is_left_alone_in_its_folder"],
+        [
+            "database/sqlite/test_reader.py::test_a_file_that_nobody_uses_is_left_alone_in_its_folder"
+        ],
     ),
     Mutant(
         "rows are not fetched one by one beside somebody who computes",
         "database/sqlite/row_fetch.py",
         "            if time.perf_counter() - began > SLOW:",
         "            if False:",
-        ["sqlite/test_folding.py"],
+        ["database/sqlite/test_row_fetch.py"],
     ),
     # --- the guards of the moves ---
     Mutant(
@@ -202,14 +206,14 @@ MUTANTS = (
         SQL,
         "and ended_at is null\n    and run = attempts_started\n\n-- name: insert_signal",
         "and ended_at is null\n\n-- name: insert_signal",
-        ["test_stepping.py::test_an_event_does_not_cut_a_back_off_short"],
+        ["test_steps.py::test_an_event_does_not_cut_a_back_off_short"],
     ),
     Mutant(
         "a lock is taken only when its lease has ended",
         SQL,
         "where bullite_locks.lease_until < :lease_now or bullite_locks.boot",
         "where true or bullite_locks.boot",
-        ["test_locking.py"],
+        ["test_locks.py"],
     ),
     Mutant(
         "a late holder cannot let go of a lock",
@@ -217,7 +221,7 @@ MUTANTS = (
         "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce "
         "and lease_until >= :lease_now",
         "delete from bullite_locks\nwhere name = :name and token = :token and nonce = :nonce",
-        ["test_locking.py"],
+        ["test_locks.py"],
     ),
     # --- fetching ahead ---
     Mutant(
@@ -225,14 +229,14 @@ MUTANTS = (
         SQL,
         "attempts_started = attempts_started + 1 - :ahead",
         "attempts_started = attempts_started + 1",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "a job fetched ahead that is given back is no longer ahead",
         SQL,
         "-- move: give_back\nahead = 0, ",
         "-- move: give_back\n",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "only finished and removed jobs are deleted",
@@ -254,21 +258,21 @@ MUTANTS = (
         SQL,
         " and bullite_jobs.token = asked.value ->> 0",
         "",
-        ["test_settling.py::test_progress_with_the_wrong_number_is_refused"],
+        ["test_finish.py::test_progress_with_the_wrong_number_is_refused"],
     ),
     Mutant(
         "progress needs the nonce of the token",
         SQL,
         "asked.value ->> 0\n    and bullite_jobs.nonce = :nonce",
         "asked.value ->> 0",
-        ["test_settling.py::test_progress_of_another_process_with_the_same_number_is_refused"],
+        ["test_finish.py::test_progress_of_another_process_with_the_same_number_is_refused"],
     ),
     Mutant(
         "progress needs an active job",
         SQL,
         "where bullite_jobs.state = 'active' and bullite_jobs.token",
         "where bullite_jobs.token",
-        ["test_settling.py::test_progress_of_a_job_that_is_no_longer_active_is_refused"],
+        ["test_finish.py::test_progress_of_a_job_that_is_no_longer_active_is_refused"],
     ),
     # --- who is dead ---
     Mutant(
@@ -276,7 +280,7 @@ MUTANTS = (
         SQL,
         " and worker = :worker and lease_until < :expired_before",
         " and worker = :worker",
-        ["test_recovering.py::test_only_leases_that_ran_out_are_a_stall"],
+        ["test_workers.py::test_only_leases_that_ran_out_are_a_stall"],
     ),
     Mutant(
         "a worker that renewed in the meantime keeps its jobs",
@@ -293,14 +297,14 @@ MUTANTS = (
         "database/sqlite/driver.py",
         "if not (worker.registered and worker.renews):",
         "if not worker.renews:",
-        ["test_recovering.py::test_an_expired_lease_of_a_worker_that_left_is_a_stall"],
+        ["test_workers.py::test_an_expired_lease_of_a_worker_that_left_is_a_stall"],
     ),
     Mutant(
         "the lease of a worker that was told to stop is renewed while it runs something",
         SQL,
         "seen_at = :now\nwhere nonce = :nonce and registered > 0",
         "seen_at = :now\nwhere nonce = :nonce and registered = 1",
-        ["test_recovering.py::test_the_lease_of_a_leaving_worker_is_renewed"],
+        ["test_workers.py::test_the_lease_of_a_leaving_worker_is_renewed"],
     ),
     Mutant(
         "a process that still runs something is not taken for dead",
@@ -308,7 +312,7 @@ MUTANTS = (
         "if keep_file and keep_lock:",
         "if False:",
         [
-            "sqlite/test_liveness.py"
+            "database/sqlite/test_liveness.py"
             "::test_a_process_that_still_runs_functions_lives_although_its_store_is_closed"
         ],
     ),
@@ -317,7 +321,7 @@ MUTANTS = (
         SQL,
         "when traits & 256 <> 0 or deferred_failure is not null then",
         "when traits & 256 <> 0 then",
-        ["test_linking.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
+        ["test_dependencies.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
     ),
     Mutant(
         "a worker of another boot is dead",
@@ -325,7 +329,7 @@ MUTANTS = (
         "if worker.boot != self.clock.boot:",
         "if False:",
         [
-            "sqlite/test_recovering_on_one_machine.py"
+            "database/sqlite/test_recovering_on_one_machine.py"
             "::test_a_worker_of_an_earlier_boot_is_dead_whatever_its_lease_says"
         ],
     ),
@@ -334,17 +338,14 @@ MUTANTS = (
         SQL,
         "seen_at = :now\nwhere nonce = :nonce and registered > 0",
         "seen_at = :now\nwhere nonce = :nonce",
-        [
-            "test_recovering.py::test_renewing_keeps_the_leases_of_registered_workers_of_this"
-            "_process"
-        ],
+        ["test_workers.py::test_renewing_keeps_the_leases_of_registered_workers_of_this_process"],
     ),
     Mutant(
         "a worker stays known while it holds jobs",
         SQL,
         "queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id\n)",
         "false\n)",
-        ["test_recovering.py::test_a_worker_stays_on_the_register_until_all_its_jobs_are_back"],
+        ["test_workers.py::test_a_worker_stays_on_the_register_until_all_its_jobs_are_back"],
     ),
     # --- stalls ---
     Mutant(
@@ -352,28 +353,28 @@ MUTANTS = (
         SQL,
         "stalled_count + 1 > :max_stalled_count",
         "stalled_count + 1 >= :max_stalled_count",
-        ["test_recovering.py::test_a_job_that_stalls_too_often_is_to_fail_when_it_is_next_taken"],
+        ["test_workers.py::test_a_job_that_stalls_too_often_is_to_fail_when_it_is_next_taken"],
     ),
     Mutant(
         "a stall is counted",
         SQL,
         "stalled_count = stalled_count + 1, lease_until = null, seq",
         "lease_until = null, seq",
-        ["test_recovering.py::test_a_crash_is_no_attempt_made"],
+        ["test_workers.py::test_a_crash_is_no_attempt_made"],
     ),
     Mutant(
         "a claim counts as an attempt started",
         SQL,
         "attempts_started = attempts_started + 1 - :ahead, ",
         "",
-        ["test_settling.py::test_every_claim_is_an_attempt_started"],
+        ["test_finish.py::test_every_claim_is_an_attempt_started"],
     ),
     Mutant(
         "stalled jobs keep their order",
         SQL,
         "order by seq desc limit :most",
         "order by seq limit :most",
-        ["test_claiming.py::test_stalled_jobs_keep_the_order_they_had"],
+        ["test_claim.py::test_stalled_jobs_keep_the_order_they_had"],
     ),
     # --- the line ---
     Mutant(
@@ -382,9 +383,9 @@ MUTANTS = (
         "order by rank, seq limit :want\n\n-- name: lane_heads",
         "order by rank, seq desc limit :want\n\n-- name: lane_heads",
         [
-            "test_claiming.py::test_jobs_given_back_keep_their_old_places",
-            "test_claiming.py::test_last_in_first_out_jobs_go_in_front_of_their_rank",
-            "test_claiming.py::test_a_retried_job_goes_to_the_end_of_the_line",
+            "test_claim.py::test_jobs_given_back_keep_their_old_places",
+            "test_claim.py::test_last_in_first_out_jobs_go_in_front_of_their_rank",
+            "test_claim.py::test_a_retried_job_goes_to_the_end_of_the_line",
         ],
     ),
     Mutant(
@@ -392,21 +393,21 @@ MUTANTS = (
         SQL,
         "order by rank, seq limit :want\n\n-- name: lane_heads",
         "order by seq limit :want\n\n-- name: lane_heads",
-        ["test_claiming.py::test_a_lower_rank_goes_first_and_equal_ranks_in_the_order_they_came"],
+        ["test_claim.py::test_a_lower_rank_goes_first_and_equal_ranks_in_the_order_they_came"],
     ),
     Mutant(
         "due jobs in the order of their time",
         SQL,
         "order by due_at, id limit :most",
         "order by id limit :most",
-        ["test_claiming.py::test_due_jobs_go_to_the_end_of_the_line_in_the_order_of_their_time"],
+        ["test_claim.py::test_due_jobs_go_to_the_end_of_the_line_in_the_order_of_their_time"],
     ),
     Mutant(
         "old jobs are sorted into the lanes of their names",
         SQL,
         "update bullite_jobs set lane = name where",
         "update bullite_jobs set lane = lane where",
-        ["test_claiming.py::test_jobs_added_before_the_first_worker_with_names_are_found_by_it"],
+        ["test_claim.py::test_jobs_added_before_the_first_worker_with_names_are_found_by_it"],
     ),
     # --- ids ---
     Mutant(
@@ -414,21 +415,21 @@ MUTANTS = (
         SQL,
         "set last = last + :count returning last",
         "set last = (select max(id) from bullite_jobs) + :count returning last",
-        ["test_adding.py::test_ids_are_never_reused_even_after_deletion"],
+        ["test_add.py::test_ids_are_never_reused_even_after_deletion"],
     ),
     Mutant(
         "a removed job frees its custom id (in the look)",
         SQL,
         "(select value from json_each(:custom_ids))\n    and state <> 'removed'",
         "(select value from json_each(:custom_ids))",
-        ["test_adding.py::test_removing_a_job_frees_its_custom_id"],
+        ["test_add.py::test_removing_a_job_frees_its_custom_id"],
     ),
     Mutant(
         "a removed job frees its custom id (in the index)",
         "database/sqlite/migrations/0001_jobs.sql",
         "where custom_id is not null and state <> 'removed';",
         "where custom_id is not null;",
-        ["test_adding.py::test_removing_a_job_frees_its_custom_id"],
+        ["test_add.py::test_removing_a_job_frees_its_custom_id"],
     ),
     # --- editing ---
     Mutant(
@@ -458,7 +459,7 @@ MUTANTS = (
         SQL,
         "order by expires_at limit :most",
         "or attempts_started > 0 and queue = :queue and state = 'waiting' limit :most",
-        ["test_expiring.py"],
+        ["test_expire.py"],
     ),
     Mutant(
         "a change makes a new version",
@@ -473,7 +474,7 @@ MUTANTS = (
         SQL,
         "({first}, {second}) > (:first, :second)\n    and {aged}",
         "true\n    and {aged}",
-        ["test_moving_lists.py"],
+        ["test_move_lists.py"],
     ),
     # --- retention ---
     Mutant(
@@ -481,7 +482,7 @@ MUTANTS = (
         SQL,
         "    ))\norder by {first}, {second} limit",
         "    ))\norder by {first} desc, {second} desc limit",
-        ["test_retaining.py::test_only_so_many_stay_the_newest"],
+        ["test_retention.py::test_only_so_many_stay_the_newest"],
     ),
     Mutant(
         "the newest row of the log is not deleted",
@@ -505,21 +506,21 @@ MUTANTS = (
         SQL,
         " and (renews = 1 or registered <> 1 or :dead)",
         "",
-        ["test_by_hand.py::test_its_worker_stays_on_the_register"],
+        ["test_manual_workers.py::test_its_worker_stays_on_the_register"],
     ),
     Mutant(
         "a lease that nobody renews is not renewed",
         SQL,
         "registered > 0 and renews = 1",
         "registered > 0",
-        ["test_by_hand.py::test_a_lease_that_is_not_renewed_ends_although_its_worker_lives"],
+        ["test_manual_workers.py::test_a_lease_that_is_not_renewed_ends_although_its_worker_lives"],
     ),
     Mutant(
         "a lease that nobody renews ends",
         "database/sqlite/driver.py",
         "if not (worker.registered and worker.renews):",
         "if not worker.registered:",
-        ["test_by_hand.py::test_a_lease_that_is_not_renewed_ends_although_its_worker_lives"],
+        ["test_manual_workers.py::test_a_lease_that_is_not_renewed_ends_although_its_worker_lives"],
     ),
     # --- those who wait and those who follow ---
     Mutant(
@@ -527,14 +528,14 @@ MUTANTS = (
         SQL,
         "then coalesce(entry.value ->> 3, entry.value ->> 0) else entry.value end",
         "then (select value ->> 0 from json_each(:jobs)) else entry.value end",
-        ["test_watching.py::test_the_end_of_an_earlier_job_of_the_same_id_does_not_count"],
+        ["test_result_waiters.py::test_the_end_of_an_earlier_job_of_the_same_id_does_not_count"],
     ),
     Mutant(
         "a queue with a waiting job is not drained",
         SQL,
         "returning events, waiting + prioritized + active = 0",
         "returning events, true",
-        ["test_books.py::test_a_queue_with_a_waiting_job_is_not_drained"],
+        ["test_counts_and_events.py::test_a_queue_with_a_waiting_job_is_not_drained"],
     ),
     # --- PostgreSQL ---
     Mutant(
@@ -584,14 +585,18 @@ MUTANTS = (
         "database/postgres/driver.py",
         "if not self._was_committed(error):",
         "if True:",
-        ["postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"],
+        [
+            "database/postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"
+        ],
     ),
     Mutant(
         "on PostgreSQL a commit that was lost is not taken for made",
         "database/postgres/driver.py",
         "if not self._was_committed(error):",
         "if False:",
-        ["postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"],
+        [
+            "database/postgres/test_ambiguous_commits.py::test_a_job_whose_commit_was_cut_off_is_added_once"
+        ],
     ),
     Mutant(
         "on PostgreSQL a transaction that was given up cannot arrive late",
@@ -599,7 +604,7 @@ MUTANTS = (
         "committed = case when p.committed < excluded.committed then",
         "committed = case when true then",
         [
-            "postgres/test_ambiguous_commits.py"
+            "database/postgres/test_ambiguous_commits.py"
             "::test_a_commit_that_arrives_after_it_was_given_up_is_refused"
         ],
     ),
@@ -608,7 +613,9 @@ MUTANTS = (
         "database/postgres/reader.py",
         "if not now_adding:",
         "if True:",
-        ["postgres/test_event_order.py::test_nothing_is_told_beyond_an_event_that_may_still_come"],
+        [
+            "database/postgres/test_event_order.py::test_nothing_is_told_beyond_an_event_that_may_still_come"
+        ],
     ),
     Mutant(
         "on PostgreSQL a move can only be planned one way",
@@ -616,21 +623,25 @@ MUTANTS = (
         "json_array_elements_text(:jobs::json) order by 1\n"
         ") as asked\nwhere j.id between asked.job and asked.job",
         "json_array_elements_text(:jobs::json) order by 1\n) as asked\nwhere j.id = asked.job",
-        ["postgres/test_plans.py::test_no_index_is_read_from_end_to_end"],
+        ["database/postgres/test_plans.py::test_no_index_is_read_from_end_to_end"],
     ),
     Mutant(
         "on PostgreSQL the event of a drained queue is counted",
         PG,
         "+ (select unfinished from others) = 0 then 1 else 0 end\n    returning",
         "+ (select unfinished from others) = 0 then 0 else 0 end\n    returning",
-        ["postgres/test_sweeping.py::test_the_event_that_tells_that_a_queue_is_drained_is_counted"],
+        [
+            "database/postgres/test_prune.py::test_the_event_that_tells_that_a_queue_is_drained_is_counted"
+        ],
     ),
     Mutant(
         "on PostgreSQL ids of events are never handed out again",
         "database/postgres/driver.py",
         '"skip_events", {"skipped": SKIPPED_EVENTS}',
         '"skip_events", {"skipped": 0}',
-        ["postgres/test_event_order.py::test_event_ids_skip_ahead_when_a_process_connects"],
+        [
+            "database/postgres/test_event_order.py::test_event_ids_skip_ahead_when_a_process_connects"
+        ],
     ),
     Mutant(
         "a transaction that the server undoes in its first message is run again",
@@ -640,7 +651,7 @@ MUTANTS = (
         "                    raise store_error(error, str(self.location)) from error\n"
         "        self._first_statements.extend",
         [
-            "postgres/test_collisions.py"
+            "database/postgres/test_collisions.py"
             "::test_a_deadlock_at_the_very_beginning_of_a_transaction_is_got_over"
         ],
     ),
@@ -649,14 +660,18 @@ MUTANTS = (
         PG,
         "not exists (select 1 from bullite.bullite_workers as w where w.nonce = p.nonce)",
         "true",
-        ["postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_worker"],
+        [
+            "database/postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_worker"
+        ],
     ),
     Mutant(
         "a silent process is kept while it has a named lock",
         PG,
         "not exists (select 1 from bullite.bullite_locks as l where l.nonce = p.nonce)",
         "true",
-        ["postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_named_lock"],
+        [
+            "database/postgres/test_processes.py::test_a_silent_process_is_kept_while_it_has_a_named_lock"
+        ],
     ),
     Mutant(
         "a commit of a process that was forgotten is not taken for undone",
@@ -664,7 +679,7 @@ MUTANTS = (
         "if was_known or at - self._begun_at < CERTAIN:",
         "if True:",
         [
-            "postgres/test_processes.py"
+            "database/postgres/test_processes.py"
             "::test_what_became_of_an_old_commit_of_a_forgotten_process_is_not_known"
         ],
     ),
@@ -674,7 +689,7 @@ MUTANTS = (
         "renews = 1 order by id for no key update skip locked",
         "renews = 1 order by id for no key update",
         [
-            "postgres/test_leases.py"
+            "database/postgres/test_leases.py"
             "::test_a_renewal_passes_over_a_row_that_its_engine_has_and_renews_the_others"
         ],
     ),
@@ -683,28 +698,32 @@ MUTANTS = (
         "database/postgres/listener.py",
         "            self._tell(set(new.values()))",
         "            pass",
-        ["postgres/test_listener.py::test_a_job_added_while_the_listener_is_gone_is_found"],
+        [
+            "database/postgres/test_listener.py::test_a_job_added_while_the_listener_is_gone_is_found"
+        ],
     ),
     Mutant(
         "on PostgreSQL the listener renews a new lease at once",
         "database/postgres/driver.py",
         "self._listener.renew_now()",
         "pass",
-        ["postgres/test_leases.py::test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one"],
+        [
+            "database/postgres/test_leases.py::test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one"
+        ],
     ),
     Mutant(
         "on PostgreSQL the time is the server's",
         "database/postgres/server_clock.py",
         "self._ahead = server_now * 1_000_000 - time.monotonic_ns()",
         "pass",
-        ["postgres/test_clock.py::test_a_job_is_made_at_the_servers_time"],
+        ["database/postgres/test_clock.py::test_a_job_is_made_at_the_servers_time"],
     ),
     Mutant(
         "a worker that is not on the register takes nothing",
         SQL,
         "from bullite_queues join bullite_workers on bullite_workers.id = :worker",
         "from bullite_queues left join bullite_workers on bullite_workers.id = :worker",
-        ["test_claiming.py::test_a_worker_that_others_gave_up_on_takes_nothing"],
+        ["test_claim.py::test_a_worker_that_others_gave_up_on_takes_nothing"],
     ),
     # --- deduplication ---
     Mutant(
@@ -713,7 +732,7 @@ MUTANTS = (
         "on conflict (queue, key) do update set job = excluded.job where false",
         "on conflict (queue, key) do nothing",
         [
-            "postgres/test_keys_side_by_side.py::"
+            "database/postgres/test_keys_side_by_side.py::"
             "test_a_job_that_is_kept_while_its_holder_ends_is_made_by_that",
         ],
     ),
@@ -723,7 +742,7 @@ MUTANTS = (
         "order by id for update skip locked\n\n-- name: jobs_with_dedup_key",
         "order by id for update\n\n-- name: jobs_with_dedup_key",
         [
-            "postgres/test_keys_side_by_side.py::"
+            "database/postgres/test_keys_side_by_side.py::"
             "test_who_replaces_a_job_that_is_being_removed_lets_that_go_first",
         ],
     ),
@@ -734,7 +753,7 @@ MUTANTS = (
         "order by id for update\n\n-- name: write_progress",
         "order by id\n\n-- name: write_progress",
         [
-            "postgres/test_collisions_of_families.py"
+            "database/postgres/test_collisions_of_families.py"
             "::test_the_last_two_children_end_at_one_moment_and_the_parent_is_let_run_once"
         ],
     ),
@@ -744,7 +763,7 @@ MUTANTS = (
         "finished_at = :now, lease_until = null\nwhere bullite_jobs.traits = :traits\n\n"
         "-- move: fail",
         "finished_at = :now, lease_until = null\nwhere :traits is not null\n\n-- move: fail",
-        ["test_linking.py::test_a_child_is_taken_before_anybody_knows_of_its_parent"],
+        ["test_dependencies.py::test_a_child_is_taken_before_anybody_knows_of_its_parent"],
     ),
     # --- job schedulers ---
     Mutant(
@@ -764,7 +783,7 @@ MUTANTS = (
         PG,
         "select id from bullite.bullite_queues where id = :queue for no key update\n)",
         "select id from bullite.bullite_queues where id = :queue\n)",
-        ["postgres/test_turns.py"],
+        ["database/postgres/test_queue_limits_lock.py"],
     ),
     Mutant(
         "a removed job does not stay aside for a limit",
@@ -772,7 +791,7 @@ MUTANTS = (
         "removed_at = :now, removed_from = state,\nlane = case when substr(lane, 1, 1) = char(31)\n"
         "    then substr(lane, 2 + instr(substr(lane, 2), char(31))) else lane end\n",
         "removed_at = :now, removed_from = state\n",
-        ["test_keying.py::test_one_that_is_removed_and_restored_waits_in_line"],
+        ["test_rate_limits_by_key.py::test_one_that_is_removed_and_restored_waits_in_line"],
     ),
     # --- cancelling ---
     Mutant(
@@ -783,7 +802,7 @@ where bullite_jobs.traits = :traits
 """,
         """lease_until = null, delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 """,
-        ["test_cancelling.py::test_a_cancelled_run_that_fails_is_cancelled"],
+        ["test_cancel.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a run that fails is not tried again when it was cancelled",
@@ -793,14 +812,14 @@ where bullite_jobs.traits = :traits
 """,
         """lease_until = null, seq = (asked.value ->> 1) * (1 - 2 * lifo)
 """,
-        ["test_cancelling.py::test_a_cancelled_run_that_fails_is_cancelled"],
+        ["test_cancel.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a job that was cancelled and is retried is like any other",
         SQL,
         "due_at = null, traits = traits & ~256,\n",
         "due_at = null,\n",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     Mutant(
         "why a job was cancelled outlives that it stalls too often",
@@ -808,7 +827,7 @@ where bullite_jobs.traits = :traits
         "deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null"
         " then deferred_failure\n    when",
         "deferred_failure = case when",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     # --- finding ---
     Mutant(
@@ -816,7 +835,7 @@ where bullite_jobs.traits = :traits
         SQL,
         "where queue + 0 = :queue and (created_at, id) < (:at, :before)",
         "where queue + 0 = :queue and created_at < :at and :before",
-        ["api/test_finding.py::test_pages_go_through_everything_once"],
+        ["client/test_finding.py::test_pages_go_through_everything_once"],
     ),
     # --- dead letters ---
     Mutant(
@@ -824,14 +843,14 @@ where bullite_jobs.traits = :traits
         PG,
         "lock_minute\nselect id from bullite.bullite_queues where id = :queue for no key",
         "lock_minute\nselect id from bullite.bullite_queues where id = :queue for key share --",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     Mutant(
         "on PostgreSQL processes move the numbers of events one after the other",
         PG,
         "select from bullite.bullite_meta where key = 'schema' for no key update",
         "select from bullite.bullite_meta where key = 'schema'",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     # --- functions of strangers ---
     Mutant(
@@ -839,28 +858,28 @@ where bullite_jobs.traits = :traits
         "database/postgres/connections.py",
         '[*ours, of_user, f"-c search_path={path}"]',
         '[*ours, f"-c search_path={path}", of_user]',
-        ["postgres/test_strangers.py"],
+        ["database/postgres/test_strangers.py"],
     ),
     Mutant(
         "behind a pooler a statement of its own looks up functions of the server only",
         "database/postgres/pipeline.py",
         "    if pooled:\n        alone.add_sql(PIN)\n",
         "",
-        ["postgres/test_pooling.py"],
+        ["database/postgres/test_pooling.py"],
     ),
     Mutant(
         "behind a pooler wake-ups look up functions of the server only",
         "database/postgres/driver.py",
         "if self.location.pooled and (self._announced or self._alerted):",
         "if False:",
-        ["postgres/test_pooling.py"],
+        ["database/postgres/test_pooling.py"],
     ),
     Mutant(
         "behind a pooler a look at the schema looks up functions of the server only",
         "database/postgres/schema.py",
         "        connection.execute(PIN.encode())\n",
         "",
-        ["postgres/test_pooling.py", "postgres/test_strangers.py"],
+        ["database/postgres/test_pooling.py", "database/postgres/test_strangers.py"],
     ),
     # --- values by name ---
     Mutant(
@@ -868,7 +887,7 @@ where bullite_jobs.traits = :traits
         PG,
         "select key from bullite.bullite_meta where key = 'schema' for no key update",
         "select key from bullite.bullite_meta where key = 'schema' for key share",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     # --- commands and their workers ---
     Mutant(
@@ -876,7 +895,7 @@ where bullite_jobs.traits = :traits
         PG,
         "    update bullite.bullite_payloads set its_queue = :target\n",
         "    update bullite.bullite_payloads set its_queue = its_queue\n",
-        ["store/test_dead_letter.py"],
+        ["test_dead_letter.py"],
     ),
     Mutant(
         "what was removed is not found by its name",
@@ -884,7 +903,7 @@ where bullite_jobs.traits = :traits
         "        and made_at >= :since\n"
         "        and (select state from bullite.bullite_jobs where id = job) <> 'removed'\n",
         "        and made_at >= :since\n",
-        ["api/test_finding.py"],
+        ["client/test_finding.py"],
     ),
     # --- applications and tasks ---
     Mutant(

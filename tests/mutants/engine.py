@@ -11,35 +11,35 @@ MUTANTS = (
         "engine/engine.py",
         "            self.driver.sync()\n",
         "            pass\n",
-        ["sqlite/test_journal.py"],
+        ["database/sqlite/test_wal_sync.py"],
     ),
     Mutant(
         "an engine that read what cannot be synced ends",
         "engine/read_thread.py",
         "                if isinstance(error, ENDING):\n",
         "                if False:\n",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "a failed sync of a checkpoint ends the engine",
         "engine/engine.py",
         "        if isinstance(error, ENDING):\n            log.error",
         "        if False:\n            log.error",
-        ["sqlite/test_failed_syncs.py"],
+        ["database/sqlite/test_failed_syncs.py"],
     ),
     Mutant(
         "a result is on the disk before it is told",
         "engine/result_waiters.py",
         "                self._driver.sync()",
         "                pass",
-        ["sqlite/test_journal.py"],
+        ["database/sqlite/test_wal_sync.py"],
     ),
     Mutant(
         "a producer hears of its job before it begins",
         "engine/engine.py",
         " and not any(r.reply_before_claims for r in requests)",
         "",
-        ["sqlite/test_journal.py"],
+        ["database/sqlite/test_wal_sync.py"],
     ),
     # --- fetching ahead ---
     Mutant(
@@ -47,7 +47,7 @@ MUTANTS = (
         "engine/engine.py",
         "        self._dispatcher.return_stuck_prefetched()\n",
         "",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     # --- lost locks ---
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS = (
         "self._last_token += 1\n                [claimed]",
         "self._last_token = 1\n                [claimed]",
         [
-            "test_claiming.py::test_over_a_thousand_claims_no_token_comes_twice_and_no_stale_one"
+            "test_claim.py::test_over_a_thousand_claims_no_token_comes_twice_and_no_stale_one"
             "_is_accepted"
         ],
     ),
@@ -74,7 +74,7 @@ MUTANTS = (
         "sorted((WorkerRow(*row) for row in rows), key=lambda worker: worker.id)",
         "[WorkerRow(*row) for row in rows]",
         [
-            "test_recovering.py::test_the_dead_are_recovered_in_the_order_they_came_however_the_database_keeps_them"
+            "test_workers.py::test_the_dead_are_recovered_in_the_order_they_came_however_the_database_keeps_them"
         ],
     ),
     Mutant(
@@ -83,7 +83,7 @@ MUTANTS = (
         " and not self.driver.is_alive_despite_lease(worker)",
         "",
         [
-            "sqlite/test_recovering_on_one_machine.py"
+            "database/sqlite/test_recovering_on_one_machine.py"
             "::test_an_expired_lease_is_no_stall_while_its_worker_is_registered_and_alive"
         ],
     ),
@@ -111,28 +111,30 @@ MUTANTS = (
         "engine/dispatcher.py",
         "min(limits, default=lost.max_stalled_count)",
         "lost.max_stalled_count",
-        ["test_recovering.py::test_the_limit_is_that_of_the_worker_which_takes_its_place"],
+        ["test_workers.py::test_the_limit_is_that_of_the_worker_which_takes_its_place"],
     ),
     Mutant(
         "a worker by hand gets one job for each time it is asked",
         "engine/subscription.py",
         "self.concurrency -= jobs",
         "pass",
-        ["test_by_hand.py::test_it_is_given_one_job_for_each_time_it_is_asked"],
+        ["test_manual_workers.py::test_it_is_given_one_job_for_each_time_it_is_asked"],
     ),
     Mutant(
         "a manual claim gets nothing while the subscription is paused",
         "engine/engine.py",
         "if subscription.paused",
         "if False and subscription.paused",
-        ["test_by_hand.py::test_manual_claim_returns_nothing_until_the_subscription_is_resumed"],
+        [
+            "test_manual_workers.py::test_manual_claim_returns_nothing_until_the_subscription_is_resumed"
+        ],
     ),
     Mutant(
         "who stops waiting twice owes nothing",
         "engine/engine.py",
         "max(0, subscription.concurrency + more)",
         "subscription.concurrency + more",
-        ["test_by_hand.py::test_to_stop_waiting_twice_does_no_harm"],
+        ["test_manual_workers.py::test_to_stop_waiting_twice_does_no_harm"],
     ),
     # --- those who wait and those who follow ---
     Mutant(
@@ -140,35 +142,35 @@ MUTANTS = (
         "engine/result_waiters.py",
         "if verdict.job not in settled.lost and ",
         "if ",
-        ["test_watching.py::test_a_verdict_that_was_lost_ends_nobodys_wait"],
+        ["test_result_waiters.py::test_a_verdict_that_was_lost_ends_nobodys_wait"],
     ),
     Mutant(
         "the event log is read once for all jobs that are gone",
         "engine/result_waiters.py",
         "        if not self._gone or self._looked_up:\n",
         "        if not self._gone:\n",
-        ["test_watching.py::test_the_event_log_is_not_read_again_before_it_has_been_read"],
+        ["test_result_waiters.py::test_the_event_log_is_not_read_again_before_it_has_been_read"],
     ),
     Mutant(
         "a follower hears only of its queue",
         "engine/engine.py",
         "if entry.queue == queue and (",
         "if (",
-        ["test_following.py::test_a_follower_hears_only_of_its_queue"],
+        ["test_local_events.py::test_a_follower_hears_only_of_its_queue"],
     ),
     Mutant(
         "a follower hears only what it wants",
         "engine/engine.py",
         " and (kinds is None or entry.kind in kinds)",
         "",
-        ["test_following.py::test_a_follower_may_want_some_kinds_only"],
+        ["test_local_events.py::test_a_follower_may_want_some_kinds_only"],
     ),
     Mutant(
         "a caretaker has the chores done",
         "engine/engine.py",
         "return bool(self._dispatcher) or self._maintenance_users > 0",
         "return bool(self._dispatcher)",
-        ["test_following.py::test_a_caretaker_has_the_chores_done_without_a_worker"],
+        ["test_local_events.py::test_a_caretaker_has_the_chores_done_without_a_worker"],
     ),
     # --- batches ---
     Mutant(
@@ -176,7 +178,7 @@ MUTANTS = (
         "engine/engine.py",
         "self.driver.begin(any(",
         "self.driver.begin(all(",
-        ["test_claiming.py::test_one_durable_request_makes_its_whole_batch_durable"],
+        ["test_claim.py::test_one_durable_request_makes_its_whole_batch_durable"],
     ),
     Mutant(
         "requests for one job keep their order",
@@ -200,7 +202,7 @@ MUTANTS = (
         "engine/batching.py",
         "if request.barrier:",
         "if False:",
-        ["test_adding.py::test_a_custom_id_freed_earlier_in_the_same_batch_can_be_taken"],
+        ["test_add.py::test_a_custom_id_freed_earlier_in_the_same_batch_can_be_taken"],
     ),
     Mutant(
         "a full disk is not tried again",
@@ -216,38 +218,35 @@ MUTANTS = (
         "engine/engine.py",
         "self._run_transaction([piece.ask], serves=False)",
         "self._run_transaction([piece.ask])",
-        ["test_housekeeping.py"],
+        ["test_maintenance.py"],
     ),
     Mutant(
         "who has locked jobs does not wait for a queue",
         "engine/lock_order.py",
         "if not self._holds or queue in locked:",
         "if True:",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     Mutant(
         "who has locked jobs does not wait for others",
         "engine/lock_order.py",
         "if not self._holds:\n            result",
         "if True:\n            result",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     Mutant(
         "deduplication keys are locked in one order",
         "engine/lock_order.py",
         "return self._group_of_keys not in (None, self._group)",
         "return False",
-        ["postgres/test_lock_order.py"],
+        ["database/postgres/test_lock_order.py"],
     ),
     Mutant(
         "the lease of a worker that comes later is renewed as often as it asks for",
         "engine/maintenance.py",
         "self._renew_at = min(self._renew_at, lease_now + ms)",
         "pass",
-        [
-            "store/test_recovering.py::"
-            "test_the_lease_of_a_newcomer_is_renewed_as_often_as_it_asks_for"
-        ],
+        ["test_workers.py::test_the_lease_of_a_newcomer_is_renewed_as_often_as_it_asks_for"],
     ),
     # --- cancelling ---
     Mutant(
@@ -255,7 +254,7 @@ MUTANTS = (
         "engine/result_waiters.py",
         "_MOVING = AwaitChildren | Cancel | ",
         "_MOVING = AwaitChildren | ",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     # --- measuring ---
     Mutant(
@@ -263,21 +262,21 @@ MUTANTS = (
         "engine/metrics.py",
         " if self._told.get(worker) != text}",
         "}",
-        ["test_measuring.py::test_nothing_is_written_while_nothing_happens"],
+        ["test_metrics.py::test_nothing_is_written_while_nothing_happens"],
     ),
     Mutant(
         "a worker that leaves leaves its readings",
         "engine/engine.py",
         "        last = self._record()",
         "        last = list[PendingRequest]()",
-        ["test_measuring.py::test_a_worker_that_leaves_leaves_its_readings"],
+        ["test_metrics.py::test_a_worker_that_leaves_leaves_its_readings"],
     ),
     Mutant(
         "what was measured is written when the store is closed",
         "engine/engine.py",
         "PendingRequest(EngineCall(self._record), _ignore)",
         "PendingRequest(EngineCall(lambda ask: None), _ignore)",
-        ["api/test_metrics.py::test_what_was_measured_is_written_when_the_store_is_closed"],
+        ["client/test_metrics.py::test_what_was_measured_is_written_when_the_store_is_closed"],
     ),
     # --- commands and their workers ---
     Mutant(
@@ -334,13 +333,13 @@ MUTANTS = (
         "engine/dispatcher.py",
         "subscription.needs_poll = not subscription.advertised_idle",
         "subscription.needs_poll = not claimed.exhausted",
-        ["store/test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "nobody holds more ahead than its share",
         "engine/subscription.py",
         "min(self.prefetched, self.fair_share)",
         "self.prefetched",
-        ["store/test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
 )

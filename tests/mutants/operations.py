@@ -11,14 +11,14 @@ MUTANTS = (
         "operations/steps.py",
         "answers.append(_lost_or_missing(tx, r.job, place, r.token))",
         "answers.append(_lost_or_missing(tx, r.job, place, None))",
-        ["test_stepping.py"],
+        ["test_steps.py"],
     ),
     Mutant(
         "an event is taken once",
         "operations/steps.py",
         '    yield "delete_signal", {**this, "number": number}\n',
         "",
-        ["test_stepping.py"],
+        ["test_steps.py"],
     ),
     # --- fetching ahead ---
     Mutant(
@@ -26,14 +26,14 @@ MUTANTS = (
         "operations/workers.py",
         "begun = [row for row in held.rows if not row[3]]",
         "begun = list(held.rows)",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "the beginning of a job fetched ahead is told with its end",
         "operations/finish.py",
         "if any(map(_PREFETCHED, verdicts)):",
         "if False:",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "a removed job is restored to where it came from (in the request)",
@@ -62,7 +62,7 @@ MUTANTS = (
         "operations/finish.py",
         "            tx.verify_first\n            or any(",
         "            any(",
-        ["test_settling.py::test_only_the_lost_jobs_of_a_request_are_refused"],
+        ["test_finish.py::test_only_the_lost_jobs_of_a_request_are_refused"],
     ),
     Mutant(
         "a careful look compares the nonce",
@@ -77,7 +77,7 @@ MUTANTS = (
         "elif not (verdict.again and _already_applied(verdict, place)):",
         "elif not verdict.again:",
         [
-            "test_settling.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
+            "test_finish.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
             "_often_it_is_sent"
         ],
     ),
@@ -86,7 +86,7 @@ MUTANTS = (
         "operations/finish.py",
         "elif not (verdict.again and _already_applied(verdict, place)):",
         "elif not _already_applied(verdict, place):",
-        ["test_settling.py::test_a_second_completion_is_a_lost_lock"],
+        ["test_finish.py::test_a_second_completion_is_a_lost_lock"],
     ),
     Mutant(
         "two verdicts for one job are looked at twice",
@@ -94,7 +94,7 @@ MUTANTS = (
         "if len(asked) != len(verdicts):",
         "if False:",
         [
-            "test_settling.py::test_a_stale_and_a_fresh_verdict_for_one_job_in_one_request_are"
+            "test_finish.py::test_a_stale_and_a_fresh_verdict_for_one_job_in_one_request_are"
             "_told_apart"
         ],
     ),
@@ -104,14 +104,14 @@ MUTANTS = (
         "operations/workers.py",
         "if begun and begun[0][6]:",
         "if False:",
-        ["test_recovering.py::test_jobs_of_a_leaving_worker_whose_process_ended_have_not_stalled"],
+        ["test_workers.py::test_jobs_of_a_leaving_worker_whose_process_ended_have_not_stalled"],
     ),
     Mutant(
         "a recovered job is nobody's",
         "operations/workers.py",
         'if held.rows:\n        yield "forget_tokens"',
         'if False:\n        yield "forget_tokens"',
-        ["test_recovering.py::test_a_worker_is_told_which_of_its_jobs_were_taken_away"],
+        ["test_workers.py::test_a_worker_is_told_which_of_its_jobs_were_taken_away"],
     ),
     # --- stalls ---
     Mutant(
@@ -119,7 +119,7 @@ MUTANTS = (
         "operations/workers.py",
         "job: [token, -number]",
         "job: [token, number]",
-        ["test_claiming.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
+        ["test_claim.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
     ),
     # --- the line ---
     Mutant(
@@ -127,7 +127,7 @@ MUTANTS = (
         "operations/claim.py",
         "return request.names if sorted_now.changed < MAX_SORTED else ()",
         "return request.names",
-        ["test_claiming.py::test_a_new_job_does_not_overtake_an_old_one_that_has_no_lane_yet"],
+        ["test_claim.py::test_a_new_job_does_not_overtake_an_old_one_that_has_no_lane_yet"],
     ),
     Mutant(
         "a line that is not sorted to its end is not empty",
@@ -135,7 +135,7 @@ MUTANTS = (
         "exhausted = found.everywhere and ",
         "exhausted = ",
         [
-            "test_claiming.py::test_a_worker_with_names_finds_its_job_behind_many_old_ones_of"
+            "test_claim.py::test_a_worker_with_names_finds_its_job_behind_many_old_ones_of"
             "_other_names"
         ],
     ),
@@ -144,7 +144,7 @@ MUTANTS = (
         "operations/claim.py",
         "islice(merge(*heads), want)",
         "islice((row for lane in heads for row in lane), demand)",
-        ["test_claiming.py::test_a_worker_with_names_takes_them_in_the_order_of_the_whole_line"],
+        ["test_claim.py::test_a_worker_with_names_takes_them_in_the_order_of_the_whole_line"],
     ),
     # --- ids ---
     Mutant(
@@ -152,14 +152,14 @@ MUTANTS = (
         "operations/add.py",
         "taken[job.custom_id] = id",
         "pass",
-        ["test_adding.py::test_a_custom_id_twice_in_one_request_stands_for_one_job"],
+        ["test_add.py::test_a_custom_id_twice_in_one_request_stands_for_one_job"],
     ),
     Mutant(
         "custom ids are unique within a batch",
         "operations/add.py",
         "tx, request, ids, new, taken, keys, duplicates",
         "tx, request, ids, new, {}, keys, duplicates",
-        ["test_adding.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
+        ["test_add.py::test_a_custom_id_in_two_requests_of_one_batch_stands_for_one_job"],
     ),
     # --- the books ---
     Mutant(
@@ -167,42 +167,46 @@ MUTANTS = (
         "operations/finish.py",
         "tx.count_runs_ended(queue, len(verdicts))",
         "pass",
-        ["test_books.py::test_every_job_is_counted_in_one_state"],
+        ["test_counts_and_events.py::test_every_job_is_counted_in_one_state"],
     ),
     Mutant(
         "what is claimed is active",
         "operations/claim.py",
         'tx.count(request.queue, "active", len(rows))',
         "pass",
-        ["test_books.py::test_a_waiting_job_with_a_priority_is_counted_apart"],
+        ["test_counts_and_events.py::test_a_waiting_job_with_a_priority_is_counted_apart"],
     ),
     Mutant(
         "what is swept is no longer completed",
         "operations/retention.py",
         "tx.count(queue, state.value, -len(jobs))",
         "pass",
-        ["test_sweeping.py::test_completed_jobs_are_deleted_when_they_are_older_than_the_limit"],
+        ["test_prune.py::test_completed_jobs_are_deleted_when_they_are_older_than_the_limit"],
     ),
     Mutant(
         "jobs with a priority are counted apart",
         "operations/transaction.py",
         '"prioritized" if priority else "waiting"',
         '"waiting"',
-        ["test_books.py::test_a_delayed_job_with_a_priority_is_counted_as_delayed_until_it_is_due"],
+        [
+            "test_counts_and_events.py::test_a_delayed_job_with_a_priority_is_counted_as_delayed_until_it_is_due"
+        ],
     ),
     Mutant(
         "a row of the event log counts its events",
         "operations/transaction.py",
         "size = before = before + size",
         "size = before = before + 1",
-        ["test_books.py::test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it"],
+        [
+            "test_counts_and_events.py::test_a_row_of_the_event_log_knows_how_many_events_there_were_up_to_it"
+        ],
     ),
     Mutant(
         "a deleted job takes its payload along",
         "operations/transitions.py",
         'for statement in ("delete_payloads", ',
         "for statement in (",
-        ["test_sweeping.py::test_a_deleted_job_takes_its_payload_and_its_result_along"],
+        ["test_prune.py::test_a_deleted_job_takes_its_payload_and_its_result_along"],
     ),
     # --- editing ---
     Mutant(
@@ -210,56 +214,56 @@ MUTANTS = (
         "operations/update.py",
         "(place.token, place.nonce) != (token, tx.nonce)",
         "place.nonce != tx.nonce",
-        ["test_editing.py::test_a_change_needs_the_number_of_the_token"],
+        ["test_update.py::test_a_change_needs_the_number_of_the_token"],
     ),
     Mutant(
         "a change needs the nonce of the token",
         "operations/update.py",
         "(place.token, place.nonce) != (token, tx.nonce)",
         "place.token != token",
-        ["test_editing.py::test_a_change_needs_the_nonce_of_the_token"],
+        ["test_update.py::test_a_change_needs_the_nonce_of_the_token"],
     ),
     Mutant(
         "a change with a token needs an active job",
         "operations/update.py",
         "if place.state != State.ACTIVE or (",
         "if (",
-        ["test_editing.py::test_a_change_with_a_token_needs_a_job_that_runs"],
+        ["test_update.py::test_a_change_with_a_token_needs_a_job_that_runs"],
     ),
     Mutant(
         "a removed job cannot be changed",
         "operations/update.py",
         "if place is None or place.state == State.REMOVED:",
         "if place is None:",
-        ["test_editing.py::test_a_job_that_is_gone_cannot_be_changed_by_anybody"],
+        ["test_update.py::test_a_job_that_is_gone_cannot_be_changed_by_anybody"],
     ),
     Mutant(
         "a finished job gets no priority",
         "operations/update.py",
         " and place.state not in _UNFINISHED:",
         " and False:",
-        ["test_editing.py::test_a_finished_job_has_no_use_for_a_priority"],
+        ["test_update.py::test_a_finished_job_has_no_use_for_a_priority"],
     ),
     Mutant(
         "the counts follow a priority",
         "operations/update.py",
         "tx.count_waiting(place.queue, [place.priority], -1)",
         "pass",
-        ["test_editing.py::test_the_counts_follow_a_priority"],
+        ["test_update.py::test_the_counts_follow_a_priority"],
     ),
     Mutant(
         "a log keeps to its limit",
         "operations/update.py",
         "first = max(first, last - request.keep + 1)",
         "pass",
-        ["test_editing.py::test_only_the_newest_lines_are_kept_when_that_is_wanted"],
+        ["test_update.py::test_only_the_newest_lines_are_kept_when_that_is_wanted"],
     ),
     Mutant(
         "what a job fetched ahead says begins it",
         "operations/update.py",
         "    if place.prefetched",
         "    if False and place.prefetched",
-        ["test_fetching_ahead.py::test_a_job_that_says_something_has_begun_and_that_is_told_first"],
+        ["test_prefetch.py::test_a_job_that_says_something_has_begun_and_that_is_told_first"],
     ),
     # --- the gates of a queue ---
     Mutant(
@@ -267,49 +271,49 @@ MUTANTS = (
         "operations/claim.py",
         "gates.next_expiry is not None and gates.next_expiry <= tx.now",
         "False",
-        ["test_expiring.py::test_an_expired_job_is_never_handed_out"],
+        ["test_expire.py::test_an_expired_job_is_never_handed_out"],
     ),
     Mutant(
         "an expired job is counted out",
         "operations/end_unstarted.py",
         "count_out(tx, queue, source, priorities)",
         "pass",
-        ["test_expiring.py::test_a_job_that_nobody_began_in_time_fails"],
+        ["test_expire.py::test_a_job_that_nobody_began_in_time_fails"],
     ),
     Mutant(
         "behind as many as one go can fail nothing is handed out",
         "operations/claim.py",
         "gates.paused or expired >= MAX_EXPIRED",
         "gates.paused",
-        ["test_expiring.py"],
+        ["test_expire.py"],
     ),
     Mutant(
         "only the run itself begins a job fetched ahead",
         "operations/update.py",
         "place.prefetched and token is not None",
         "place.prefetched",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "of two jobs that shared an id one comes back",
         "operations/move.py",
         "taken.add(id)",
         "pass",
-        ["test_moving_one.py"],
+        ["test_move_one.py"],
     ),
     Mutant(
         "a job past its stalls does not go through its back-off",
         "operations/workers.py",
         "if stalled_count < worker.max_stalled_count:",
         "if True:",
-        ["test_recovering.py"],
+        ["test_workers.py"],
     ),
     Mutant(
         "a job has some time to begin",
         "operations/add.py",
         "now + extras.expires",
         "now",
-        ["test_expiring.py::test_a_job_that_nobody_began_in_time_fails"],
+        ["test_expire.py::test_a_job_that_nobody_began_in_time_fails"],
     ),
     Mutant(
         "an old version of the settings is refused",
@@ -338,21 +342,21 @@ MUTANTS = (
         "operations/move.py",
         "taken |= {(queue, row[0]) for row in found.rows}",
         "pass",
-        ["test_moving_one.py::test_an_id_that_is_taken_is_the_reason"],
+        ["test_move_one.py::test_an_id_that_is_taken_is_the_reason"],
     ),
     Mutant(
         "a job of a list that was let run is not moved a second time",
         "operations/move.py",
         "MAX_TIME if is_taken_out else request.since",
         "MAX_TIME",
-        ["test_moving_lists.py"],
+        ["test_move_lists.py"],
     ),
     Mutant(
         "jobs that a drain lets run are removed as well",
         "operations/move.py",
         "_unstarted(tx, request.queue) > ready - left",
         "False",
-        ["api/test_costs.py::test_drain_removes_jobs_that_it_lets_run"],
+        ["client/test_costs.py::test_drain_removes_jobs_that_it_lets_run"],
     ),
     Mutant(
         "a dead letter whose id was taken meanwhile stays",
@@ -366,7 +370,7 @@ MUTANTS = (
         "operations/move.py",
         "place is not None and request.source in (None, place.state)",
         "place is not None",
-        ["test_moving_one.py::test_a_caller_may_allow_only_one_of_the_states_a_move_starts_from"],
+        ["test_move_one.py::test_a_caller_may_allow_only_one_of_the_states_a_move_starts_from"],
     ),
     # --- dead letters ---
     Mutant(
@@ -424,35 +428,35 @@ MUTANTS = (
         "operations/retention.py",
         "min(there - keep.count, limit)",
         "there - keep.count",
-        ["test_retaining.py::test_one_end_deletes_no_more_than_its_limit_the_oldest_first"],
+        ["test_retention.py::test_one_end_deletes_no_more_than_its_limit_the_oldest_first"],
     ),
     Mutant(
         "each end has a limit of its own",
         "operations/retention.py",
         "keep.limit * jobs",
         "keep.limit",
-        ["test_retaining.py::test_ends_that_share_a_batch_share_their_limits"],
+        ["test_retention.py::test_ends_that_share_a_batch_share_their_limits"],
     ),
     Mutant(
         "those who end now count",
         "operations/retention.py",
         " + tx.counted(queue, state.value)",
         "",
-        ["test_retaining.py::test_only_so_many_stay_the_newest"],
+        ["test_retention.py::test_only_so_many_stay_the_newest"],
     ),
     Mutant(
         "those young enough stay",
         "operations/retention.py",
         "tx.now - keep.age",
         "tx.now",
-        ["test_retaining.py::test_those_that_ended_too_long_ago_go"],
+        ["test_retention.py::test_those_that_ended_too_long_ago_go"],
     ),
     Mutant(
         "a job of exactly the limit survives a sweep",
         "operations/prune.py",
         "age + 1",
         "age",
-        ["test_sweeping.py::test_a_completed_job_of_exactly_the_limit_is_kept"],
+        ["test_prune.py::test_a_completed_job_of_exactly_the_limit_is_kept"],
     ),
     # --- history ---
     Mutant(
@@ -460,7 +464,7 @@ MUTANTS = (
         "operations/finish.py",
         "        unrun = [v.job for v in verdicts if v.unrun]\n",
         "        unrun = []\n",
-        ["api/test_unrun_jobs.py::test_a_job_whose_relative_failed_has_no_start_and_no_attempt"],
+        ["worker/test_unrun_jobs.py::test_a_job_whose_relative_failed_has_no_start_and_no_attempt"],
     ),
     Mutant(
         "a failed run is remembered",
@@ -481,14 +485,14 @@ MUTANTS = (
         "operations/transitions.py",
         ', "delete_attempts"',
         "",
-        ["test_editing.py::test_a_deleted_job_takes_its_log_and_its_history_along"],
+        ["test_update.py::test_a_deleted_job_takes_its_log_and_its_history_along"],
     ),
     Mutant(
         "a retried job stays behind those that were due before",
         "operations/finish.py",
         "yield from promote_due(tx, queue)",
         "pass",
-        ["test_settling.py::test_a_retried_job_goes_behind_those_whose_time_came_while_it_ran"],
+        ["test_finish.py::test_a_retried_job_goes_behind_those_whose_time_came_while_it_ran"],
     ),
     # --- those who wait and those who follow ---
     Mutant(
@@ -496,7 +500,9 @@ MUTANTS = (
         "operations/transaction.py",
         "self._drains.add(queue)",
         "pass",
-        ["test_books.py::test_a_queue_is_drained_when_its_last_run_ends_and_nothing_waits"],
+        [
+            "test_counts_and_events.py::test_a_queue_is_drained_when_its_last_run_ends_and_nothing_waits"
+        ],
     ),
     # --- batches ---
     Mutant(
@@ -504,7 +510,7 @@ MUTANTS = (
         "operations/request.py",
         "    durable: ClassVar[bool] = True\n",
         "    durable: ClassVar[bool] = False\n",
-        ["test_claiming.py::test_a_batch_that_adds_or_settles_is_durable"],
+        ["test_claim.py::test_a_batch_that_adds_or_settles_is_durable"],
     ),
     # --- PostgreSQL ---
     Mutant(
@@ -513,7 +519,7 @@ MUTANTS = (
         "return bool(taken.rows[0][0])",
         "return True",
         [
-            "postgres/test_sweeping.py"
+            "database/postgres/test_prune.py"
             "::test_one_process_sweeps_a_queue_at_a_time_and_others_do_not_wait"
         ],
     ),
@@ -522,7 +528,7 @@ MUTANTS = (
         "operations/scheduler_ticks.py",
         'if not (yield from may_keep_house(request.queue, "catch up")):',
         "if False:",
-        ["postgres/test_sweeping.py"],
+        ["database/postgres/test_prune.py"],
     ),
     # --- deduplication ---
     Mutant(
@@ -530,7 +536,7 @@ MUTANTS = (
         "operations/finish.py",
         "if traits & DEDUPLICATED and move in (COMPLETE, FAIL):",
         "if flags & DEDUPLICATED and move is COMPLETE:",
-        ["test_deduplicating.py::test_a_final_failure_is_an_end_too"],
+        ["test_deduplicate.py::test_a_final_failure_is_an_end_too"],
     ),
     Mutant(
         "a job that comes back takes no key that another holds",
@@ -538,8 +544,7 @@ MUTANTS = (
         "if present is None or not present.holds_at(now):",
         "if True:",
         [
-            "test_deduplicating.py::"
-            "test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
+            "test_deduplicate.py::test_a_restored_job_whose_key_was_taken_meanwhile_lives_without",
         ],
     ),
     # --- families ---
@@ -548,7 +553,7 @@ MUTANTS = (
         "operations/dependencies.py",
         "    return [place for place in places if place.job not in still]\n",
         "    return [place for place in places if still is not None]\n",
-        ["test_linking.py::test_the_last_child_lets_its_parent_run"],
+        ["test_dependencies.py::test_the_last_child_lets_its_parent_run"],
     ),
     Mutant(
         "a running parent is held while its children are looked at",
@@ -557,7 +562,7 @@ MUTANTS = (
         "them another child\n",
         "    places: dict[int, LockedJob] = {}\n",
         [
-            "postgres/test_collisions_of_families.py"
+            "database/postgres/test_collisions_of_families.py"
             "::test_a_child_that_comes_in_time_keeps_its_parent_from_completing"
         ],
     ),
@@ -566,7 +571,7 @@ MUTANTS = (
         "operations/flow_graph.py",
         "            graph[downstream].add(upstream)\n",
         "            pass\n",
-        ["test_linking.py::test_a_circle_through_jobs_that_exist_is_found"],
+        ["test_dependencies.py::test_a_circle_through_jobs_that_exist_is_found"],
     ),
     Mutant(
         "those who close two halves of a circle wait for each other",
@@ -574,7 +579,7 @@ MUTANTS = (
         "        met = {job for row in found.rows for job in row} - held\n",
         "        met: set[int] = set()\n",
         [
-            "postgres/test_collisions_of_families.py"
+            "database/postgres/test_collisions_of_families.py"
             "::test_two_halves_of_a_circle_that_have_no_job_in_common_are_not_both_added"
         ],
     ),
@@ -583,28 +588,28 @@ MUTANTS = (
         "operations/finish.py",
         "if move is COMPLETE and traits & DOWNSTREAM:",
         "if False:",
-        ["test_linking.py::test_a_run_that_did_not_wait_for_its_children_fails"],
+        ["test_dependencies.py::test_a_run_that_did_not_wait_for_its_children_fails"],
     ),
     Mutant(
         "a parent goes with its last child when its queue is emptied",
         "operations/move.py",
         "queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()",
         "queues = frozenset[int]()",
-        ["test_linking.py::test_a_parent_goes_with_its_last_child_when_a_queue_is_emptied"],
+        ["test_dependencies.py::test_a_parent_goes_with_its_last_child_when_a_queue_is_emptied"],
     ),
     Mutant(
         "what others depend on is not deleted when it expires",
         "operations/end_unstarted.py",
         "[e for e in ended if e[0] not in needed]",
         "ended",
-        ["test_linking.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
+        ["test_dependencies.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
     ),
     Mutant(
         "a child that comes back is waited for again",
         "operations/move.py",
         '            yield "restore_links", {"jobs": as_json(awaited)}\n',
         "",
-        ["test_linking.py::test_a_child_that_comes_back_is_waited_for_again"],
+        ["test_dependencies.py::test_a_child_that_comes_back_is_waited_for_again"],
     ),
     # --- job schedulers ---
     Mutant(
@@ -613,7 +618,7 @@ MUTANTS = (
         'queue = request.queue\n    yield "lock_queue", {"queue": queue}',
         "queue = request.queue",
         [
-            "postgres/test_scheduler_locks.py"
+            "database/postgres/test_scheduler_locks.py"
             "::test_a_scheduler_is_not_changed_while_a_claim_is_under_way"
         ],
     ),
@@ -651,42 +656,42 @@ MUTANTS = (
         "operations/claim.py",
         "    return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))",
         "    return gates, allowed",
-        ["postgres/test_turns.py"],
+        ["database/postgres/test_queue_limits_lock.py"],
     ),
     Mutant(
         "a slot under a limit that becomes free wakes somebody",
         "operations/transaction.py",
         "if shares_slots and freed > 0:",
         "if False:",
-        ["test_limiting.py"],
+        ["test_rate_limits.py"],
     ),
     Mutant(
         "a window of a limit begins anew when it has ended",
         "operations/rate_limits.py",
         "if until <= tx.now:",
         "if not until:",
-        ["test_limiting.py"],
+        ["test_rate_limits.py"],
     ),
     Mutant(
         "nothing is fetched ahead under a limit",
         "operations/claim.py",
         "slots = allowed = min(request.demand, request.start_now)",
         "slots = allowed = request.demand",
-        ["test_limiting.py::test_nothing_is_fetched_ahead_under_a_limit"],
+        ["test_rate_limits.py::test_nothing_is_fetched_ahead_under_a_limit"],
     ),
     Mutant(
         "jobs that stand aside for a limit come before later ones of their key",
         "operations/rate_limits_by_key.py",
         "            yield from _unpark(tx, queue, windows[key])\n        if not behind and",
         "            pass\n        if not behind and",
-        ["test_keying.py"],
+        ["test_rate_limits_by_key.py"],
     ),
     Mutant(
         "jobs that a limit refused do not take their ids",
         "operations/add.py",
         "taken, keys = taken.copy(), keys.copy()",
         "pass",
-        ["test_admitting.py::test_a_custom_id_of_jobs_that_were_refused_is_free"],
+        ["test_quotas.py::test_a_custom_id_of_jobs_that_were_refused_is_free"],
     ),
     # --- features that meet ---
     Mutant(
@@ -695,7 +700,7 @@ MUTANTS = (
         "        raise refusal",
         "        pass",
         [
-            "api/test_model_together.py::test_a_repeat_among_others_lets_the_others_not_over_the_quota"
+            "client/test_model_together.py::test_a_repeat_among_others_lets_the_others_not_over_the_quota"
         ],
     ),
     Mutant(
@@ -703,14 +708,16 @@ MUTANTS = (
         "operations/add_flow.py",
         " and id not in left_out]",
         "]",
-        ["api/test_model_together.py::test_a_flow_that_is_deduplicated_is_not_refused"],
+        ["client/test_model_together.py::test_a_flow_that_is_deduplicated_is_not_refused"],
     ),
     Mutant(
         "a limit counts nothing of a flow that another limit refuses",
         "operations/add_flow.py",
         "            raise FlowRejected(refusal)\n    for queue, door in doors.items():\n",
         "            raise FlowRejected(refusal)\n",
-        ["api/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"],
+        [
+            "client/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"
+        ],
     ),
     # --- cancelling ---
     Mutant(
@@ -718,56 +725,56 @@ MUTANTS = (
         "operations/finish.py",
         "    if any(verdict.flags & IS_CANCELLED for verdict in held.values()):",
         "    if False:",
-        ["test_cancelling.py::test_a_cancelled_run_that_fails_is_cancelled"],
+        ["test_cancel.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a cancelled job whose children do not let it complete is cancelled",
         "operations/finish.py",
         "    if any(verdict.flags & IS_CANCELLED for verdict in refused):",
         "    if False:",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     Mutant(
         "a cancelled job that would have been tried again goes if it is not to be kept",
         "operations/finish.py",
         "            retention=keeps.get(job, verdict.retention),\n",
         "",
-        ["test_cancelling.py::test_so_is_one_that_was_cancelled_while_it_ran"],
+        ["test_cancel.py::test_so_is_one_that_was_cancelled_while_it_ran"],
     ),
     Mutant(
         "a verdict on a cancelled job that is sent again is recognised",
         "operations/finish.py",
         "        return place.state == State.FAILED\n",
         "        return place.state == verdict.move.target\n",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     Mutant(
         "a cancelled job that its worker gives up ends",
         "operations/finish.py",
         "    if move in (RELEASE, RETURN_UNSTARTED, DELAY):\n",
         "    if False:\n",
-        ["test_cancelling.py::test_a_cancelled_job_that_its_worker_gives_up_ends_at_once"],
+        ["test_cancel.py::test_a_cancelled_job_that_its_worker_gives_up_ends_at_once"],
     ),
     Mutant(
         "a cancelled job is no dead letter, and nobody is told of it",
         "operations/finish.py",
         "            deserving = [v for v in verdicts if v.outcome != CANCELLED]",
         "            deserving = list(outcomes)",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     Mutant(
         "a cancelled job whose worker dies is not run again",
         "operations/workers.py",
         "        yield from end_cancelled(tx, cancelled)\n",
         "        pass\n",
-        ["test_cancelling.py::test_a_cancelled_job_whose_worker_dies_is_cancelled"],
+        ["test_cancel.py::test_a_cancelled_job_whose_worker_dies_is_cancelled"],
     ),
     Mutant(
         "a cancelled job does not wait for its children",
         "operations/children.py",
         "    if place.flags & CANCELLED:\n",
         "    if False:\n",
-        ["test_cancelling.py"],
+        ["test_cancel.py"],
     ),
     # --- finding ---
     Mutant(
@@ -775,21 +782,21 @@ MUTANTS = (
         "operations/transitions.py",
         '    yield "move_tags", {"jobs": as_json(jobs), "target": target}\n',
         "",
-        ["api/test_finding.py::test_a_dead_letter_is_found_by_its_tag_where_it_is"],
+        ["client/test_finding.py::test_a_dead_letter_is_found_by_its_tag_where_it_is"],
     ),
     Mutant(
         "tags go with their job",
         "operations/transitions.py",
         '    (TAGGED, "delete_tags"),\n',
         "",
-        ["api/test_finding.py::test_what_is_deleted_leaves_no_tags"],
+        ["client/test_finding.py::test_what_is_deleted_leaves_no_tags"],
     ),
     Mutant(
         "the jobs of schedulers have what belongs to their options",
         "operations/scheduler_ticks.py",
         "SCHEDULED | flags_of(options)",
         "SCHEDULED",
-        ["api/test_finding.py::test_the_jobs_of_a_scheduler_have_its_tags"],
+        ["client/test_finding.py::test_the_jobs_of_a_scheduler_have_its_tags"],
     ),
     # --- measuring ---
     Mutant(
@@ -797,14 +804,14 @@ MUTANTS = (
         "operations/metrics.py",
         "        before.merge(tally)\n        tally = before\n",
         "        pass\n",
-        ["test_measuring.py::test_the_minutes_of_several_processes_add_up"],
+        ["test_metrics.py::test_the_minutes_of_several_processes_add_up"],
     ),
     Mutant(
         "only who waited from the start tells how long",
         "operations/claim.py",
         " and abs(row[_SEQ]) == row[0]",
         "",
-        ["test_measuring.py::test_who_did_not_wait_all_the_time_is_not_counted"],
+        ["test_metrics.py::test_who_did_not_wait_all_the_time_is_not_counted"],
     ),
     # --- dead letters ---
     Mutant(
@@ -812,42 +819,42 @@ MUTANTS = (
         "operations/failure_hooks.py",
         " if not verdict.flags & NOTICE]",
         "]",
-        ["test_telling.py::test_the_failure_of_a_notice_is_told_to_nobody"],
+        ["test_failure_hooks.py::test_the_failure_of_a_notice_is_told_to_nobody"],
     ),
     Mutant(
         "what was cancelled is neither told nor a dead letter",
         "operations/finish.py",
         "[v for v in verdicts if v.outcome != CANCELLED]",
         "outcomes",
-        ["test_telling.py::test_what_was_cancelled_is_not_told"],
+        ["test_failure_hooks.py::test_what_was_cancelled_is_not_told"],
     ),
     Mutant(
         "failed jobs are tried again so often and no more",
         "operations/auto_retry.py",
         '            yield "count_auto_retries", {"jobs": as_json(moved)}\n',
         "",
-        ["test_reviving.py::test_it_is_tried_again_so_often_and_no_more"],
+        ["test_auto_retry.py::test_it_is_tried_again_so_often_and_no_more"],
     ),
     Mutant(
         "a dead letter whose id is taken is not tried in a loop",
         "operations/auto_retry.py",
         "            if left:",
         "            if False:",
-        ["test_reviving.py::test_one_whose_id_is_taken_there_stays_and_is_not_tried_in_a_loop"],
+        ["test_auto_retry.py::test_one_whose_id_is_taken_there_stays_and_is_not_tried_in_a_loop"],
     ),
     Mutant(
         "what failed before is tried again, too",
         "operations/queue_settings.py",
         "            if new[-2:] != old[-2:]:",
         "            if False:",
-        ["test_reviving.py::test_what_failed_before_it_was_settled_is_tried_again_too"],
+        ["test_auto_retry.py::test_what_failed_before_it_was_settled_is_tried_again_too"],
     ),
     Mutant(
         "the queue in which a dead letter failed has the first say on its retries",
         "operations/queue_settings.py",
         "    return there if own.retry_failed_after is None else own",
         "    return there",
-        ["test_reviving.py::test_the_queue_it_came_from_has_the_first_say"],
+        ["test_auto_retry.py::test_the_queue_it_came_from_has_the_first_say"],
     ),
     # --- values by name ---
     Mutant(
@@ -855,7 +862,9 @@ MUTANTS = (
         "operations/key_values.py",
         "            answers.append(error)\n            continue\n",
         "            raise\n",
-        ["api/test_catalogue.py::test_what_a_change_raises_reaches_who_asked_and_changes_nothing"],
+        [
+            "client/test_catalogue.py::test_what_a_change_raises_reaches_who_asked_and_changes_nothing"
+        ],
     ),
     # --- commands and their workers ---
     Mutant(
@@ -863,7 +872,7 @@ MUTANTS = (
         "operations/command_output.py",
         "        and (place.token, place.nonce) == (r.token, tx.nonce)\n",
         "",
-        ["shell/test_jobs.py::test_what_a_command_says_after_its_job_was_lost_is_not_taken"],
+        ["commands/test_jobs.py::test_what_a_command_says_after_its_job_was_lost_is_not_taken"],
     ),
     Mutant(
         "the pieces of what a command said go with its end",
@@ -871,7 +880,7 @@ MUTANTS = (
         '            yield "clear_output", {"job": r.job, "run": r.run}\n',
         "            pass\n",
         [
-            "shell/test_jobs.py::test_output_is_read_while_the_command_runs_and_its_pieces_go_with_its_end"
+            "commands/test_jobs.py::test_output_is_read_while_the_command_runs_and_its_pieces_go_with_its_end"
         ],
     ),
 )

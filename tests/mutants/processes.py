@@ -29,7 +29,7 @@ MUTANTS = (
         "processes/group_lock.py",
         "            _remove_if_not_ours(path, fd)\n",
         "            pass\n",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "only who holds the lock of the named file replaces it",
@@ -37,7 +37,7 @@ MUTANTS = (
         "    if is_named(fd, path):\n        path.unlink()",
         "    if True:\n        path.unlink()",
         [
-            "sqlite/test_side_folder.py::test_a_file_that_another_process_has_replaced_already_is_left_alone"
+            "database/sqlite/test_side_folder.py::test_a_file_that_another_process_has_replaced_already_is_left_alone"
         ],
     ),
     Mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "processes/group_lock.py",
         "        if self._database is not None:\n            doubt",
         "        if self._database is not None and False:\n            doubt",
-        ["sqlite/test_side_folder.py"],
+        ["database/sqlite/test_side_folder.py"],
     ),
     Mutant(
         "worker processes import nothing from the current folder",
@@ -116,28 +116,28 @@ MUTANTS = (
         "processes/private_environment.py",
         'OURS = ("BULLITE_", "QUEUECTL_")',
         'OURS = ("BULLITE_",)',
-        ["shell/test_jobs.py::test_a_command_gets_no_variables_that_may_hold_our_secrets"],
+        ["commands/test_jobs.py::test_a_command_gets_no_variables_that_may_hold_our_secrets"],
     ),
     Mutant(
         "who forgets where it comes from is known by what it writes to",
         "processes/process_tree.py",
         "self.pipes & output_files(process.pid) or ",
         "",
-        ["shell/test_running.py"],
+        ["commands/test_runner.py"],
     ),
     Mutant(
         "who forgets where it comes from is known by its badge",
         "processes/process_info.py",
         "    return _fd_marker_of(pid)\n",
         "    return None\n",
-        ["shell/test_running.py::test_who_forgets_where_it_comes_from_is_known"],
+        ["commands/test_runner.py::test_who_forgets_where_it_comes_from_is_known"],
     ),
     Mutant(
         "who makes a badge does not wear it",
         "processes/process_info.py",
         "    return not int(flags, 8) & os.O_CLOEXEC\n",
         "    return True\n",
-        ["shell/test_running.py"],
+        ["commands/test_runner.py"],
     ),
     Mutant(
         "a child is pressed by another signal each time",

@@ -11,14 +11,14 @@ MUTANTS = (
         "worker/pool.py",
         "for job in runner.remove(numbers):",
         "for job in runner.remove(()):",
-        ["api/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
+        ["worker/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
     ),
     Mutant(
         "a job that its own run has moved was not taken away",
         "worker/pool.py",
         " for job in self._held() if job.moving is None}",
         " for job in self._held()}",
-        ["api/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
+        ["worker/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
     ),
     # --- PostgreSQL ---
     Mutant(
@@ -27,7 +27,7 @@ MUTANTS = (
         "while self._jobs[-1].prefetched:",
         "while True:",
         [
-            "api/test_fetching_quick_jobs_ahead.py"
+            "worker/test_fetching_quick_jobs_ahead.py"
             "::test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job"
         ],
     ),
@@ -37,28 +37,28 @@ MUTANTS = (
         "worker/runner.py",
         "        return task.uncancel() == 0\n",
         "        return False\n",
-        ["api/test_cancelling.py"],
+        ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run that returned although it was cancelled leaves its consumer as it was",
         "worker/runner.py",
         "                if self._cancelled:\n",
         "                if False:\n",
-        ["api/test_cancelling.py"],
+        ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run with a timeout that returns although it was cancelled has completed",
         "worker/runner.py",
         "            if in_time and job in self._cancelled and not run.cancelled():",
         "            if False:",
-        ["api/test_cancelling.py"],
+        ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run that is cancelled while it moves its job ends",
         "worker/runner.py",
         "                if _is_cancelled():\n                    raise\n",
         "                raise\n",
-        ["api/test_cancelling.py"],
+        ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a job is told once that it is cancelled",
@@ -81,7 +81,7 @@ MUTANTS = (
         "GeneratorExit) and not _is_current(this_consumer):",
         "GeneratorExit):",
         [
-            "api/test_failing_jobs.py::test_a_job_that_fails_in_an_unusual_way_costs_the_worker_nothing"
+            "worker/test_failing_jobs.py::test_a_job_that_fails_in_an_unusual_way_costs_the_worker_nothing"
         ],
     ),
     Mutant(

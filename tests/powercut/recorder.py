@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.nursery import ROOT
+from tests.support.fork_server import ROOT
 
 SYNCS = ("fsync", "fdatasync")
 KNOWN = (*SYNCS, "openat", "open", "creat", "pwrite64", "write", "ftruncate", "unlink", "unlinkat")

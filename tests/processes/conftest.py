@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.crash.conftest import location, start
+from tests.crash.conftest import location
 
-__all__ = ["location", "start"]
+__all__ = ["location"]

@@ -24,7 +24,7 @@ from bullite.processes import child, group_registration, supervisor
 from bullite.processes.group_lock import GroupLock, GroupTaken
 from bullite.processes.process_info import processes, read_process
 from bullite.processes.supervisor import Supervisor
-from tests.crash.processes import Child, wait_until
+from tests.support.processes import Child, wait_until
 
 GROUP = "work"
 

@@ -12,7 +12,7 @@ import pytest
 from bullite import Job, Queue, Signal, Worker
 from bullite.database.postgres.driver import PostgresDriver
 from bullite.database.sqlite.driver import SQLiteDriver
-from tests.crash.processes import (
+from tests.support.processes import (
     Child,
     add,
     finished,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bullite import Queue
 from tests.crash.handlers import work
-from tests.crash.processes import problems, rows, say, states, wait_until
+from tests.support.processes import problems, rows, say, states, wait_until
 
 PROCESSES, JOBS = 8, 60
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from bullite import Queue
-from tests.crash.processes import problems, rows, say, wait_until
+from tests.support.processes import problems, rows, say, wait_until
 
 PROCESSES, JOBS = 16, 5
 

@@ -21,7 +21,8 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.core.clock import SystemClock
 from bullite.errors import StoreError, WrongProcess
-from tests.crash.processes import (
+from tests.support.databases import database_at
+from tests.support.processes import (
     add,
     events,
     hang,
@@ -32,7 +33,6 @@ from tests.crash.processes import (
     states,
     wait_until,
 )
-from tests.databases import database_at
 
 
 def data_of(location: str) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tests.crash.processes import problems, rows, say, summary_of
-from tests.databases import Database
+from tests.support.databases import Database
+from tests.support.processes import problems, rows, say, summary_of
 
 
 def test_processes_share_limits_and_use_them_up(database: Database) -> None:
     kind = "sqlite" if database.libraries == {"sqlite3"} else "postgres"
     place = ["--store", kind, "--location", database.location]
-    summary = summary_of("tests.limited", "--processes", "4", "--jobs", "180", *place, timeout=100)
+    summary = summary_of(
+        "tests.support.limit_checks", "--processes", "4", "--jobs", "180", *place, timeout=100
+    )
 
     assert summary["most at a time"] == "5"
     assert float(summary["ms below that at most"]) < 5_000

@@ -22,9 +22,9 @@ from bullite.processes.child_protocol import LIFELINE, READY, tell_ready, watch_
 from bullite.processes.group_lock import GroupLock, GroupUnreachable, process_alive, signal_owner
 from bullite.processes.process_info import processes, read_process
 from bullite.processes.supervisor import Supervisor
-from tests.crash.nursery import ROOT
-from tests.crash.processes import Child, wait_until
 from tests.processes.groups import GROUP, Group, groups, install_python, is_gone
+from tests.support.fork_server import ROOT
+from tests.support.processes import Child, wait_until
 
 TERM, HUP, KILL = signal.SIGTERM, signal.SIGHUP, signal.SIGKILL
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bullite.processes.systemd import notify, watchdog_interval
-from tests.crash.nursery import ROOT
-from tests.crash.processes import Child
 from tests.processes.groups import Group, groups
 from tests.processes.test_supervisor import HUP, TERM
+from tests.support.fork_server import ROOT
+from tests.support.processes import Child
 
 PATIENCE = 20.0
 

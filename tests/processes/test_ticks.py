@@ -6,14 +6,16 @@ import asyncio
 from pathlib import Path
 
 from bullite import Queue
-from tests.crash.processes import problems, rows, say, summary_of, wait_until
+from tests.support.processes import problems, rows, say, summary_of, wait_until
 
 PROCESSES, UPSERTS = 16, 20
 
 
 def test_scheduler_makes_each_tick_once_across_processes(location):
     numbers = ["--processes", "4", "--ticks", "300", "--limit", "60"]
-    summary = summary_of("tests.ticks", *numbers, "--location", location, timeout=120)
+    summary = summary_of(
+        "tests.support.scheduler_checks", *numbers, "--location", location, timeout=120
+    )
 
     assert int(summary["ticks"]) >= 300
     assert int(summary["processes that ran some"]) > 1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bullite import Job, Queue, Worker
-from tests.crash.processes import Child, add, registered, rows, say, states, wait_until
+from tests.support.processes import Child, add, registered, rows, say, states, wait_until
 
 POLL = 250
 """Ms after which a worker looks for itself."""

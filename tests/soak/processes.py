@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.crash.processes import Child
+from tests.support.processes import Child
 
 from . import load
 

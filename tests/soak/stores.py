@@ -97,7 +97,7 @@ class SoakedServer:
     def __init__(self) -> None:
         import psycopg  # a soak of SQLite alone needs none
 
-        from tests.server import Server
+        from tests.support.server import Server
 
         self._server = Server({"log_min_messages": "error"})
         self.location = self._server.url()

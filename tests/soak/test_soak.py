@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.crash.nursery import ROOT
-from tests.crash.processes import wait_until
 from tests.soak.ledger import Account
 from tests.soak.measures import Footprint, Standstills
 from tests.soak.verdict import Findings, Line, apart_from_pauses, judge
+from tests.support.fork_server import ROOT
+from tests.support.processes import wait_until
 
 MB = 1024 * 1024
 

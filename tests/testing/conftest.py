@@ -8,9 +8,6 @@ import pytest
 
 from bullite import verify
 from bullite.testing import Playground
-from tests.api.conftest import pytest_pyfunc_call
-
-__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from tests.api.helpers import python
+from tests.support.helpers import python
 
 pytest_plugins = ["pytester"]
 

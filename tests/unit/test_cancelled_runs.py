@@ -14,8 +14,8 @@ from bullite.core.job_record import JobStatusRow
 from bullite.errors import JobCancelled
 from bullite.worker.processors import ANY, make_handler
 from bullite.worker.runner import LoopRunner, PrefetchBuffer, ThreadRunner
-from tests.api.helpers import until
-from tests.crash.processes import wait_until
+from tests.support.helpers import until
+from tests.support.processes import wait_until
 
 PATIENCE = 10.0
 

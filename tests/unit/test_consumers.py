@@ -10,7 +10,7 @@ from bullite.errors import JobSuspended
 from bullite.worker.processors import ANY, Handler
 from bullite.worker.runner import LoopRunner, is_suspension
 
-from .test_runners import job
+from .test_prefetch import job
 
 
 class Master:

@@ -1,6 +1,6 @@
 """Cron ticks are where a walk over every minute finds them.
 
-All of the days, of which these are a sample: python -m tests.cronwalk
+All of the days, of which these are a sample: python -m tests.support.cron_brute_force
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.cronwalk import (
+from tests.support.cron_brute_force import (
     HOUR,
     ODDEST_ZONES,
     Comparison,

@@ -14,7 +14,7 @@ from bullite.core.decide_outcome import Result, Returned
 from bullite.worker.processors import ANY, Handler
 from bullite.worker.runner import ThreadRunner
 
-from .test_runners import job
+from .test_prefetch import job
 
 
 class Master:

@@ -13,10 +13,7 @@ import pytest
 from bullite.database import locations
 from bullite.database.locations import default_location
 from bullite.errors import InvalidOption, SettingsNotTrusted
-from tests.crash.conftest import start
-from tests.crash.processes import say
-
-__all__ = ["start"]
+from tests.support.processes import say
 
 NOBODY = 65534
 STRANGER = 54_321

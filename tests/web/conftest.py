@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import pytest
 
-from tests.crash.conftest import location, start
-from tests.crash.processes import problems
-from tests.databases import Database
+from tests.crash.conftest import location
+from tests.support.databases import Database
+from tests.support.processes import problems
 from tests.web.servers import Web
 
-__all__ = ["location", "serve", "start"]
+__all__ = ["location", "serve"]
 
 
 @pytest.fixture

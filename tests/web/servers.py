@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 
-from tests.crash.processes import wait_until
-from tests.databases import PATIENCE, Database
-from tests.slowness import but_for_slowness
+from tests.support.databases import PATIENCE, Database
+from tests.support.processes import wait_until
+from tests.support.slow_machine import but_for_slowness
 
 ROOT = Path(__file__).parents[2]
 EVERY = 100

@@ -11,8 +11,8 @@ import pytest
 
 from bullite import Bullite, Job, Store
 from bullite.errors import StoreError
-from tests.crash.processes import rows, say
 from tests.processes.test_forks import fork
+from tests.support.processes import rows, say
 
 
 async def nothing(job: Job) -> None:

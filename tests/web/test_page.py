@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.crash.processes import rows, wait_until
+from tests.support.processes import rows, wait_until
 from tests.web.servers import ROOT, uvicorn
 
 PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "web.md").read_text(), re.DOTALL)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.processes import states
+from tests.support.processes import states
 from tests.web.servers import TICKING, Web, assert_each_once, gunicorn, lasted, uvicorn
 
 GIVEN_BACK = "these jobs took longer than 0.2 s and are given back"
