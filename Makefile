@@ -26,9 +26,12 @@ EVERY_CORE = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)')
 test: $(READY) strace
 	$(PYTEST) $(EVERY_CORE)
 
-# The inner loop, under a minute: no server. It also shows what differs between versions of Python.
+# The inner loop, under a minute: no server, no child process. It also shows what differs between
+# versions of Python.
+IN_PROCESS = tests/unit tests/operations tests/testing --ignore tests/testing/test_plugin.py \
+	--ignore tests/testing/test_documented.py
 quick: $(READY)
-	$(PYTEST) tests/unit tests/operations tests/testing -k 'not postgres' $(EVERY_CORE)
+	$(PYTEST) $(IN_PROCESS) -k 'not postgres' $(EVERY_CORE)
 
 # Power cuts are rebuilt from the system calls that strace records.
 strace:

@@ -11,7 +11,7 @@ MUTANTS = (
         "core/ownership.py",
         "if stat.S_ISLNK(link.st_mode) and not _is_trusted(link.st_uid):",
         "if False:",
-        ["unit/test_trusted_settings.py"],
+        ["processes/test_trusted_settings.py"],
     ),
     Mutant(
         "a side folder that a group can write needs a database of that group",
@@ -32,21 +32,21 @@ MUTANTS = (
         "core/ownership.py",
         "if os.geteuid() == ROOT and text.isdecimal()",
         "if text.isdecimal()",
-        ["unit/test_trusted_settings.py"],
+        ["processes/test_trusted_settings.py"],
     ),
     Mutant(
         "a group with other members counts as other users",
         "core/ownership.py",
         "return _has_access_list(where) or not _is_private(found.st_gid, found.st_uid)",
         "return False",
-        ["unit/test_trusted_settings.py"],
+        ["processes/test_trusted_settings.py"],
     ),
     Mutant(
         "settings with a second name in a shared folder are not obeyed",
         "core/ownership.py",
         "    if found.st_nlink > 1 and ",
         "    if False and ",
-        ["unit/test_trusted_settings.py"],
+        ["processes/test_trusted_settings.py"],
     ),
     # --- fetching ahead ---
     Mutant(

@@ -11,7 +11,7 @@ MUTANTS = (
         "database/locations.py",
         "    if doubt is not None:\n",
         "    if False:\n",
-        ["unit/test_trusted_settings.py"],
+        ["processes/test_trusted_settings.py"],
     ),
     Mutant(
         "a side folder of another user is not used",

@@ -175,6 +175,20 @@ def test_using_the_package_pulls_in_no_heavy_library_but_that_of_the_database(
     assert loaded & HEAVY <= database.libraries
 
 
+def test_adding_without_an_event_loop_imports_no_asyncio(tmp_path: Path) -> None:
+    program = """
+import sys
+from bullite import Queue
+from bullite.client.runtime.blocking import run_blocking
+queue = Queue("q", sys.argv[1])
+job = run_blocking(queue.add("n", 1))
+assert run_blocking(queue.get_job(job.id)).data == 1
+run_blocking(queue.close())
+print("asyncio" in sys.modules)
+"""
+    assert python(program, tmp_path / "jobs.db") == "False\n"
+
+
 def test_a_name_is_imported_when_it_is_first_asked_for() -> None:
     program = """
 import sys, bullite

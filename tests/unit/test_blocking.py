@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,20 +62,3 @@ def test_what_needs_an_event_loop_says_so() -> None:
 
     with pytest.raises(RuntimeError, match="needs an event loop"):
         run_blocking(wait())
-
-
-def test_nobody_imports_asyncio_for_it(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from bullite import JobNotFound, Queue\n"
-        "from bullite.client.runtime.blocking import run_blocking\n"
-        f"queue = Queue('q', {str(tmp_path / 'jobs.db')!r})\n"
-        "job = run_blocking(queue.add('n', 1))\n"
-        "assert run_blocking(queue.get_job(job.id)).data == 1\n"
-        "run_blocking(queue.close())\n"
-        "print('asyncio' in sys.modules)\n"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == "False\n"

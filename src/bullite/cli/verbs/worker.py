@@ -378,7 +378,7 @@ def _row(workers: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         str(one["pid"]),
         one["host"],
-        ", ".join(each["queue"] for each in workers),
+        ", ".join(sorted(each["queue"] for each in workers)),
         f"{times.lasted(max(0, *(each['heartbeat_ms'] for each in workers)))} ago",
         times.lasted(max(each["uptime_ms"] for each in workers)),
         ", ".join(job for each in workers for job in each["jobs"]) or "-",
