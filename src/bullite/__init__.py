@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from .client.runtime.named_lock import NamedLock
     from .client.runtime.store import Store
     from .client.verify import Verification, verify
+    from .core.checks import Duration, Moment
     from .core.dependency_options import ParentRef
     from .core.job_options import (
         Backoff,
         BackoffRule,
         Deduplication,
-        Duration,
         JobOptions,
         KeepJobs,
-        Moment,
         OnFailure,
         Priority,
         RateLimit,
@@ -134,14 +133,13 @@ _HOMES = {
     "client.runtime.named_lock": ("NamedLock",),
     "app.job_logging": ("JobFields",),
     "client.queue.metrics": ("Durations", "Metrics", "Minute"),
+    "core.checks": ("Duration", "Moment"),
     "core.job_options": (
         "Backoff",
         "BackoffRule",
         "Deduplication",
-        "Duration",
         "JobOptions",
         "KeepJobs",
-        "Moment",
         "OnFailure",
         "Priority",
         "RateLimit",

@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "options of one enqueueing beat those that say the same in another way",
         "app/task.py",
-        "        return over(self._task.job_options, self._given)",
+        "        return merge_options(self._task.job_options, self._given)",
         "        return {**self._task.job_options, **self._given}",
         ["app/test_tasks.py::test_options_that_say_the_same_in_another_way_beat_those_of_the_task"],
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bullite.core.job_options import MAX_TIME
+from bullite.core.checks import MAX_TIME
 from bullite.core.states import PROMOTE, REMOVE
 from bullite.operations.job_lists import START
 from bullite.operations.move import Moved, MoveListed

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bullite.core.checks import MAX_TIME
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.job_flags import STEPPED
-from bullite.core.job_options import MAX_TIME
 from bullite.core.states import (
     COMPLETE,
     DELETE,

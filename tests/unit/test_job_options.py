@@ -15,14 +15,9 @@ from bullite import Queue
 from bullite.client.queue.settings import check_defaults
 from bullite.client.runtime.blocking import run_blocking
 from bullite.core.backoff import MAX_DELAY
-from bullite.core.job_options import (
-    MAX_ATTEMPTS,
-    MAX_PRIORITY,
-    CheckedOptions,
-    check_duration,
-    check_name,
-    check_options,
-)
+from bullite.core.checks import MAX_COUNT, check_duration
+from bullite.core.job_options import MAX_PRIORITY, CheckedOptions, check_options
+from bullite.core.names import check_name
 from bullite.errors import BulliteError, InvalidOption, InvalidOptionType
 
 
@@ -38,7 +33,7 @@ def test_without_options_a_job_runs_once_and_at_once() -> None:
         ("priority", -MAX_PRIORITY),
         ("priority", MAX_PRIORITY),
         ("attempts", 1),
-        ("attempts", MAX_ATTEMPTS),
+        ("attempts", MAX_COUNT),
         ("delay", 0),
         ("delay", MAX_DELAY),
         ("lifo", True),
@@ -64,9 +59,9 @@ def test_a_number_must_be_a_whole_number(option: str, value: object) -> None:
     [
         ("priority", MAX_PRIORITY + 1, -MAX_PRIORITY, MAX_PRIORITY),
         ("priority", -MAX_PRIORITY - 1, -MAX_PRIORITY, MAX_PRIORITY),
-        ("attempts", 0, 1, MAX_ATTEMPTS),
-        ("attempts", -1, 1, MAX_ATTEMPTS),
-        ("attempts", MAX_ATTEMPTS + 1, 1, MAX_ATTEMPTS),
+        ("attempts", 0, 1, MAX_COUNT),
+        ("attempts", -1, 1, MAX_COUNT),
+        ("attempts", MAX_COUNT + 1, 1, MAX_COUNT),
         ("delay", -1, 0, MAX_DELAY),
         ("delay", MAX_DELAY + 1, 0, MAX_DELAY),
     ],
@@ -196,7 +191,7 @@ def test_whatever_is_passed_is_taken_or_refused_by_name(option: str, value: obje
         checked, refused = CheckedOptions(), str(error)
     assert not refused or option in refused
     assert 0 <= checked.delay <= MAX_DELAY
-    assert 1 <= checked.attempts <= MAX_ATTEMPTS
+    assert 1 <= checked.attempts <= MAX_COUNT
 
 
 # --- back-off ------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bullite.core import cron
+from bullite.core.checks import MAX_TIME
 from bullite.core.cron import NICKNAMES, tick_after
-from bullite.core.job_options import MAX_TIME
 from bullite.core.recurrence import (
     DEFAULT_MAX_MISSED,
     GRACE,

@@ -27,8 +27,10 @@ from ..client.runtime import bridge
 from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
 from ..client.runtime.loop_thread import LoopThread
 from ..client.runtime.store import Store
+from ..core.checks import Duration, check_duration, check_int
 from ..core.clock import SystemClock
-from ..core.job_options import Duration, JobOptions, check_duration, check_int, check_name
+from ..core.job_options import JobOptions
+from ..core.names import check_name
 from ..core.recurrence import check_recurrence
 from ..core.states import RELEASE
 from ..errors import (

@@ -12,7 +12,8 @@ from ..client.directory import queue_names
 from ..client.job.job import Job
 from ..client.queue.queue import Queue
 from ..client.runtime.store import Store
-from ..core.job_options import BackoffRule, LowerFirst, check_duration, check_int, check_priority
+from ..core.checks import check_duration, check_int
+from ..core.job_options import BackoffRule, LowerFirst, check_priority
 from ..errors import InvalidOption, InvalidOptionType
 from ..worker.processors import is_async
 

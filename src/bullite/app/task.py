@@ -21,7 +21,9 @@ from typing import (
 
 from ..client.job.job import Job
 from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
-from ..core.job_options import Duration, JobOptions, check_int, check_name, check_options, over
+from ..core.checks import Duration, check_int
+from ..core.job_options import JobOptions, check_options, merge_options
+from ..core.names import check_name
 from ..errors import InvalidArguments, InvalidOption, InvalidOptionType, NoCurrentJob, WrongLoop
 from .arguments import VERSION, Signature, parse_payload
 from .current_job import running_job
@@ -147,7 +149,7 @@ class Producer(Generic[P, R_co]):
             ) from None
 
     def _options(self) -> Any:
-        return over(self._task.job_options, self._given)
+        return merge_options(self._task.job_options, self._given)
 
 
 class Task(Producer[P, R_co]):

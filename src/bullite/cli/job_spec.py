@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..commands.job_types import COMMAND, FUNCTION, NOTICE, RETRIES, WEBHOOK
+from ..core.checks import MAX_DATA_BYTES, check_size
 from ..core.codec import encode, encode_plain
-from ..core.job_options import MAX_DATA_BYTES, check_options, check_size
+from ..core.job_options import check_options
 from ..core.names import check_queue_name
 from ..errors import BulliteError
 from . import times

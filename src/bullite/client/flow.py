@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NotRequired, Self, TypedDict
 
+from ..core.checks import check_int
 from ..core.job_flags import DOWNSTREAM
-from ..core.job_options import JobOptions, check_int, check_name
+from ..core.job_options import JobOptions
+from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType
 from .job.job import Job
 from .queue.flow_builder import FlatNode, FlowDefinition, FlowNode, add_flow, check

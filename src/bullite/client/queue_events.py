@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Self
 
+from ..core.checks import check_bool, check_int, encode_limited
 from ..core.codec import decode, encode_plain
 from ..core.event_log import Event, unfold
-from ..core.job_options import check_bool, check_int, check_name, encode_limited
-from ..core.names import job_number
+from ..core.names import check_name, job_number
 from ..engine.subscription import MAX_BACKOFF, MIN_BACKOFF
 from ..errors import (
     ENDING,

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..client.directory import list_values
 from ..client.runtime.store import Store
-from ..core.job_options import check_duration
+from ..core.checks import check_duration
 from ..errors import InvalidOption
 
 KIND = "config"

@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from ..errors import InvalidOption, InvalidOptionType
-from .job_options import check_name
+from .names import check_name
 
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",

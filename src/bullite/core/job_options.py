@@ -1,41 +1,38 @@
-"""What users may ask of a job, checked once, here, with errors that name the option and the fix."""
+"""Options of jobs: their types, their checks and the form in which they are stored."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from functools import partial
 from typing import Any, TypedDict
 
-from ..errors import InvalidOption, InvalidOptionType, PayloadTooLarge
-from . import backoff as backoffs
+from ..errors import InvalidOption, InvalidOptionType
 from . import dependency_options
-from .codec import encode, encode_plain
+from .checks import (
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_DATA_BYTES,
+    MAX_TIME,
+    Duration,
+    Moment,
+    check_age,
+    check_bool,
+    check_duration,
+    check_float,
+    check_int,
+    check_moment,
+    encode_limited,
+)
+from .codec import encode_plain
 from .deduplication import DeduplicationRule
 from .job_flags import flags_of
-from .names import MAX_NAME_LENGTH as MAX_NAME_LENGTH
-from .names import check_name as check_name
+from .names import check_name
 
 MAX_PRIORITY = 2_097_151
-MAX_ATTEMPTS = 2**31 - 1
 MAX_TAGS = 50
-MAX_DATA_BYTES = 1024 * 1024
-"""Bytes of a job's data as JSON, unless `size_limit` allows more."""
-MAX_BYTES = 512 * 1024 * 1024
-MIN_TIME, MAX_TIME = -62_135_596_800_000, 253_402_300_799_999
-"""The first ms of the year 1 and the last of the year 9999."""
-
-Duration = int | timedelta | str
-"""Milliseconds, a timedelta, or text such as "30s", "5m", "2h", "7d"."""
-
-Moment = datetime | int | str
-"""An aware datetime, milliseconds since the epoch, or ISO 8601 text."""
-
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TEXT_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 class Priority(Enum):
@@ -93,7 +90,7 @@ Backoff = int | timedelta | str | BackoffRule | Sequence[BackoffRule] | None
 
 
 class Deduplication(TypedDict, total=False):
-    """Which adds are left out while another job holds the same key."""
+    """The option `deduplication`: no job is added while another job holds the key."""
 
     id: str
     ttl: Duration
@@ -121,14 +118,14 @@ class Repeat(TypedDict, total=False):
 
 
 class RateLimit(TypedDict):
-    """So many in a time."""
+    """At most `max` jobs in each `duration`."""
 
     max: int
     duration: Duration
 
 
 class OnFailure(TypedDict, total=False):
-    """The job that is added when another fails for good; what failed is in its data."""
+    """The job that is added when a job fails permanently; its data describe the failed job."""
 
     queue: str
     name: str
@@ -175,7 +172,7 @@ class JobOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
-    """Options that are known to be good."""
+    """Options after their checks."""
 
     priority: int | Priority | LowerFirst = 0
     delay: int = 0
@@ -191,18 +188,18 @@ class CheckedOptions:
     """Effect of its failure on its parent, if it has one."""
     deduplication: DeduplicationRule | None = None
     stored: str | None = None
-    """What a worker or a reader needs and no column keeps, as JSON; None if there is nothing."""
+    """Options without a column of their own, as JSON; None if there are none."""
     flags: int = 0
-    """What else belongs to the job: see job_flags.py."""
+    """Rows of other tables that belong to the job: see job_flags.py."""
 
 
 PLAIN = CheckedOptions()
 
-TIES = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
-"""The options that tie a job to others."""
+LINK_OPTIONS = ("parent", "parent_id", "children", "depends_on", "depends_on_job_ids")
+"""Options that link a job to others."""
 
-PER_JOB_OPTIONS = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *TIES)
-"""Those that cannot hold for several jobs."""
+PER_JOB_OPTIONS = ("job_id", "run_at", "timestamp", "repeat", "deduplication", *LINK_OPTIONS)
+"""Options that belong to one job: they cannot be defaults of a queue or part of a template."""
 
 _STORED = (
     "delay",
@@ -228,14 +225,14 @@ _STORED = (
 
 
 def check_options(options: Mapping[str, Any]) -> CheckedOptions:
-    """The options of one job, or an error that names the first bad one."""
+    """Return the checked options of one job. Raise an error that names the first bad option."""
     if not options:
         return PLAIN
     if options.get("deduplication") is not None:
         _check_goes_with_a_key(options)
     checked = {name: _check(name, value) for name, value in options.items()}
     if isinstance(checked.get("retry_strategy"), Mapping):
-        # As the queue document has it: a strategy may be spelled out, too.
+        # A strategy may also be a mapping, which then is a back-off.
         checked["backoff"] = checked.pop("retry_strategy")
     if checked.get("delay") and "run_at" in checked:
         raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
@@ -276,29 +273,6 @@ def _check(name: str, value: Any) -> Any:
     return check(value)
 
 
-def check_size(name: str, text: str, limit: int) -> None:
-    """A job's data as JSON must not take more bytes than its limit."""
-    if len(text) * 4 <= limit:
-        return
-    size = len(text.encode())
-    if size > limit:
-        raise PayloadTooLarge(
-            f"the size of job {name} exceeds the limit {limit} bytes: its data takes {size} as "
-            "JSON; store it elsewhere and pass where, or raise size_limit"
-        )
-
-
-def encode_limited(value: Any, what: str, name: str = "") -> str:
-    """A value as JSON text that takes no more bytes than a job's data may."""
-    text = encode(value, what, name)
-    if len(text) * 4 > MAX_DATA_BYTES and (size := len(text.encode())) > MAX_DATA_BYTES:
-        raise PayloadTooLarge(
-            f"{what}{name} takes {size} bytes as JSON, more than {MAX_DATA_BYTES}; "
-            "store it elsewhere and give where"
-        )
-    return text
-
-
 def check_priority(value: Any) -> int | Priority:
     if isinstance(value, Priority):
         return value
@@ -315,7 +289,7 @@ def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
                 f"{option} must be True, False, how many to keep, or a mapping with age, count "
                 f"and limit, not {value!r}"
             )
-        return check_int(option, value, -1, MAX_ATTEMPTS)
+        return check_int(option, value, -1, MAX_COUNT)
     for name in value:
         if name not in KeepJobs.__annotations__:
             raise InvalidOption(f"{option} has an unknown key {name!r}; give age, count or limit")
@@ -325,22 +299,12 @@ def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
     for name in ("count", "limit"):
         if value.get(name) is not None:
             least = -1 if name == "count" else 0
-            checked[name] = check_int(f"{option} {name}", value[name], least, MAX_ATTEMPTS)
+            checked[name] = check_int(f"{option} {name}", value[name], least, MAX_COUNT)
     return checked
 
 
-def check_age(option: str, value: Any) -> int | float:
-    """An age in seconds; a number is seconds already."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not 0 <= value <= backoffs.MAX_DELAY / 1000:
-            longest = backoffs.MAX_DELAY // 1000
-            raise InvalidOption(f"{option} must be between 0 and {longest} seconds, not {value}")
-        return value
-    return check_duration(option, value) / 1000
-
-
 def check_strategy(value: Any) -> Any:
-    """The name of a strategy that workers know, or one spelled out."""
+    """The name of a strategy that workers know, or a back-off as a mapping."""
     if callable(value):
         raise InvalidOptionType(
             "retry_strategy must be a name, not a function, which cannot be stored: register it "
@@ -352,13 +316,13 @@ def check_strategy(value: Any) -> Any:
 
 
 def refuse_repeat(value: Any) -> None:
-    """Where it is meant, it is taken out before."""
+    """Refuse `repeat`: the verbs that take it remove it before the options are checked."""
     if value is not None:
         raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
 
 
 def check_on_failure(value: Any) -> dict[str, Any] | None:
-    """The job that is added when another fails for good."""
+    """The `on_failure` option in the form in which it is stored."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -376,9 +340,7 @@ def check_on_failure(value: Any) -> dict[str, Any] | None:
         "queue": check_name("the queue of on_failure", value["queue"]),
         "name": check_name("the name of on_failure", value["name"]),
         "data": dict(data),
-        "attempts": check_int(
-            "the attempts of on_failure", value.get("attempts", 1), 1, MAX_ATTEMPTS
-        ),
+        "attempts": check_int("the attempts of on_failure", value.get("attempts", 1), 1, MAX_COUNT),
     }
     if value.get("backoff") is not None:
         notice["backoff"] = _check("backoff", value["backoff"])
@@ -394,7 +356,7 @@ def check_tags(value: Any) -> list[str]:
 
 
 def check_deduplication(value: Any) -> dict[str, Any] | None:
-    """The `deduplication` option in the one form it is stored in; None if there is none."""
+    """The `deduplication` option in the form in which it is stored; None if there is none."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -415,8 +377,8 @@ def check_deduplication(value: Any) -> dict[str, Any] | None:
 
 
 def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
-    """A job that others wait for, or that waits for others, must not be left out."""
-    for name in TIES:
+    """Refuse a deduplication key for a job with links: other jobs would miss a job left out."""
+    for name in LINK_OPTIONS:
         if options.get(name):
             raise InvalidOption(
                 f"deduplication cannot be used together with {name}: the job might be left out; "
@@ -424,98 +386,8 @@ def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
             )
 
 
-def check_moment(option: str, value: Any) -> int:
-    """A point in time, in ms since the epoch."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError as error:
-            raise InvalidOption(
-                f'{option} must look like "2030-01-31T12:00:00+00:00", not {value!r}'
-            ) from error
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise InvalidOption(
-                f"{option} must have a time zone, {value.isoformat()} could mean anything: "
-                "use datetime.now(timezone.utc) or add +00:00"
-            )
-        value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-        return check_int(option, value, MIN_TIME, MAX_TIME)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOptionType(
-            f"{option} must be an aware datetime, ms since the epoch or ISO text, not {value!r}"
-        )
-    return check_int(option, value, 0, MAX_TIME)
-
-
-def check_int(option: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOptionType(f"{option} must be a whole number, not {value!r}")
-    if not least <= value <= most:
-        raise InvalidOption(f"{option} must be between {least} and {most}, not {_shown(value)}")
-    return value
-
-
-def _shown(number: float) -> str:
-    """A number as text; Python refuses to write out very long ones."""
-    try:
-        return str(number)
-    except ValueError:
-        return "a number of thousands of digits"
-
-
-def check_bool(option: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOptionType(f"{option} must be True or False, not {value!r}")
-    return value
-
-
-def check_duration(option: str, value: Any, least: int = 0) -> int:
-    """A duration in whole milliseconds."""
-    if isinstance(value, timedelta):
-        milliseconds = value // timedelta(milliseconds=1)
-    elif isinstance(value, str):
-        milliseconds = _text_duration(option, value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        milliseconds = value
-    else:
-        raise InvalidOptionType(
-            f'{option} must be milliseconds as a whole number, a timedelta or text such as "30s", '
-            f"not {value!r}"
-        )
-    if not least <= milliseconds <= backoffs.MAX_DELAY:
-        raise InvalidOption(
-            f"{option} must be between {least} and {backoffs.MAX_DELAY} ms, "
-            f"not {_shown(milliseconds)}"
-        )
-    return milliseconds
-
-
-def _text_duration(option: str, text: str) -> int:
-    match = _TEXT_DURATION.fullmatch(text.strip())
-    if match is None:
-        raise InvalidOption(
-            f'{option} must look like "500ms", "30s", "5m", "2h" or "7d", not {text!r}'
-        )
-    milliseconds = float(match[1]) * _UNITS[match[2]]
-    return round(min(milliseconds, 2.0**62))
-
-
 def check_limit_key(value: Any) -> str:
     return check_name("limit_key", value)
-
-
-def check_rate(option: str, value: Any) -> tuple[int, int]:
-    """So many in so many ms."""
-    if not isinstance(value, Mapping):
-        raise InvalidOptionType(
-            f'{option} must be a mapping such as {{"max": 10, "duration": "1s"}}, not {value!r}'
-        )
-    if value.keys() != {"max", "duration"}:
-        wrong = sorted(map(str, value.keys() ^ {"max", "duration"}))
-        raise InvalidOption(f"{option} must have max and duration and nothing else: {wrong[0]!r}")
-    most = check_int(f"{option} max", value["max"], 1, MAX_ATTEMPTS)
-    return most, check_duration(f"{option} duration", value["duration"], least=1)
 
 
 def check_job_id(value: Any) -> str | None:
@@ -531,7 +403,7 @@ def check_job_id(value: Any) -> str | None:
 
 
 def check_backoff(value: Any) -> dict[str, Any] | list[dict[str, Any]] | None:
-    """The `backoff` option in the one form it is stored in."""
+    """The `backoff` option in the form in which it is stored."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -555,7 +427,7 @@ def _check_backoff_rule(rule: Any) -> dict[str, Any]:
         checked["on"] = check_name("backoff on", rule["on"])
     if not check_bool("backoff retry", rule.get("retry", True)):
         return checked | {"retry": False}
-    # Any other type than ours is the name of a strategy that the worker is to know.
+    # Any type that is not built in names a retry strategy of the worker.
     kind = check_name("backoff type", rule.get("type", "fixed"))
     checked |= {"type": kind, "delay": check_duration("backoff delay", rule.get("delay", 0))}
     if _wants_added_jitter(rule.get("settings", {})):
@@ -564,12 +436,12 @@ def _check_backoff_rule(rule: Any) -> dict[str, Any]:
         checked["max_delay"] = check_duration("backoff max_delay", rule["max_delay"])
     for name, most in (("jitter", 1.0), ("exponent", 100.0)):
         if name in rule:
-            checked[name] = _check_float(f"backoff {name}", rule[name], most)
+            checked[name] = check_float(f"backoff {name}", rule[name], most)
     return checked
 
 
 ADDED_JITTER = 0.1
-"""The part of a delay that `settings={"jitter": True}` adds at most."""
+"""Largest fraction of a delay that `settings={"jitter": True}` adds."""
 
 
 def _wants_added_jitter(settings: Any) -> bool:
@@ -578,20 +450,12 @@ def _wants_added_jitter(settings: Any) -> bool:
     return check_bool("backoff settings jitter", settings.get("jitter", False))
 
 
-def _check_float(option: str, value: Any, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidOptionType(f"{option} must be a number, not {value!r}")
-    if not 0 <= value <= most:
-        raise InvalidOption(f"{option} must be between 0 and {most:g}, not {value}")
-    return float(value)
-
-
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "priority": lambda value: value if isinstance(value, LowerFirst) else check_priority(value),
     "delay": lambda value: check_duration("delay", value),
     "run_at": lambda value: check_moment("run_at", value),
     "timestamp": lambda value: check_moment("timestamp", value),
-    "attempts": lambda value: check_int("attempts", value, 1, MAX_ATTEMPTS),
+    "attempts": lambda value: check_int("attempts", value, 1, MAX_COUNT),
     "backoff": check_backoff,
     "retry_strategy": check_strategy,
     "lifo": lambda value: check_bool("lifo", value),
@@ -600,8 +464,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "expires": lambda value: check_duration("expires", value, least=1),
     "remove_on_complete": lambda value: check_keep("remove_on_complete", value),
     "remove_on_fail": lambda value: check_keep("remove_on_fail", value),
-    "keep_logs": lambda value: check_int("keep_logs", value, 0, MAX_ATTEMPTS),
-    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MAX_ATTEMPTS),
+    "keep_logs": lambda value: check_int("keep_logs", value, 0, MAX_COUNT),
+    "stack_trace_limit": lambda value: check_int("stack_trace_limit", value, 0, MAX_COUNT),
     "size_limit": lambda value: check_int("size_limit", value, 0, MAX_BYTES),
     "tags": check_tags,
     "on_failure": check_on_failure,
@@ -621,7 +485,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(dependency_options.POLICIES))
 
 
-def over(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options over defaults, without those defaults that say the same thing in another way."""
-    beaten = {name for same in _SAME if not same.isdisjoint(options) for name in same}
-    return {**{k: v for k, v in defaults.items() if k not in beaten}, **options}
+def merge_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge options into defaults; an option also replaces defaults that mean the same."""
+    replaced = {name for same in _SAME if not same.isdisjoint(options) for name in same}
+    return {**{k: v for k, v in defaults.items() if k not in replaced}, **options}

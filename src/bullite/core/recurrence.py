@@ -9,9 +9,8 @@ from itertools import islice
 from typing import Self
 
 from ..errors import InvalidOption
-from .codec import decode, encode_plain
-from .job_options import (
-    MAX_ATTEMPTS,
+from .checks import (
+    MAX_COUNT,
     MAX_TIME,
     Duration,
     Moment,
@@ -20,6 +19,7 @@ from .job_options import (
     check_int,
     check_moment,
 )
+from .codec import decode, encode_plain
 
 MISSED = ("skip", "once", "all")
 GRACE = 60_000
@@ -97,7 +97,7 @@ def check_recurrence(
     recurrence = Recurrence(
         pattern=pattern,
         every=None if every is None else check_duration("every", every, least=1),
-        limit=None if limit is None else check_int("limit", limit, 1, MAX_ATTEMPTS),
+        limit=None if limit is None else check_int("limit", limit, 1, MAX_COUNT),
         start_date=None if start_date is None else check_moment("start_date", start_date),
         end_date=None if end_date is None else check_moment("end_date", end_date),
         tz=zone,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..core.checks import MAX_TIME
 from ..core.codec import as_json
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
-from ..core.job_options import MAX_TIME
 from ..core.outcomes import COMPLETED
 from ..core.states import (
     DELETE,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..core.checks import MAX_TIME
 from ..core.codec import as_json
 from ..core.decide_outcome import RunOutcome
 from ..core.job_flags import STEPPED
-from ..core.job_options import MAX_TIME
 from ..core.states import DELAY, PROMOTE, State
 from ..errors import BulliteError, IllegalMove
 from .finish import FinishRuns, finish_runs

@@ -13,7 +13,7 @@ from .callbacks import Listening
 
 if TYPE_CHECKING:
     from ..client.queue_events import QueueEvents as AsyncQueueEvents
-    from ..core.job_options import Duration
+    from ..core.checks import Duration
     from ..worker.worker import Worker as AsyncWorker
 
 R = TypeVar("R", bound="AsyncWorker | AsyncQueueEvents")

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ..client.queue.settings import QueueSettings
     from ..client.queue_events import QueueEventsProducer as AsyncQueueEventsProducer
     from ..client.runtime.store import Store
-    from ..core.job_options import Duration, JobOptions, KeepJobs, Moment, RateLimit
+    from ..core.checks import Duration, Moment
+    from ..core.job_options import JobOptions, KeepJobs, RateLimit
     from ..scheduler import Scheduler as AsyncScheduler
     from ..worker.retry_strategies import RetryStrategy
     from ..worker.worker import CallableBool, F

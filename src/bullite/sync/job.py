@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ..client.job.dependencies import Page
     from ..client.job.job import Attempt
     from ..client.job.steps import Step, T
+    from ..core.checks import Duration, Moment
     from ..core.dependency_options import ParentRef
-    from ..core.job_options import Duration, KeepJobs, Moment, Priority
+    from ..core.job_options import KeepJobs, Priority
 
 
 class Job(Blocking[AsyncJob]):

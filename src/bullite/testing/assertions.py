@@ -12,8 +12,9 @@ from ..app.arguments import ARGS, KWARGS, VERSION
 from ..app.task import Producer, Task, TaskJob
 from ..client.job.job import Job
 from ..client.queue.queue import Queue
+from ..core.checks import check_int
 from ..core.codec import decode
-from ..core.job_options import CheckedOptions, JobOptions, Priority, check_int, check_options
+from ..core.job_options import CheckedOptions, JobOptions, Priority, check_options
 from ..errors import BulliteError, InvalidArguments, InvalidOption, InvalidOptionType
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ..core.job_options import Duration, Moment, check_duration, check_moment
+from ..core.checks import Duration, Moment, check_duration, check_moment
 
 START = datetime(2029, 1, 1, tzinfo=UTC)
 """When every test begins, unless it says otherwise: a Monday, midnight in UTC."""

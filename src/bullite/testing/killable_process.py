@@ -10,9 +10,10 @@ from typing import Any
 
 from ..client.job.job import Job
 from ..client.queue.queue import Queue
+from ..core.checks import check_int
 from ..core.clock import Clock
 from ..core.decide_outcome import Result
-from ..core.job_options import check_int, check_name
+from ..core.names import check_name
 from ..database.sqlite.driver import SQLiteDriver
 from ..errors import InvalidOption
 from ..worker.processors import Handler

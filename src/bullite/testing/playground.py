@@ -18,8 +18,10 @@ from ..client.job.job import Job
 from ..client.queue.queue import Queue
 from ..client.runtime.blocking import run_blocking, running_loop
 from ..client.runtime.store import Store
+from ..core.checks import Duration, Moment, check_duration, check_int
 from ..core.decide_outcome import Raised, Returned
-from ..core.job_options import Duration, JobOptions, Moment, check_duration, check_int, check_name
+from ..core.job_options import JobOptions
+from ..core.names import check_name
 from ..database.driver import WorkerRow
 from ..database.sqlite.driver import SQLiteDriver
 from ..worker.processors import ANY, Handler, Processor, make_handler

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ..client.job.abort_signal import Signal
 from ..client.job.job import Job
-from ..core.job_options import check_int, check_name
+from ..core.checks import check_int
+from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType
 
 Processor = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..client.job.job import Job, Wait
 from ..core.backoff import MAX_DELAY, TYPES, matching_rule
-from ..core.job_options import check_name
+from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType, UnrecoverableError
 
 Answer = int | float | bool | None

@@ -16,18 +16,10 @@ from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..client.runtime.emitter import Entry, Listener, OwnEmitter
 from ..client.runtime.store import Store
+from ..core.checks import Duration, check_bool, check_duration, check_int, check_rate
 from ..core.decide_outcome import Raised, RetentionDefaults, Returned
-from ..core.job_options import (
-    Duration,
-    KeepJobs,
-    RateLimit,
-    check_bool,
-    check_duration,
-    check_int,
-    check_keep,
-    check_name,
-    check_rate,
-)
+from ..core.job_options import KeepJobs, RateLimit, check_keep
+from ..core.names import check_name
 from ..core.outcomes import CANCELLED
 from ..core.retention import retention_of
 from ..core.states import COMPLETE, FAIL, STALL, STALL_DELAYED, State

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ...commands.job_types import WEBHOOK
+from ...core.checks import MAX_DATA_BYTES, check_size
 from ...core.clock import SystemClock
 from ...core.codec import encode
-from ...core.job_options import MAX_DATA_BYTES, check_name, check_options, check_size
+from ...core.job_options import check_options
+from ...core.names import check_name
 from .. import times
 from ..completers import files, folders, job_ids_of_all_queues, template_names
 from ..console import CommandError, InvalidInput, complete_queues, queue_option, verb

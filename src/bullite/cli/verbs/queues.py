@@ -10,7 +10,8 @@ import click
 
 from ...client.queue.queue import Queue
 from ...client.queue.settings import check_settings
-from ...core.job_options import MAX_ATTEMPTS, check_int, check_name, check_rate
+from ...core.checks import MAX_COUNT, check_int, check_rate
+from ...core.names import check_name
 from .. import times
 from ..console import InvalidInput, complete_queues, one_line, verb
 from ..counts import counts_of
@@ -202,7 +203,7 @@ def _number(option: str, least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?\d+", text):
             raise InvalidInput(f"{option} must be a whole number or none, not {text!r}")
-        return check_int(option, int(text), least, MAX_ATTEMPTS)
+        return check_int(option, int(text), least, MAX_COUNT)
 
     return read
 

@@ -11,7 +11,7 @@ import click
 
 from ...client.directory import get_value, list_values, update_value
 from ...commands.job_types import describe
-from ...core.job_options import check_name
+from ...core.names import check_name
 from ..completers import template_names
 from ..console import CommandError, one_line, verb, yes_option
 from ..job_spec import TEMPLATES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ...core.checks import check_int
 from ...core.codec import decode
 from ...core.dependency_options import ParentRef, check_relative
 from ...core.job_flags import UPSTREAM
-from ...core.job_options import check_int
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.children import AwaitChildren, DetachFromParent, RemoveUnprocessedChildren
 from ...operations.dependencies import CHILD, DEPENDENCY

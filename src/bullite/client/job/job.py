@@ -9,6 +9,17 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ...core.checks import (
+    MAX_DATA_BYTES,
+    Duration,
+    Moment,
+    check_bool,
+    check_duration,
+    check_int,
+    check_moment,
+    check_size,
+    encode_limited,
+)
 from ...core.clock import moment_of
 from ...core.codec import decode, encode, encode_plain
 from ...core.decide_outcome import (
@@ -23,21 +34,7 @@ from ...core.decide_outcome import (
 )
 from ...core.event_log import Failure
 from ...core.job_flags import COMMAND
-from ...core.job_options import (
-    MAX_DATA_BYTES,
-    Duration,
-    KeepJobs,
-    Moment,
-    Priority,
-    check_bool,
-    check_duration,
-    check_int,
-    check_keep,
-    check_moment,
-    check_priority,
-    check_size,
-    encode_limited,
-)
+from ...core.job_options import KeepJobs, Priority, check_keep, check_priority
 from ...core.job_record import DATA, FLAGS, OPTS, JobRecord, JobStatusRow
 from ...core.outcomes import COMPLETED
 from ...core.retention import retention_of

@@ -13,11 +13,12 @@ from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar, overload
 
+from ...core.checks import Duration, check_duration, encode_limited
 from ...core.clock import moment_of
 from ...core.codec import decode
 from ...core.decide_outcome import RunOutcome
 from ...core.job_flags import STEPPED
-from ...core.job_options import Duration, check_duration, check_name, encode_limited
+from ...core.names import check_name
 from ...core.states import DELAY
 from ...errors import EventTimedOut, IllegalMove, InvalidOptionType, JobSuspended
 from ...operations.steps import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.codec import as_json
 from ...core.deduplication import KeyHolder
-from ...core.job_options import check_name
+from ...core.names import check_name
 from ...operations.deduplicate_release import FreeKey
 from ..runtime import bridge
 from .reads import QueueReads

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ...core.checks import MAX_TIME
 from ...core.clock import moment_of
 from ...core.codec import encode_plain
 from ...core.job_flags import STEPPED
-from ...core.job_options import MAX_TIME
 from ...core.states import PRIORITIZED, State
 from ...operations.rate_limits import QueueLimits
 from ...operations.rate_limits_by_key import window_of

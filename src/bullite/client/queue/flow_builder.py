@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from ...core.dependency_options import DependencyOptions, JobRef, check_children
-from ...core.job_options import CheckedOptions, JobOptions, check_name
+from ...core.job_options import CheckedOptions, JobOptions
 from ...core.job_record import JobStatusRow
+from ...core.names import check_name
 from ...core.states import State
 from ...errors import BulliteError, InvalidOption, InvalidOptionType
 from ...operations.add import NewJob, StaleSettings

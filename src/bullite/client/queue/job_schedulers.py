@@ -7,20 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict
 
+from ...core.checks import MAX_TIME, Duration, Moment, check_bool
 from ...core.clock import moment_of
 from ...core.codec import decode, encode_plain
-from ...core.job_options import (
-    MAX_NAME_LENGTH,
-    MAX_TIME,
-    PER_JOB_OPTIONS,
-    CheckedOptions,
-    Duration,
-    JobOptions,
-    Moment,
-    Repeat,
-    check_bool,
-    check_name,
-)
+from ...core.job_options import PER_JOB_OPTIONS, CheckedOptions, JobOptions, Repeat
+from ...core.names import MAX_NAME_LENGTH, check_name
 from ...core.recurrence import Recurrence, check_recurrence
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.add import NewJob

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.checks import MAX_COUNT, Duration, check_duration, check_int, check_rate
 from ...core.codec import encode_plain
-from ...core.job_options import (
-    MAX_ATTEMPTS,
-    Duration,
-    RateLimit,
-    check_duration,
-    check_int,
-    check_limit_key,
-    check_rate,
-)
+from ...core.job_options import RateLimit, check_limit_key
 from ...operations.rate_limits import BlockQueue, QueueLimits, Rate, SetConcurrency, SetRate
 from ...operations.rate_limits_by_key import EVERY_KEY, RateWindow, SetKeyLimit, window_of
 from ..runtime import bridge
@@ -27,7 +20,7 @@ class LimitMethods(QueueReads):
 
     async def set_global_concurrency(self, concurrency: int) -> None:
         """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
-        number = check_int("concurrency", concurrency, 1, MAX_ATTEMPTS)
+        number = check_int("concurrency", concurrency, 1, MAX_COUNT)
         await self._ensure_open()
         await bridge.submit(self.store, SetConcurrency(self.key, number))
 
@@ -85,7 +78,7 @@ class LimitMethods(QueueReads):
         the key's. Without any, the time that the running window has left.
         """
         if max_jobs is not None:
-            check_int("max_jobs", max_jobs, 1, MAX_ATTEMPTS)
+            check_int("max_jobs", max_jobs, 1, MAX_COUNT)
         if key is not None:
             return (await self._window(check_limit_key(key))).ttl(self._now(), max_jobs)
         return (await self._limits()).blocked_for_ms(self._now(), max_jobs)

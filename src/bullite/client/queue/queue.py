@@ -9,31 +9,33 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypedDict, Unpack, overload
 
+from ...core.checks import (
+    MAX_TIME,
+    Duration,
+    Moment,
+    check_bool,
+    check_duration,
+    check_int,
+    check_moment,
+    check_size,
+    encode_limited,
+)
 from ...core.codec import encode
 from ...core.decide_outcome import storable
 from ...core.dependency_options import DependencyOptions
 from ...core.job_flags import DEDUPLICATED, DOWNSTREAM
 from ...core.job_options import (
-    MAX_TIME,
+    LINK_OPTIONS,
     PLAIN,
-    TIES,
     CheckedOptions,
-    Duration,
     JobOptions,
     KeepJobs,
-    Moment,
     RateLimit,
-    check_bool,
-    check_duration,
-    check_int,
-    check_moment,
-    check_name,
     check_options,
-    check_size,
-    encode_limited,
-    over,
+    merge_options,
 )
 from ...core.job_record import JobStatusRow
+from ...core.names import check_name
 from ...core.states import (
     DELETE,
     DELETE_ACTIVE,
@@ -108,7 +110,7 @@ class BulkJob(TypedDict, total=False):
 
 
 _BULK_KEYS = frozenset(BulkJob.__annotations__)
-_TIES = frozenset(TIES)
+_TIES = frozenset(LINK_OPTIONS)
 _WAITING, _DELAYED = State.WAITING.value, State.DELAYED.value
 
 
@@ -181,7 +183,7 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
             await bridge.submit(self.store, Configure(self.key, changes))
             await super()._open_row()
         stored = read_defaults(self._ready().default_job_options)
-        self._defaults = over(stored, self._own_defaults)
+        self._defaults = merge_options(stored, self._own_defaults)
         self._plain = check_options(self._defaults)
 
     # --- listeners -------------------------------------------------------------------------------
@@ -390,7 +392,9 @@ class Queue(DeduplicationMethods, SchedulerMethods, LimitMethods):
         """The options of a job of this queue, its defaults among them."""
         if not options:
             return self._plain
-        checked = check_options(over(self._defaults, options) if self._defaults else options)
+        checked = check_options(
+            merge_options(self._defaults, options) if self._defaults else options
+        )
         if self._same_database is not None:
             self._refuse_ties_apart(options, checked.dependencies)
         return checked

@@ -8,17 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from ... import __version__
+from ...core.checks import Duration, Moment, check_bool, check_duration, check_int, check_moment
 from ...core.clock import moment_of
 from ...core.codec import decode, encode_plain
-from ...core.job_options import (
-    MAX_PRIORITY,
-    Duration,
-    Moment,
-    check_bool,
-    check_duration,
-    check_int,
-    check_moment,
-)
+from ...core.job_options import MAX_PRIORITY
 from ...core.job_record import split_job_row
 from ...core.names import job_number
 from ...core.outcomes import ERROR

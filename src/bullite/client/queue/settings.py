@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from ...core.checks import (
+    MAX_BYTES,
+    MAX_COUNT,
+    Duration,
+    check_age,
+    check_duration,
+    check_int,
+    check_rate,
+)
 from ...core.codec import decode
 from ...core.job_options import (
-    MAX_ATTEMPTS,
-    MAX_BYTES,
     PER_JOB_OPTIONS,
-    Duration,
     JobOptions,
     KeepJobs,
     OnFailure,
     Priority,
     RateLimit,
-    check_age,
-    check_duration,
-    check_int,
-    check_name,
     check_on_failure,
     check_options,
-    check_rate,
 )
+from ...core.names import check_name
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.queue_settings import as_text
 from .base import check_order
@@ -65,7 +67,7 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
             case "trash_age":
                 changes[name] = check_duration(name, value)
             case "max_events":
-                changes[name] = check_int(name, value, 0, MAX_ATTEMPTS)
+                changes[name] = check_int(name, value, 0, MAX_COUNT)
             case "max_waiting" | "max_payload_bytes":
                 changes[name] = _check_quota(name, value)
             case "max_rate":
@@ -76,7 +78,7 @@ def check_settings(given: Mapping[str, Any], queue: str) -> dict[str, Any]:
             case "retry_failed_after":
                 changes[name] = None if value is None else check_duration(name, value, least=1)
             case "retry_failed_times":
-                changes[name] = check_int(name, value, 1, MAX_ATTEMPTS)
+                changes[name] = check_int(name, value, 1, MAX_COUNT)
             case _:
                 known = ", ".join(sorted(QueueSettings.__annotations__))
                 raise InvalidOption(f"unknown setting {name!r}; the settings are: {known}")
@@ -140,7 +142,7 @@ def _check_notice(value: Any, queue: str) -> str | None:
 def _check_quota(name: str, value: Any) -> int | None:
     if value is None:
         return None
-    return check_int(name, value, 0, MAX_BYTES if name == "max_payload_bytes" else MAX_ATTEMPTS)
+    return check_int(name, value, 0, MAX_BYTES if name == "max_payload_bytes" else MAX_COUNT)
 
 
 def _check_retention(name: str, value: Any) -> dict[str, int | None]:
@@ -154,7 +156,7 @@ def _check_retention(name: str, value: Any) -> dict[str, int | None]:
         if value.get("age") is not None:
             age = round(check_age(f"{name} age", value["age"]) * 1000)
         if value.get("count") is not None:
-            count = check_int(f"{name} count", value["count"], 0, MAX_ATTEMPTS)
+            count = check_int(f"{name} count", value["count"], 0, MAX_COUNT)
     elif value is not None:
         age = check_duration(name, value)
     return {f"{name}_age": age, f"{name}_count": count}

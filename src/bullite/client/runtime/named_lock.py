@@ -7,7 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from ...core.job_options import Duration, check_duration, check_name
+from ...core.checks import Duration, check_duration
+from ...core.names import check_name
 from ...engine.engine import Engine
 from ...engine.held_locks import LockRequest
 from ...errors import LockNotAcquired, LostLock

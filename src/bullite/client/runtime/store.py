@@ -23,7 +23,7 @@ from ...errors import StoreClosed
 from .blocking import BlockingFuture
 
 if TYPE_CHECKING:
-    from ...core.job_options import Duration
+    from ...core.checks import Duration
     from ...engine.read_thread import ReadThread
     from .named_lock import NamedLock
 
