@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
-from bullite.core.states import REMOVE, RESTORE_FAILED, RETRY_FINISHED, RETRY_FINISHED_DELAYED
+from bullite.core.states import (
+    CANCELLED,
+    REMOVE,
+    RESTORE_FAILED,
+    RETRY_FINISHED,
+    RETRY_FINISHED_DELAYED,
+    STALLED,
+    TIMED_OUT,
+)
 from bullite.operations import auto_retry
 from bullite.operations.auto_retry import RetryFailedDue
 from bullite.operations.cancel import Cancel

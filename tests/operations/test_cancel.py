@@ -13,10 +13,10 @@ from bullite.core.decide_outcome import STALLED_TOO_OFTEN, RunOutcome
 from bullite.core.deduplication import DeduplicationRule
 from bullite.core.event_log import unfold
 from bullite.core.job_flags import CANCELLED as MARK
-from bullite.core.outcomes import CANCELLED
 from bullite.core.retention import Retention
 from bullite.core.states import (
     BACK_OFF,
+    CANCELLED,
     COMPLETE,
     DELAY,
     DELETE,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bullite.core.outcomes import CANCELLED
 from bullite.core.retention import Retention
 from bullite.core.states import (
+    CANCELLED,
     FAIL,
     REMOVE,
     RESTORE_FAILED,

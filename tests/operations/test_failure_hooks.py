@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from bullite.core.job_flags import NOTICE, TELLING
-from bullite.core.outcomes import CANCELLED, STALLED, TIMED_OUT
 from bullite.core.retention import Retention
-from bullite.core.states import RETRY_FINISHED
+from bullite.core.states import CANCELLED, RETRY_FINISHED, STALLED, TIMED_OUT
 from bullite.errors import StoreBusy
 from bullite.operations.cancel import Cancel
 from bullite.operations.expire import Expire

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.core.outcomes import TIMED_OUT
-from bullite.core.states import COMPLETE, FAIL, RETRY_FINISHED
+from bullite.core.states import COMPLETE, FAIL, RETRY_FINISHED, TIMED_OUT
 from tests.support.harness import Store
 
 

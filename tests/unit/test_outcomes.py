@@ -25,9 +25,19 @@ from bullite.core.decide_outcome import (
     decide,
     storable,
 )
-from bullite.core.outcomes import ERROR, STALLED, TIMED_OUT
 from bullite.core.retention import Retention
-from bullite.core.states import BACK_OFF, COMPLETE, FAIL, RELEASE, RETRY_NOW, RETURN_UNSTARTED, Move
+from bullite.core.states import (
+    BACK_OFF,
+    COMPLETE,
+    ERROR,
+    FAIL,
+    RELEASE,
+    RETRY_NOW,
+    RETURN_UNSTARTED,
+    STALLED,
+    TIMED_OUT,
+    Move,
+)
 from bullite.errors import JobTimedOut
 
 

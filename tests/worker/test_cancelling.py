@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, JobCancelled, JobFailed, Queue, Signal, Worker
-from bullite.core.outcomes import CANCELLED
+from bullite.core.states import CANCELLED
 from bullite.engine.subscription import CancelRunning
 from bullite.errors import IllegalMove, InvalidOptionType, JobNotFound
 from tests.support.helpers import again, state_of, until

@@ -8,8 +8,7 @@ from typing import Any
 from ..client.directory import WorkerStats, workers
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
-from ..core.outcomes import CANCELLED, EXPIRED
-from ..core.states import PRIORITIZED, State
+from ..core.states import CANCELLED, EXPIRED, PRIORITIZED, State
 from .console import pluralize
 from .job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
 from .session import Session

@@ -8,8 +8,15 @@ from typing import Any
 from ..client.queue.search import OUTCOMES
 from ..commands.job_types import describe
 from ..core.job_record import JobRecord
-from ..core.outcomes import CANCELLED, EXPIRED
-from ..core.states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
+from ..core.states import (
+    CANCELLED,
+    EXPIRED,
+    PRIORITIZED,
+    SHOWN_STATES,
+    State,
+    plain_word,
+    state_named,
+)
 from ..errors import InvalidOption
 from .masking import masked_data, masked_text
 from .times import iso

@@ -14,8 +14,8 @@ from . import states
 from .backoff import Random, delay_after, least_delay
 from .codec import encode
 from .job_flags import CANCELLED as IS_CANCELLED
-from .outcomes import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
 from .retention import Retention, retention_of
+from .states import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
 
 MAX_REASON_LENGTH = 64 * 1024
 """Characters of an error's text, and of its stack, that are kept."""

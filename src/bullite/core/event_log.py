@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from .outcomes import CANCELLED, EXPIRED
-from .states import MOVES, State
+from .states import CANCELLED, EXPIRED, MOVES, State
 
 PROGRESS, LOG_ADDED, DUPLICATED = "progress", "log_added", "duplicated"
 PAUSED, RESUMED, DRAINED, CLEANED = "paused", "resumed", "drained", "cleaned"

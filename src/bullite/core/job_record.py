@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .clock import moment_of
 from .codec import decode
-from .outcomes import COMPLETED
-from .states import State, shown_state
+from .states import COMPLETED, State, shown_state
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Every state a job can be in and every move it can make, in one table.
+"""States of a job and the moves between them, in one table; the words for how a job ended.
 
 The table drives the compare-and-swap of each move, the CHECK constraint of the schema, the names
 in the event log, the diagram in the documentation and the conformance tests. Nothing else in the
@@ -48,6 +48,10 @@ def state_named(word: str) -> State | None:
     visible = {state.value: state for state in VISIBLE_STATES}
     return visible.get(plain)
 
+
+COMPLETED, ERROR, TIMED_OUT = "completed", "error", "timed-out"
+CANCELLED, EXPIRED, STALLED = "cancelled", "expired", "stalled"
+"""The outcomes: how the run of a job, or a job without a run, ended."""
 
 PRIORITIZED = "prioritized"
 """Waiting with a priority: no state of its own, but shown, listed and counted as one."""

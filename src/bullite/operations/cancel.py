@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ..core.codec import as_json
 from ..core.job_flags import CANCELLED as MARK
-from ..core.outcomes import CANCELLED
-from ..core.states import CANCEL, State
+from ..core.states import CANCEL, CANCELLED, State
 from ..errors import BulliteError, IllegalMove, JobNotFound
 from .end_unstarted import UnstartedJob, end_unstarted
 from .request import Request

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.outcomes import EXPIRED
-from ..core.states import EXPIRE
+from ..core.states import EXPIRE, EXPIRED
 from .end_unstarted import UnstartedJob, end_unstarted
 from .queue_settings import may_keep_house
 from .request import ALONE, Request

@@ -14,12 +14,13 @@ from ..core.decide_outcome import RunOutcome
 from ..core.event_log import MAX_COPIED_LENGTH
 from ..core.job_flags import CANCELLED as IS_CANCELLED
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, UPSTREAM
-from ..core.outcomes import CANCELLED, ERROR
 from ..core.states import (
     BACK_OFF,
+    CANCELLED,
     CLAIM,
     COMPLETE,
     DELAY,
+    ERROR,
     FAIL,
     RELEASE,
     RETRY_NOW,

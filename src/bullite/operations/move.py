@@ -8,8 +8,8 @@ from typing import NamedTuple
 from ..core.checks import MAX_TIME
 from ..core.codec import as_json
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, SCHEDULED, STEPPED, UPSTREAM
-from ..core.outcomes import COMPLETED
 from ..core.states import (
+    COMPLETED,
     DELETE,
     DELETE_ACTIVE,
     PRIORITIZED,

@@ -10,8 +10,7 @@ from ..core.backoff import delay_after
 from ..core.codec import as_json, decode
 from ..core.decide_outcome import STALLED_TOO_OFTEN
 from ..core.job_flags import CANCELLED, SCHEDULED
-from ..core.outcomes import STALLED
-from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, State
+from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, STALLED, State
 from ..database.driver import ANY_NAME, WorkerRow
 from .cancel import end_cancelled
 from .rate_limits import MAX_BLOCK, Rate

@@ -20,9 +20,8 @@ from ..core.checks import Duration, check_bool, check_duration, check_int, check
 from ..core.decide_outcome import Raised, RetentionDefaults, Returned
 from ..core.job_options import KeepJobs, RateLimit, check_keep
 from ..core.names import check_name
-from ..core.outcomes import CANCELLED
 from ..core.retention import retention_of
-from ..core.states import COMPLETE, FAIL, STALL, STALL_DELAYED, State
+from ..core.states import CANCELLED, COMPLETE, FAIL, STALL, STALL_DELAYED, State
 from ..engine.engine import Engine
 from ..engine.subscription import WorkerIntervals
 from ..errors import (

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ...client.queue.metrics import Durations, Metrics
-from ...core.outcomes import CANCELLED, EXPIRED
+from ...core.states import CANCELLED, EXPIRED
 from ..console import InvalidInput, one_line, queue_option, verb
 from ..counts import workers_line
 from ..job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING

@@ -36,10 +36,10 @@ from ...core.event_log import Failure
 from ...core.job_flags import COMMAND
 from ...core.job_options import KeepJobs, Priority, check_keep, check_priority
 from ...core.job_record import DATA, FLAGS, OPTS, JobRecord, JobStatusRow
-from ...core.outcomes import COMPLETED
 from ...core.retention import retention_of
 from ...core.states import (
     COMPLETE,
+    COMPLETED,
     DELAY,
     PROMOTE,
     RELEASE,

@@ -14,8 +14,7 @@ from ...core.codec import decode, encode_plain
 from ...core.job_options import MAX_PRIORITY
 from ...core.job_record import split_job_row
 from ...core.names import job_number
-from ...core.outcomes import ERROR
-from ...core.states import PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
+from ...core.states import ERROR, PRIORITIZED, SHOWN_STATES, State, plain_word, state_named
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.dependencies import CHILD
 from ...operations.job_lists import FARTHEST, START

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ...core.codec import encode_plain
 from ...core.job_record import JobRecord
-from ...core.outcomes import CANCELLED, EXPIRED, STALLED, TIMED_OUT
-from ...core.states import PRIORITIZED, State, plain_word
+from ...core.states import CANCELLED, EXPIRED, PRIORITIZED, STALLED, TIMED_OUT, State, plain_word
 from ...database.driver import Result
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.job_lists import FARTHEST, rows_of_list
