@@ -375,14 +375,14 @@ MUTANTS = (
     # --- dead letters ---
     Mutant(
         "a job whose id is taken among the dead stays",
-        "operations/dead_letter.py",
+        "operations/after_failure.py",
         " if verdict.custom_id not in taken]",
         "]",
         ["test_dead_letter.py::test_a_job_whose_id_is_taken_there_stays"],
     ),
     Mutant(
         "a queue is not its own dead letter",
-        "operations/dead_letter.py",
+        "operations/after_failure.py",
         "settings.dead_letter == settings.name or ",
         "",
         ["test_dead_letter.py::test_a_queue_is_not_its_own_dead_letter"],
@@ -403,7 +403,7 @@ MUTANTS = (
     ),
     Mutant(
         "the dead are counted",
-        "operations/dead_letter.py",
+        "operations/after_failure.py",
         'tx.count(target, "failed", len(jobs))',
         "pass",
         ["test_dead_letter.py::test_a_job_that_failed_for_good_moves_as_it_is"],
@@ -816,7 +816,7 @@ MUTANTS = (
     # --- dead letters ---
     Mutant(
         "the failure of a notice is told to nobody",
-        "operations/failure_hooks.py",
+        "operations/after_failure.py",
         " if not verdict.flags & NOTICE]",
         "]",
         ["test_failure_hooks.py::test_the_failure_of_a_notice_is_told_to_nobody"],
@@ -830,14 +830,14 @@ MUTANTS = (
     ),
     Mutant(
         "failed jobs are tried again so often and no more",
-        "operations/auto_retry.py",
+        "operations/after_failure.py",
         '            yield "count_auto_retries", {"jobs": as_json(moved)}\n',
         "",
         ["test_auto_retry.py::test_it_is_tried_again_so_often_and_no_more"],
     ),
     Mutant(
         "a dead letter whose id is taken is not tried in a loop",
-        "operations/auto_retry.py",
+        "operations/after_failure.py",
         "            if left:",
         "            if False:",
         ["test_auto_retry.py::test_one_whose_id_is_taken_there_stays_and_is_not_tried_in_a_loop"],

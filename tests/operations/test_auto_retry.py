@@ -16,8 +16,8 @@ from bullite.core.states import (
     STALLED,
     TIMED_OUT,
 )
-from bullite.operations import auto_retry
-from bullite.operations.auto_retry import RetryFailedDue
+from bullite.operations import after_failure
+from bullite.operations.after_failure import RetryFailedDue
 from bullite.operations.cancel import Cancel
 from bullite.operations.expire import Expire
 from tests.support.harness import QUEUE, Store, Worker, new_job
@@ -195,7 +195,7 @@ def test_a_removed_job_is_left_alone_until_it_is_restored(store: Store) -> None:
 
 
 def test_many_are_tried_again_piece_by_piece(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto_retry, "MAX_RETRIED", 2)
+    monkeypatch.setattr(after_failure, "MAX_RETRIED", 2)
     retrying(store)
     store.add_all(*[new_job() for _ in range(5)])
     worker = store.worker()

@@ -33,7 +33,7 @@ from bullite.database.driver import Conflict
 from bullite.engine.replies import SAME_THREAD
 from bullite.engine.subscription import CancelRunning
 from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
-from bullite.operations.auto_retry import RetryFailedDue
+from bullite.operations.after_failure import RetryFailedDue
 from bullite.operations.cancel import Cancel
 from bullite.operations.cancel import cancel as cancel_in
 from bullite.operations.children import AwaitChildren

@@ -16,7 +16,7 @@ from ..core.codec import as_json
 from ..core.states import State
 from ..database.driver import Driver, WorkerRow
 from ..errors import StoreError
-from ..operations.auto_retry import MAX_RETRIED, RetryFailedDue
+from ..operations.after_failure import MAX_RETRIED, RetryFailedDue
 from ..operations.claim import Promote
 from ..operations.expire import Expire
 from ..operations.locks import PruneLocks

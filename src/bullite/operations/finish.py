@@ -31,14 +31,12 @@ from ..core.states import (
 from ..database.driver import ANY_NAME, Conflict
 from ..errors import BulliteError, JobCancelled
 from . import dependencies
-from .auto_retry import schedule_auto_retry
+from .after_failure import add_failure_jobs, move_to_dead_letter, schedule_auto_retry
 from .cancel import end_cancelled
 from .claim import promote_due
 from .command_output import CommandExit, record_exits
-from .dead_letter import move_to_dead_letter
 from .deduplicate_release import release
 from .end_unstarted import retention_of_failed
-from .failure_hooks import add_failure_jobs
 from .queue_settings import read_settings
 from .rate_limits import read_limits
 from .request import Request

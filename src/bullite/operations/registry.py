@@ -8,7 +8,7 @@ from typing import Any
 from . import (
     add,
     add_flow,
-    auto_retry,
+    after_failure,
     cancel,
     children,
     claim,
@@ -54,7 +54,7 @@ OPERATIONS: Mapping[type[Request], Callable[[Transaction, Any], Operation[Sequen
     command_output.WriteOutput: command_output.write_output,
     key_values.UpdateKeyValue: key_values.update_key_value,
     metrics.WriteMetrics: metrics.write_metrics,
-    auto_retry.RetryFailedDue: auto_retry.retry_failed_due,
+    after_failure.RetryFailedDue: after_failure.retry_failed_due,
     deduplicate_release.FreeKey: deduplicate_release.free_key,
     deduplicate_release.FreeKeyOf: deduplicate_release.free_key_of,
     open_queue.OpenQueue: open_queue.open_queue,

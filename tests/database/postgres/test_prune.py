@@ -9,7 +9,7 @@ import pytest
 from bullite.database.driver import Result
 from bullite.database.postgres import driver as driver_module
 from bullite.operations import queue_settings
-from bullite.operations.auto_retry import RetryFailedDue, retry_failed_due
+from bullite.operations.after_failure import RetryFailedDue, retry_failed_due
 from bullite.operations.claim import Promote, promote
 from bullite.operations.expire import Expire, expire
 from bullite.operations.prune import PruneQueue, prune_queues
