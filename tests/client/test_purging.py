@@ -10,8 +10,9 @@ from bullite import Job, JobNotFound, Queue, Worker
 from bullite.client.runtime import bridge
 from bullite.core.states import State
 from bullite.errors import InvalidOption, InvalidOptionType
-from bullite.operations.prune import Purge
-from tests.support.helpers import case, state_of, until
+from bullite.operations.retention import Purge
+
+from .helpers import case, state_of, until
 
 
 async def work(job: Job) -> Any:

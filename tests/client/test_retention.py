@@ -11,9 +11,10 @@ import pytest
 from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker
 from bullite.client.runtime import bridge
 from bullite.core.event_log import UNCOUNTED
-from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Settings
-from tests.support.helpers import case, fresh, until
+from bullite.operations.retention import PruneQueue
+
+from .helpers import case, fresh, until
 
 
 async def work(job: Job) -> Any:

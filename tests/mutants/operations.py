@@ -453,7 +453,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job of exactly the limit survives a sweep",
-        "operations/prune.py",
+        "operations/retention.py",
         "age + 1",
         "age",
         ["test_prune.py::test_a_completed_job_of_exactly_the_limit_is_kept"],

@@ -26,8 +26,8 @@ from bullite.operations.claim import promote_due
 from bullite.operations.deduplicate import dump_named, load_named
 from bullite.operations.deduplicate_release import FreeKey, FreeKeyOf
 from bullite.operations.expire import Expire
-from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import ResetQueue, SetPaused
+from bullite.operations.retention import PruneQueue
 from tests.support.harness import Event, Held, Store, new_job
 
 X = DeduplicationRule("x")

@@ -30,7 +30,7 @@ from bullite.database.driver import Conflict
 from bullite.operations.claim import Claim, claim, promote_due
 from bullite.operations.finish import FinishRuns, finish_runs
 from bullite.operations.move import MoveJobs, move_jobs
-from bullite.operations.prune import PruneQueue, prune_queues
+from bullite.operations.retention import PruneQueue, prune_queues
 from bullite.operations.transaction import Operation, Transaction
 from bullite.operations.update import ExtendLease, Progress, extend_leases, record_progress
 from bullite.operations.workers import RecoverStalled, recover_stalled

@@ -15,7 +15,7 @@ from bullite.database.driver import Params, Result, Step, TransactionAborted
 from bullite.engine.engine import MAX_POSTPONED, Engine
 from bullite.engine.maintenance import Maintenance
 from bullite.errors import StoreBusy
-from bullite.operations import prune
+from bullite.operations import retention
 from bullite.operations.add import AddJobs
 from bullite.operations.claim import Promote
 from bullite.operations.finish import FinishRuns
@@ -147,7 +147,7 @@ def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(s
 
 
 def test_results_and_claims_come_between_the_pieces_of_a_sweep(store, monkeypatch):
-    monkeypatch.setattr(prune, "MAX_PRUNED", 1)
+    monkeypatch.setattr(retention, "MAX_PRUNED", 1)
     worker = store.worker()
     store.add_all(*[new_job() for _ in range(8)])
     held = worker.claim(8)

@@ -7,7 +7,7 @@ import pytest
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE, DELETE, REMOVE, RESTORE, State
 from bullite.engine import maintenance
-from bullite.operations import prune
+from bullite.operations import retention
 from bullite.operations.finish import FinishRuns
 from bullite.operations.move import MoveJobs
 from tests.support.harness import Store, new_job
@@ -75,7 +75,7 @@ def test_a_job_deleted_by_hand_takes_its_payload_and_its_result_along(store: Sto
 def test_a_sweep_deletes_a_small_piece_at_a_time_the_oldest_first(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "MAX_PRUNED", 2)
+    monkeypatch.setattr(retention, "MAX_PRUNED", 2)
     jobs = []
     for _ in range(5):
         jobs += finish(store, 1)
@@ -116,7 +116,7 @@ def test_the_cap_of_the_event_log_counts_events_not_rows(store: Store) -> None:
 def test_the_event_log_is_trimmed_a_small_piece_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "MAX_PRUNED", 3)
+    monkeypatch.setattr(retention, "MAX_PRUNED", 3)
     for _ in range(8):
         store.add()
     assert [store.home.sweep(max_events=1) for _ in range(4)] == [3, 3, 1, 0]
@@ -125,7 +125,7 @@ def test_the_event_log_is_trimmed_a_small_piece_at_a_time(
 def test_the_scheduler_sweeps_until_nothing_is_left_to_sweep(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "MAX_PRUNED", 2)
+    monkeypatch.setattr(retention, "MAX_PRUNED", 2)
     jobs = finish(store, 5)
     store.home.configure(keep_completed_age=10)
     store.clock.advance(11)

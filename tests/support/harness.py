@@ -45,9 +45,9 @@ from bullite.operations.finish import FinishRuns
 from bullite.operations.flow_graph import Node
 from bullite.operations.move import MoveJobs
 from bullite.operations.open_queue import OpenQueue
-from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Configure
 from bullite.operations.rate_limits import MAX_BLOCK, Rate
+from bullite.operations.retention import PruneQueue
 from bullite.operations.transaction import Operation, Transaction
 from bullite.operations.update import Progress
 from bullite.operations.workers import RecoverStalled, RegisterWorker, RenewLeases

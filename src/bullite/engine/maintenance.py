@@ -20,7 +20,7 @@ from ..operations.after_failure import MAX_RETRIED, RetryFailedDue
 from ..operations.claim import Promote
 from ..operations.expire import Expire
 from ..operations.locks import PruneLocks
-from ..operations.prune import PruneQueue
+from ..operations.retention import PruneQueue
 from ..operations.scheduler_ticks import CatchUpScheduler, late_params
 from ..operations.transitions import LockedJob
 from ..operations.workers import MAX_RECOVERED, Recovered, RecoverStalled, RenewLeases

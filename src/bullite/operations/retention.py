@@ -1,30 +1,39 @@
-"""Keeping only so many finished jobs, for only so long."""
+"""Keep limits: deletion of finished jobs, removed jobs, events and keys that are past them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from ..core.codec import as_json
+from ..core.job_flags import UPSTREAM
 from ..core.retention import Retention
 from ..core.states import State
+from .queue_settings import Settings, may_sweep, read_settings
+from .rate_limits import read_limits
+from .rate_limits_by_key import delete_idle_limit_keys
+from .request import ALONE, Request
 from .transaction import COUNTED, Operation, Transaction
-from .transitions import delete_jobs
+from .transitions import delete_jobs, load_for_update
+
+MAX_PRUNED = 500
+"""Rows that one maintenance transaction deletes, so that it never holds the lock for long."""
 
 
 def apply_retention(
     tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Retention | None]]
 ) -> Operation[None]:
-    """What the jobs that just ended in `state` ask to be deleted: themselves, or older ones.
+    """Delete what the retention of jobs that just ended in `state` asks for: these jobs or older.
 
-    Of each its number, its traits, and what it asks for.
+    `ended` has the pk, the flags and the retention of each job.
     """
-    asking = [(job, traits, keep) for job, traits, keep in ended if keep is not None]
-    if not asking:
+    with_limits = [(job, flags, keep) for job, flags, keep in ended if keep is not None]
+    if not with_limits:
         return
-    at_once = {job: traits for job, traits, keep in asking if keep.nothing}
+    at_once = {job: flags for job, flags, keep in with_limits if keep.nothing}
     if at_once:
         yield from delete_finished(tx, queue, state, at_once)
     policies: dict[Retention, int] = {}
-    for _, _, keep in asking:
+    for _, _, keep in with_limits:
         if not keep.nothing:
             policies[keep] = policies.get(keep, 0) + 1
     for keep, jobs in policies.items():
@@ -34,7 +43,7 @@ def apply_retention(
 def prune_finished(
     tx: Transaction, queue: int, state: State, keep: Retention, limit: int
 ) -> Operation[int]:
-    """Delete those of a queue's finished jobs that are too old or too many, `limit` at a time."""
+    """Delete finished jobs of a queue that are too old or too many, at most `limit` by each."""
     deleted = 0
     if keep.age is not None:
         deleted += yield from _delete_oldest(tx, queue, state, tx.now - keep.age, limit)
@@ -61,3 +70,90 @@ def delete_finished(
 ) -> Operation[None]:
     yield from delete_jobs(tx, state, jobs)
     tx.count(queue, state.value, -len(jobs))
+
+
+class PruneQueue(Request):
+    """Delete rows of a queue that are past their keep limits. Reply with their number.
+
+    One request deletes a small number. It deletes nothing while another process prunes the queue.
+    """
+
+    queue: int
+    apart = ALONE
+
+
+def prune_queues(tx: Transaction, requests: Sequence[PruneQueue]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        swept = 0
+        if (yield from may_sweep(request.queue)):
+            settings = yield from read_settings(request.queue)
+            # One of the three per transaction: trimming events locks the row of the queue to count
+            # them. So that lock is short, and no other row is locked before it.
+            swept = yield from _prune_log(request.queue, settings)
+            swept = swept or (yield from _prune_jobs(tx, request.queue, settings))
+            swept = swept or (yield from _prune_limit_keys(tx, request.queue))
+        answers.append(swept)
+    return answers
+
+
+def _prune_log(queue: int, settings: Settings) -> Operation[int]:
+    params = {"queue": queue, "keep": settings.max_events, "most": MAX_PRUNED}
+    trimmed = yield "trim_events", params
+    return trimmed.changed
+
+
+def _prune_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[int]:
+    swept = 0
+    for state, count, age in (
+        (State.COMPLETED, settings.keep_completed_count, settings.keep_completed_age),
+        (State.FAILED, settings.keep_failed_count, settings.keep_failed_age),
+    ):
+        # The age of a Retention is inclusive; a setting keeps a job for the whole of its age.
+        keep = Retention(count, None if age is None else age + 1)
+        swept += yield from prune_finished(tx, queue, state, keep, MAX_PRUNED)
+    before = tx.now - settings.trash_age
+    trash = yield "trash_to_delete", {"queue": queue, "before": before, "most": MAX_PRUNED}
+    if trash.rows:
+        yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
+        swept += len(trash.rows)
+    over = yield "prune_dedup_keys", {"queue": queue, "now": tx.now, "most": MAX_PRUNED}
+    swept += over.changed
+    return swept
+
+
+def _prune_limit_keys(tx: Transaction, queue: int) -> Operation[int]:
+    if not (yield from read_limits(queue)).by_key:
+        return 0
+    return (yield from delete_idle_limit_keys(tx, queue, MAX_PRUNED))
+
+
+class Purge(Request):
+    """Delete finished jobs of a queue, except those that other jobs wait for. Reply with a number.
+
+    A job that has left the state meanwhile, such as by a retry, stays.
+    """
+
+    queue: int
+    state: State
+    jobs: Sequence[int]
+    barrier = True
+
+    def job_ids(self) -> Sequence[int]:
+        return self.jobs
+
+
+def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        places = (yield from load_for_update(request.jobs)).values()
+        there = [p for p in places if (p.queue, p.state) == (request.queue, request.state)]
+        tied = [place.job for place in there if place.flags & UPSTREAM]
+        awaited: set[int] = set()
+        if tied:
+            awaited = {row[0] for row in (yield "links_from", {"jobs": as_json(tied)}).rows}
+        going = {place.job: place.flags for place in there if place.job not in awaited}
+        if going:
+            yield from delete_finished(tx, request.queue, request.state, going)
+        answers.append(len(going))
+    return answers

@@ -16,10 +16,10 @@ from bullite.database.postgres.listener import ALERT, Listener
 from bullite.database.postgres.maintenance_locks import FORGOTTEN, HINDERED
 from bullite.operations.key_values import UpdateKeyValue
 from bullite.operations.metrics import MinuteTotals, WriteMetrics
-from bullite.operations.prune import PruneQueue
-from tests.database.postgres.places import database_of_its_own, guarded_server, role, url_for
+from bullite.operations.retention import PruneQueue
+from tests.api.helpers import until
 from tests.support.harness import open_store
-from tests.support.helpers import until
+from tests.postgres.places import database_of_its_own, guarded_server, role, url_for
 from tests.support.postgres_database import PostgresDatabase
 
 WITHIN = 3_000

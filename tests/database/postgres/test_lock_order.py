@@ -23,11 +23,11 @@ from bullite.operations.flow_graph import Node
 from bullite.operations.key_values import UpdateKeyValue, update_key_value
 from bullite.operations.metrics import MinuteTotals, WriteMetrics, write_metrics
 from bullite.operations.move import MoveJobs
-from bullite.operations.prune import PruneQueue
 from bullite.operations.queue_settings import Configure
+from bullite.operations.retention import PruneQueue
+from tests.crash.processes import wait_until
 from tests.support.harness import Held, Process, Store, new_job, node, open_store
 from tests.support.postgres_database import PostgresDatabase
-from tests.support.processes import wait_until
 
 ROUNDS = 60
 

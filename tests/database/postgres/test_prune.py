@@ -12,9 +12,9 @@ from bullite.operations import queue_settings
 from bullite.operations.after_failure import RetryFailedDue, retry_failed_due
 from bullite.operations.claim import Promote, promote
 from bullite.operations.expire import Expire, expire
-from bullite.operations.prune import PruneQueue, prune_queues
 from bullite.operations.queue_settings import PublishEvent, TrimEvents
 from bullite.operations.request import Request
+from bullite.operations.retention import PruneQueue, prune_queues
 from bullite.operations.scheduler_ticks import CatchUpScheduler, catch_up
 from tests.support.harness import Store, new_job, open_store
 from tests.support.postgres_database import PostgresDatabase

@@ -63,7 +63,6 @@ from ...operations.add_flow import FlowAdded
 from ...operations.cancel import Cancel
 from ...operations.job_lists import START
 from ...operations.move import Moved, MoveJob, MoveJobs, MoveListed
-from ...operations.prune import Purge
 from ...operations.queue_settings import (
     MAX_TRIMMED,
     Configure,
@@ -72,6 +71,7 @@ from ...operations.queue_settings import (
     SetPaused,
     TrimEvents,
 )
+from ...operations.retention import Purge
 from ...operations.scheduler_ticks import SchedulerSpec
 from ...operations.schedulers import DeleteSchedulers, SchedulersUpserted, UpsertSchedulers
 from ...operations.update import Progress
