@@ -12,8 +12,9 @@ from bullite import Job, Queue, Worker
 from bullite.client.queue.settings import check_settings
 from bullite.client.runtime import bridge
 from bullite.errors import BulliteError, InvalidOption
-from bullite.operations.queue_settings import Configure
-from tests.support.helpers import again, case, until
+from bullite.operations.queues import Configure
+
+from .helpers import again, case, until
 
 
 async def echo(job: Job) -> Any:

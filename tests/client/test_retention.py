@@ -11,7 +11,7 @@ import pytest
 from bullite import Job, JobFailed, JobNotFound, Queue, Scheduler, Worker
 from bullite.client.runtime import bridge
 from bullite.core.event_log import UNCOUNTED
-from bullite.operations.queue_settings import Settings
+from bullite.operations.queues import Settings
 from bullite.operations.retention import PruneQueue
 
 from .helpers import case, fresh, until

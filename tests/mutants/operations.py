@@ -324,14 +324,14 @@ MUTANTS = (
     ),
     Mutant(
         "only a change makes a new version",
-        "operations/queue_settings.py",
+        "operations/queues.py",
         "if new != old:",
         "if True:",
         ["test_queue_settings.py::test_only_a_change_makes_a_new_version"],
     ),
     Mutant(
         "a new order turns the ranks",
-        "operations/queue_settings.py",
+        "operations/queues.py",
         "if new.priority_order != old.priority_order:",
         "if False:",
         ["test_queue_settings.py::test_a_new_order_of_priorities_turns_the_line_around"],
@@ -515,7 +515,7 @@ MUTANTS = (
     # --- PostgreSQL ---
     Mutant(
         "one process sweeps a queue at a time",
-        "operations/queue_settings.py",
+        "operations/queues.py",
         "return bool(taken.rows[0][0])",
         "return True",
         [
@@ -844,14 +844,14 @@ MUTANTS = (
     ),
     Mutant(
         "what failed before is tried again, too",
-        "operations/queue_settings.py",
-        "            if new[-2:] != old[-2:]:",
+        "operations/queues.py",
+        "            if _auto_retry(new) != _auto_retry(old):",
         "            if False:",
         ["test_auto_retry.py::test_what_failed_before_it_was_settled_is_tried_again_too"],
     ),
     Mutant(
         "the queue in which a dead letter failed has the first say on its retries",
-        "operations/queue_settings.py",
+        "operations/queues.py",
         "    return there if own.retry_failed_after is None else own",
         "    return there",
         ["test_auto_retry.py::test_the_queue_it_came_from_has_the_first_say"],

@@ -7,7 +7,7 @@ import pytest
 from bullite.core.states import DELETE, REMOVE, RESTORE, RETRY_FINISHED, State
 from bullite.operations.add import AddJobs
 from bullite.operations.move import MoveJobs
-from bullite.operations.open_queue import OpenQueue
+from bullite.operations.queues import OpenQueue
 from tests.support.harness import Store, new_job
 
 

@@ -25,7 +25,7 @@ from bullite.errors import StoreFull, StoreUnavailable
 from bullite.operations.add import AddJobs
 from bullite.operations.finish import FinishRuns
 from bullite.operations.move import MoveJobs
-from bullite.operations.queue_settings import PublishEvent
+from bullite.operations.queues import PublishEvent
 from bullite.operations.request import Request
 from bullite.operations.update import Progress
 from tests.support.harness import Held, Store, new_job

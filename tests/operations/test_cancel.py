@@ -40,7 +40,7 @@ from bullite.operations.children import AwaitChildren
 from bullite.operations.expire import Expire, expire_due
 from bullite.operations.finish import FinishResult, FinishRuns
 from bullite.operations.flow_graph import FlowRef
-from bullite.operations.queue_settings import Configure
+from bullite.operations.queues import Configure
 from bullite.operations.steps import Suspend
 from tests.operations.test_dependencies import BLOCKED, child, dependent, family, links
 from tests.operations.test_interleaving import Make, claiming, interleave, recovering, settling

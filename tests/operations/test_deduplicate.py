@@ -26,7 +26,7 @@ from bullite.operations.claim import promote_due
 from bullite.operations.deduplicate import dump_named, load_named
 from bullite.operations.deduplicate_release import FreeKey, FreeKeyOf
 from bullite.operations.expire import Expire
-from bullite.operations.queue_settings import ResetQueue, SetPaused
+from bullite.operations.queues import ResetQueue, SetPaused
 from bullite.operations.retention import PruneQueue
 from tests.support.harness import Event, Held, Store, new_job
 

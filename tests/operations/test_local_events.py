@@ -8,7 +8,7 @@ from bullite.engine.maintenance import Maintenance
 from bullite.engine.replies import SAME_THREAD
 from bullite.engine.subscription import WorkerIntervals
 from bullite.operations.add import AddJobs
-from bullite.operations.queue_settings import PublishEvent
+from bullite.operations.queues import PublishEvent
 from bullite.operations.workers import RecoverStalled
 from tests.support.harness import Process, Store, new_job
 

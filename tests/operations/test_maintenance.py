@@ -19,7 +19,7 @@ from bullite.operations import retention
 from bullite.operations.add import AddJobs
 from bullite.operations.claim import Promote
 from bullite.operations.finish import FinishRuns
-from bullite.operations.queue_settings import Configure
+from bullite.operations.queues import Configure
 from tests.support.harness import Held, Process, Store, new_job
 
 LATE = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bullite.engine.replies import SAME_THREAD
-from bullite.operations.queue_settings import SetPaused
+from bullite.operations.queues import SetPaused
 from bullite.operations.workers import DeregisterWorker
 from tests.support.harness import LOCK_DURATION, Store, Worker, new_job
 

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from bullite.core.states import REMOVE, RESTORE_WAITING
-from bullite.operations import queue_settings
+from bullite.operations import queues
 from bullite.operations.add import AddJobs, StaleSettings
-from bullite.operations.open_queue import OpenQueue
-from bullite.operations.queue_settings import (
+from bullite.operations.queues import (
     Configure,
     LogCleaned,
+    OpenQueue,
     PublishEvent,
     ResetQueue,
     SetPaused,
@@ -229,7 +229,7 @@ def test_trimming_leaves_other_logs_alone(store: Store) -> None:
 
 
 def test_a_queue_can_be_made_as_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_settings, "MAX_TRIMMED", 2)
+    monkeypatch.setattr(queues, "MAX_TRIMMED", 2)
     new = settings(store)
     settings(store, dead_letter="dead", keep_failed_age=5, max_events=9)
     pause(store)

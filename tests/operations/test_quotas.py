@@ -9,7 +9,7 @@ import pytest
 from bullite.core.states import DELETE, PROMOTE, RETRY_FINISHED
 from bullite.errors import QueueFull
 from bullite.operations.add import Added, AddJobs, add_within
-from bullite.operations.queue_settings import ResetQueue
+from bullite.operations.queues import ResetQueue
 from tests.support.harness import Process, Store, new_job
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bullite.core.states import DELETE_ACTIVE, REMOVE
 from bullite.operations.move import MoveJobs
-from bullite.operations.queue_settings import ResetQueue, SetPaused
+from bullite.operations.queues import ResetQueue, SetPaused
 from bullite.operations.rate_limits import BlockQueue, Rate, SetConcurrency, SetRate
 from tests.support.harness import Held, Store, Worker, new_job
 

@@ -23,7 +23,7 @@ from bullite.operations import scheduler_ticks
 from bullite.operations.add import NewJob, StaleSettings
 from bullite.operations.expire import Expire
 from bullite.operations.move import MoveJob
-from bullite.operations.queue_settings import SetPaused
+from bullite.operations.queues import SetPaused
 from bullite.operations.scheduler_ticks import (
     MAX_SLOTS,
     CatchUpScheduler,

@@ -47,7 +47,7 @@ from bullite.core.states import (
 from bullite.errors import BulliteError
 from bullite.operations.add import NewJob
 from bullite.operations.expire import Expire
-from bullite.operations.queue_settings import SetPaused
+from bullite.operations.queues import SetPaused
 from bullite.operations.update import SetPriority
 from tests.support.databases import DATABASES
 from tests.support.harness import (

@@ -44,8 +44,7 @@ from bullite.operations.claim import Claimed, Promote
 from bullite.operations.finish import FinishRuns
 from bullite.operations.flow_graph import Node
 from bullite.operations.move import MoveJobs
-from bullite.operations.open_queue import OpenQueue
-from bullite.operations.queue_settings import Configure
+from bullite.operations.queues import Configure, OpenQueue
 from bullite.operations.rate_limits import MAX_BLOCK, Rate
 from bullite.operations.retention import PruneQueue
 from bullite.operations.transaction import Operation, Transaction

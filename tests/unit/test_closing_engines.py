@@ -20,7 +20,7 @@ from bullite.engine.read_thread import ReadThread
 from bullite.engine.replies import SAME_THREAD, PendingRequest
 from bullite.engine.threads import start_thread
 from bullite.errors import StoreClosed
-from bullite.operations.open_queue import OpenQueue
+from bullite.operations.queues import OpenQueue
 
 PATIENCE = 10
 

@@ -28,8 +28,7 @@ from ..errors import (
     StoreFull,
     StoreUnavailable,
 )
-from ..operations.open_queue import OpenQueue
-from ..operations.queue_settings import PublishEvent
+from ..operations.queues import OpenQueue, PublishEvent
 from .queue.base import QueueBase
 from .runtime import bridge
 from .runtime.emitter import OwnEmitter, plain

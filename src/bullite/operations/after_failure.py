@@ -13,8 +13,7 @@ from ..core.job_flags import NOTICE, TELLING
 from ..core.states import RETRY_FINISHED
 from .add import NewJob, RareFields, add_within
 from .move import MoveJobs, move_jobs
-from .open_queue import find_or_make
-from .queue_settings import Settings, may_keep_house, read_settings, retries_of_dead_letters
+from .queues import Settings, find_or_make, may_keep_house, read_settings, retries_of_dead_letters
 from .request import ALONE, Request
 from .transaction import Event, Operation, Transaction
 from .transitions import move_to_queue

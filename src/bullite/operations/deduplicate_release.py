@@ -11,7 +11,7 @@ from ..core.deduplication import KeyHolder, rule_of
 from ..core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move
 from .add import NewJob, add_within
 from .deduplicate import delete_keys, load_named, lock_keys
-from .queue_settings import read_settings
+from .queues import read_settings
 from .request import Request
 from .transaction import Operation, Transaction
 from .transitions import LockedJob

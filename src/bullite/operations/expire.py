@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..core.states import EXPIRE, EXPIRED
 from .end_unstarted import UnstartedJob, end_unstarted
-from .queue_settings import may_keep_house
+from .queues import may_keep_house
 from .request import ALONE, Request
 from .transaction import Operation, Transaction
 

@@ -37,7 +37,7 @@ from .claim import promote_due
 from .command_output import CommandExit, record_exits
 from .deduplicate_release import release
 from .end_unstarted import retention_of_failed
-from .queue_settings import read_settings
+from .queues import read_settings
 from .rate_limits import read_limits
 from .request import Request
 from .retention import apply_retention

@@ -8,7 +8,7 @@ from ..core.codec import as_json
 from ..core.job_flags import UPSTREAM
 from ..core.retention import Retention
 from ..core.states import State
-from .queue_settings import Settings, may_sweep, read_settings
+from .queues import Settings, may_sweep, read_settings
 from .rate_limits import read_limits
 from .rate_limits_by_key import delete_idle_limit_keys
 from .request import ALONE, Request

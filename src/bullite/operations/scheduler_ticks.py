@@ -19,7 +19,7 @@ from ..core.recurrence import GRACE, Recurrence, following_tick, is_over, next_t
 from ..core.states import REMOVE, State
 from ..errors import InvalidOption, SchedulerSlotsTaken
 from .add import NO_RARE_FIELDS, NewJob, RareFields, add_within
-from .queue_settings import may_keep_house, read_settings
+from .queues import may_keep_house, read_settings
 from .request import ALONE, Request
 from .transaction import Event, Operation, Transaction
 from .transitions import LockedJob, count_out, delete_jobs, load_for_update

@@ -16,7 +16,7 @@ from ..errors import (
     SchedulerSlotsTaken,
 )
 from .add import NO_RARE_FIELDS, Added, AddJobs, NewJob, StaleSettings, add, add_within, quota_error
-from .queue_settings import read_settings
+from .queues import read_settings
 from .request import ALONE_BESIDE_OTHERS, Request
 from .scheduler_ticks import (
     CANNOT_GO_ON,

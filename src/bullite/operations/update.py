@@ -16,7 +16,7 @@ from ..core.event_log import LOG_ADDED, MAX_COPIED_LENGTH, PROGRESS
 from ..core.states import CLAIM, State
 from ..database.driver import ANY_NAME
 from ..errors import BulliteError, IllegalMove, JobNotFound, LostLock
-from .queue_settings import read_settings
+from .queues import read_settings
 from .request import Request
 from .transaction import Operation, Transaction
 from .transitions import LockedJob, allocate_ids, load_for_update

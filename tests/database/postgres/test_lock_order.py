@@ -23,7 +23,7 @@ from bullite.operations.flow_graph import Node
 from bullite.operations.key_values import UpdateKeyValue, update_key_value
 from bullite.operations.metrics import MinuteTotals, WriteMetrics, write_metrics
 from bullite.operations.move import MoveJobs
-from bullite.operations.queue_settings import Configure
+from bullite.operations.queues import Configure
 from bullite.operations.retention import PruneQueue
 from tests.crash.processes import wait_until
 from tests.support.harness import Held, Process, Store, new_job, node, open_store

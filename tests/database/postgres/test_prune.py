@@ -8,11 +8,11 @@ import pytest
 
 from bullite.database.driver import Result
 from bullite.database.postgres import driver as driver_module
-from bullite.operations import queue_settings
+from bullite.operations import queues
 from bullite.operations.after_failure import RetryFailedDue, retry_failed_due
 from bullite.operations.claim import Promote, promote
 from bullite.operations.expire import Expire, expire
-from bullite.operations.queue_settings import PublishEvent, TrimEvents
+from bullite.operations.queues import PublishEvent, TrimEvents
 from bullite.operations.request import Request
 from bullite.operations.retention import PruneQueue, prune_queues
 from bullite.operations.scheduler_ticks import CatchUpScheduler, catch_up
@@ -160,7 +160,7 @@ def test_verifying_finds_a_wrong_size_of_the_log_and_trimming_by_hand_rights_it(
 
 
 def test_a_log_is_trimmed_by_hand_in_pieces(store, monkeypatch):
-    monkeypatch.setattr(queue_settings, "MAX_TRIMMED", 3)
+    monkeypatch.setattr(queues, "MAX_TRIMMED", 3)
     for _ in range(8):
         store.add()
 

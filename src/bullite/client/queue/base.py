@@ -10,7 +10,7 @@ from typing import Any, Self
 from ...core.job_options import LowerFirst, Priority
 from ...core.names import check_queue_name
 from ...errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
-from ...operations.open_queue import OpenedQueue, OpenQueue
+from ...operations.queues import OpenedQueue, OpenQueue
 from ..runtime import bridge
 from ..runtime.emitter import EventEmitter, OwnEmitter
 from ..runtime.store import Store

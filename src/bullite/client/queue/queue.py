@@ -63,7 +63,7 @@ from ...operations.add_flow import FlowAdded
 from ...operations.cancel import Cancel
 from ...operations.job_lists import START
 from ...operations.move import Moved, MoveJob, MoveJobs, MoveListed
-from ...operations.queue_settings import (
+from ...operations.queues import (
     MAX_TRIMMED,
     Configure,
     LogCleaned,

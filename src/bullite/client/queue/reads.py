@@ -19,7 +19,7 @@ from ...errors import InvalidOption, InvalidOptionType
 from ...operations.dependencies import CHILD
 from ...operations.job_lists import FARTHEST, START
 from ...operations.metrics import MINUTE
-from ...operations.queue_settings import Settings
+from ...operations.queues import Settings
 from ..directory import is_lost
 from ..job.job import Job
 from ..job.version_skew import NEWER, POSTPONED_FOR

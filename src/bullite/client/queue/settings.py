@@ -27,7 +27,7 @@ from ...core.job_options import (
 )
 from ...core.names import check_name
 from ...errors import InvalidOption, InvalidOptionType
-from ...operations.queue_settings import as_text
+from ...operations.queues import as_text
 from .base import check_order
 
 

@@ -1,4 +1,4 @@
-"""What is decided for a whole queue: its settings, whether it is paused, its event log."""
+"""Queues: their rows, their settings, whether they are paused, and their event logs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,59 @@ from ..database.driver import ANY_NAME
 from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
+DEFAULT_PRIORITY_ORDER = "low"
 MAX_TRIMMED = 1_000
-"""Rows of the event log deleted in one go."""
+"""Rows of the event log that one transaction deletes."""
+
+
+class OpenQueue(Request):
+    """Find or make a queue. Reply with an OpenedQueue."""
+
+    name: str
+    priority_order: str | None
+    apart = ALONE_BESIDE_OTHERS
+
+
+class OpenedQueue(NamedTuple):
+    """Columns of a queue that a producer needs."""
+
+    id: int
+    priority_order: str
+    version: int
+    """Version of the settings; it grows with every change."""
+    default_job_options: str | None
+
+
+def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[OpenedQueue]]:
+    answers: list[OpenedQueue] = []
+    for request in requests:
+        found = yield "queue_named", {"name": request.name}
+        if found.rows:
+            answers.append(OpenedQueue(*found.rows[0]))
+        else:
+            order = request.priority_order or DEFAULT_PRIORITY_ORDER
+            id = yield from _make(tx, request.name, order)
+            answers.append(OpenedQueue(id, order, 1, None))
+    return answers
+
+
+def find_or_make(tx: Transaction, name: str) -> Operation[int]:
+    """Return the pk of the queue of this name; make the queue if there is none."""
+    found = yield "queue_named", {"name": name}
+    if found.rows:
+        id: int = found.rows[0][0]
+        return id
+    return (yield from _make(tx, name, DEFAULT_PRIORITY_ORDER))
+
+
+def _make(tx: Transaction, name: str, order: str) -> Operation[int]:
+    made = yield "insert_queue", {"name": name, "priority_order": order, "now": tx.now}
+    id: int = made.rows[0][0]
+    return id
 
 
 class Settings(NamedTuple):
-    """What is stored about a queue beside its jobs; ages in ms, None keeps for ever."""
+    """Settings of a queue: the columns of the statement `settings`. Ages are in ms, None keeps."""
 
     name: str
     priority_order: str
@@ -38,9 +85,9 @@ class Settings(NamedTuple):
     rate_max: int | None
     rate_duration: int | None
     on_failure: str | None
-    """The job that is added when one fails for good, as JSON."""
+    """The job that is added when a job fails permanently, as JSON."""
     retry_failed_after: int | None
-    """Ms after which failed jobs are tried again by themselves."""
+    """Ms after which failed jobs are retried automatically; None retries none."""
     retry_failed_times: int
 
 
@@ -61,7 +108,7 @@ AS_NEW: dict[str, Any] = {
     "retry_failed_after": None,
     "retry_failed_times": 1,
 }
-"""What a queue is made with."""
+"""Settings of a new queue."""
 
 
 def read_settings(queue: int) -> Operation[Settings]:
@@ -70,7 +117,7 @@ def read_settings(queue: int) -> Operation[Settings]:
 
 
 class Configure(Request):
-    """Change some of a queue's settings, for every producer and worker. Answers the settings."""
+    """Change settings of a queue, for every producer and worker. Reply with all settings."""
 
     queue: int
     changes: Mapping[str, Any]
@@ -88,14 +135,18 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
             yield "configure", {**new._asdict(), "queue": request.queue}
             if new.priority_order != old.priority_order:
                 yield "reverse_priority_order", {"queue": request.queue}
-            if new[-2:] != old[-2:]:
+            if _auto_retry(new) != _auto_retry(old):
                 yield from _reschedule_auto_retries(request.queue, new)
         answers.append((yield from read_settings(request.queue)))
     return answers
 
 
+def _auto_retry(settings: Settings) -> tuple[int | None, int]:
+    return settings.retry_failed_after, settings.retry_failed_times
+
+
 def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
-    """Say anew when failed jobs are tried again: those in the queue, and its dead letters."""
+    """Reschedule the automatic retry of failed jobs of the queue and of its dead letters."""
     origins = yield "source_queues_of_failed", {"queue": queue}
     groups: list[tuple[int, int | None]] = [(queue, row[0]) for row in origins.rows]
     if settings.dead_letter not in (None, settings.name):
@@ -105,19 +156,22 @@ def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
         there = yield from read_settings(place)
         if origin is not None:
             there = retries_of_dead_letters((yield from read_settings(origin)), there)
-        after, times = there.retry_failed_after, there.retry_failed_times
+        after, times = _auto_retry(there)
         params = {"queue": place, "origin": origin, "after": after, "times": times}
         yield "reschedule_auto_retries", params
 
 
 def retries_of_dead_letters(own: Settings, there: Settings) -> Settings:
-    """Whose word holds on trying dead letters again: that of the queue in which they failed, if it
-    has one, else that of the queue where they lie."""
+    """Return the settings for the automatic retry of dead letters.
+
+    Those are the settings of the queue in which the jobs failed (`own`), if they retry failed
+    jobs, else the settings of the dead-letter queue (`there`).
+    """
     return there if own.retry_failed_after is None else own
 
 
 class SetPaused(Request):
-    """Let a queue hand out no jobs, or let it go on. Answers whether that changed anything."""
+    """Pause or resume a queue. Reply with True if that changed the queue."""
 
     queue: int
     paused: bool
@@ -137,7 +191,7 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
             tx.log(request.queue, PAUSED if request.paused else RESUMED, [(None, None)])
             counts = yield "counts", {"queue": request.queue}
             waiting, prioritized, *_ = counts.rows[0]
-            # Workers are to look either way: for jobs, or to learn that there are none for them.
+            # Workers poll either way: to claim jobs, or to return those they have prefetched.
             ready = 0 if request.paused else waiting + prioritized
             tx.notify_ready(request.queue, ANY_NAME, ready)
         answers.append(bool(changed.changed))
@@ -145,9 +199,9 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
 
 
 class PublishEvent(Request):
-    """Put an event of the user's own into the log, keeping so many. Answers nothing.
+    """Add a custom event to the log; trim the log to `keep` events if given. Reply with None.
 
-    While another process trims the log, this leaves it to that one.
+    This request does not trim a log that another process trims at the same time.
     """
 
     queue: int
@@ -165,7 +219,7 @@ def publish_event(tx: Transaction, requests: Sequence[PublishEvent]) -> Operatio
 
 
 class LogCleaned(Request):
-    """Put into the log how many jobs a cleaning removed. Answers nothing."""
+    """Log how many jobs a clean has deleted. Reply with None."""
 
     queue: int
     count: int
@@ -174,20 +228,20 @@ class LogCleaned(Request):
 def log_cleaned(tx: Transaction, requests: Sequence[LogCleaned]) -> Operation[list[None]]:
     for request in requests:
         tx.log(request.queue, CLEANED, [(None, request.count)])
-    yield from ()  # an operation is a generator, even when it has nothing to ask
+    yield from ()  # an operation is a generator, even if it executes no statement
     return [None] * len(requests)
 
 
 class TrimEvents(Request):
-    """Keep only the newest events of a queue. Answers how many rows of the log went.
+    """Keep only the newest events of a queue. Reply with the number of deleted rows.
 
-    Those are at most MOST_TRIMMED: there may be more to do.
+    One request deletes at most MAX_TRIMMED rows, so another one may be needed.
     """
 
     queue: int
     keep: int
     recount: bool = True
-    """Whether to count the log before. Once is enough for those who ask again for the rest."""
+    """Count the log first; a caller that repeats the request needs that only once."""
     barrier = True
     apart = ALONE_BESIDE_OTHERS
 
@@ -203,12 +257,12 @@ def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[li
 
 
 def may_sweep(queue: int) -> Operation[bool]:
-    """Whether no other process sweeps a queue or trims its log; none will until this commits."""
+    """Return True if no other process prunes a queue or trims its log, until this commits."""
     return (yield from may_keep_house(queue, "sweep"))
 
 
 def may_keep_house(queue: int, chore: str) -> Operation[bool]:
-    """Whether no other process does this for a queue; none will until this commits."""
+    """Return True if no other process does this chore for a queue, until this commits."""
     taken = yield "try_housekeeping", {"queue": queue, "chore": chore}
     return bool(taken.rows[0][0])
 
@@ -221,7 +275,7 @@ def _trim(queue: int, keep: int) -> Operation[int]:
 
 
 class ResetQueue(Request):
-    """Make a queue, all of whose jobs were deleted, as it was when it was new. Answers nothing."""
+    """Reset a queue whose jobs were all deleted to the state of a new one. Reply with None."""
 
     queue: int
     barrier = True
@@ -252,5 +306,5 @@ def _forget_limits(queue: int) -> Operation[None]:
 
 
 def as_text(options: Mapping[str, Any] | None) -> str | None:
-    """Options as they are stored."""
+    """Return options in the form in which they are stored."""
     return encode_plain(options).decode() if options else None
