@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "an expired job is counted out",
-        "operations/end_unstarted.py",
+        "operations/cancel_and_expire.py",
         "count_out(tx, queue, source, priorities)",
         "pass",
         ["test_expire.py::test_a_job_that_nobody_began_in_time_fails"],
@@ -599,10 +599,10 @@ MUTANTS = (
     ),
     Mutant(
         "what others depend on is not deleted when it expires",
-        "operations/end_unstarted.py",
-        "[e for e in ended if e[0] not in needed]",
-        "ended",
-        ["test_dependencies.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
+        "operations/cancel_and_expire.py",
+        "for job, flags, keep in ended if job not in needed]",
+        "for job, flags, keep in ended]",
+        ["test_linking.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
     ),
     Mutant(
         "a child that comes back is waited for again",

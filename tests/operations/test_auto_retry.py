@@ -18,8 +18,7 @@ from bullite.core.states import (
 )
 from bullite.operations import after_failure
 from bullite.operations.after_failure import RetryFailedDue
-from bullite.operations.cancel import Cancel
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Cancel, Expire
 from tests.support.harness import QUEUE, Store, Worker, new_job
 
 HOUR = 3_600_000

@@ -34,10 +34,9 @@ from bullite.engine.replies import SAME_THREAD
 from bullite.engine.subscription import CancelRunning
 from bullite.errors import BulliteError, IllegalMove, JobCancelled, JobNotFound
 from bullite.operations.after_failure import RetryFailedDue
-from bullite.operations.cancel import Cancel
-from bullite.operations.cancel import cancel as cancel_in
+from bullite.operations.cancel_and_expire import Cancel, Expire, expire_due
+from bullite.operations.cancel_and_expire import cancel as cancel_in
 from bullite.operations.children import AwaitChildren
-from bullite.operations.expire import Expire, expire_due
 from bullite.operations.finish import FinishResult, FinishRuns
 from bullite.operations.flow_graph import FlowRef
 from bullite.operations.queues import Configure

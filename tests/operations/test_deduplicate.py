@@ -22,10 +22,10 @@ from bullite.core.states import (
 )
 from bullite.database.driver import TransactionAborted
 from bullite.operations.add import Added, AddJobs, NewJob, RareFields, add
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.claim import promote_due
 from bullite.operations.deduplicate import dump_named, load_named
 from bullite.operations.deduplicate_release import FreeKey, FreeKeyOf
-from bullite.operations.expire import Expire
 from bullite.operations.queues import ResetQueue, SetPaused
 from bullite.operations.retention import PruneQueue
 from tests.support.harness import Event, Held, Store, new_job

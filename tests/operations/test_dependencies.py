@@ -23,8 +23,8 @@ from bullite.errors import (
     StoreFull,
 )
 from bullite.operations.add_flow import AddFlow
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.children import AwaitChildren, DetachFromParent, RemoveUnprocessedChildren
-from bullite.operations.expire import Expire
 from bullite.operations.finish import FinishRuns
 from bullite.operations.flow_graph import FlowRef, Node
 from bullite.operations.move import MoveJob, MoveJobs

@@ -6,9 +6,8 @@ import pytest
 
 from bullite.core.states import REMOVE, RESTORE, RETRY_FINISHED, RETRY_FINISHED_DELAYED, Move, State
 from bullite.engine.maintenance import Maintenance
-from bullite.operations import claim
-from bullite.operations import expire as expiry
-from bullite.operations.expire import REASON, Expire
+from bullite.operations import cancel_and_expire, claim
+from bullite.operations.cancel_and_expire import EXPIRED_REASON, Expire
 from tests.support.harness import Event, Store, new_job
 
 
@@ -25,7 +24,10 @@ def test_a_job_that_nobody_began_in_time_fails(store: Store) -> None:
     assert expire(store) == 1
     assert store.counts() == {"failed": 1}
     assert store.row(job).finished_at == store.clock.now()
-    assert (store.result(job).failed_reason, store.result(job).outcome) == (REASON, "expired")
+    assert (store.result(job).failed_reason, store.result(job).outcome) == (
+        EXPIRED_REASON,
+        "expired",
+    )
 
 
 def test_it_tells_where_it_expired(store: Store) -> None:
@@ -33,8 +35,8 @@ def test_it_tells_where_it_expired(store: Store) -> None:
     store.clock.advance(5)
     assert expire(store) == 2
     assert store.events()[-2:] == [
-        Event("expire", waiting, ["waiting", REASON]),
-        Event("expire", "late", ["delayed", REASON, delayed]),
+        Event("expire", waiting, ["waiting", EXPIRED_REASON]),
+        Event("expire", "late", ["delayed", EXPIRED_REASON, delayed]),
     ]
     assert store.row(delayed).due_at is None
 
@@ -72,7 +74,7 @@ def test_a_delayed_job_that_is_due_and_expired_at_once_is_not_handed_out(store: 
 def test_no_expired_job_is_handed_out_even_when_there_are_more_than_one_go_can_fail(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (expiry, claim):
+    for module in (cancel_and_expire, claim):
         monkeypatch.setattr(module, "MAX_EXPIRED", 2)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     good = store.add()
@@ -154,7 +156,7 @@ def test_a_removed_job_expires_only_when_it_is_back(store: Store) -> None:
 
 
 def test_expired_jobs_fail_in_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "MAX_EXPIRED", 2)
+    monkeypatch.setattr(cancel_and_expire, "MAX_EXPIRED", 2)
     store.add_all(*(new_job(expires=5) for _ in range(5)))
     store.clock.advance(5)
     assert [expire(store) for _ in range(4)] == [2, 2, 1, 0]

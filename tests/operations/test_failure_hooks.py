@@ -11,8 +11,7 @@ from bullite.core.job_flags import NOTICE, TELLING
 from bullite.core.retention import Retention
 from bullite.core.states import CANCELLED, RETRY_FINISHED, STALLED, TIMED_OUT
 from bullite.errors import StoreBusy
-from bullite.operations.cancel import Cancel
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Cancel, Expire
 from tests.support.harness import NewJob, Store, new_job
 
 NEWS = "news"

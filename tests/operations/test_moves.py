@@ -39,7 +39,7 @@ from bullite.core.states import (
     diagram,
 )
 from bullite.database.driver import Conflict
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.flow_graph import FlowRef
 from bullite.operations.transitions import delete_jobs, transition
 from bullite.operations.workers import RecoverStalled

@@ -6,7 +6,7 @@ import pytest
 
 from bullite.core.states import DELETE, REMOVE, RESTORE_WAITING, RETRY_FINISHED
 from bullite.operations import rate_limits_by_key
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.queues import Configure, ResetQueue
 from bullite.operations.rate_limits import Rate, SetConcurrency, SetRate
 from bullite.operations.rate_limits_by_key import EVERY_KEY, SetKeyLimit

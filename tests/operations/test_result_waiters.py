@@ -12,7 +12,7 @@ from bullite.core.retention import Retention
 from bullite.core.states import REMOVE
 from bullite.engine.replies import SAME_THREAD, PendingRequest
 from bullite.errors import JobNotFound, StoreBusy
-from bullite.operations.expire import REASON, Expire
+from bullite.operations.cancel_and_expire import EXPIRED_REASON, Expire
 from bullite.operations.move import MoveJob
 from tests.support.harness import Store, new_job
 
@@ -101,7 +101,7 @@ def test_who_waits_for_a_job_that_expires_is_told(store: Store) -> None:
     store.clock.advance(5)
     store.ask(Expire(store.queue))
     look(store)
-    assert told == [["failed", None, REASON]]
+    assert told == [["failed", None, EXPIRED_REASON]]
 
 
 def test_who_waits_for_a_job_that_expires_and_is_deleted_is_told_how_it_ended(
@@ -111,7 +111,7 @@ def test_who_waits_for_a_job_that_expires_and_is_deleted_is_told_how_it_ended(
     store.clock.advance(5)
     store.ask(Expire(store.queue))
     look(store)
-    assert told == [["failed", None, REASON]]
+    assert told == [["failed", None, EXPIRED_REASON]]
 
 
 def test_who_waits_for_a_buried_job_is_told_of_its_failure(store: Store) -> None:

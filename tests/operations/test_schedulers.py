@@ -21,7 +21,7 @@ from bullite.errors import (
 )
 from bullite.operations import scheduler_ticks
 from bullite.operations.add import NewJob, StaleSettings
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.move import MoveJob
 from bullite.operations.queues import SetPaused
 from bullite.operations.scheduler_ticks import (

@@ -46,7 +46,7 @@ from bullite.core.states import (
 )
 from bullite.errors import BulliteError
 from bullite.operations.add import NewJob
-from bullite.operations.expire import Expire
+from bullite.operations.cancel_and_expire import Expire
 from bullite.operations.queues import SetPaused
 from bullite.operations.update import SetPriority
 from tests.support.databases import DATABASES

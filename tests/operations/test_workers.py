@@ -11,7 +11,7 @@ from bullite.core.states import RETRY_FINISHED
 from bullite.engine.maintenance import Maintenance
 from bullite.engine.subscription import WorkerIntervals
 from bullite.operations import workers
-from bullite.operations.cancel import Cancel
+from bullite.operations.cancel_and_expire import Cancel
 from bullite.operations.workers import RecoverStalled
 from tests.support.harness import LOCK_DURATION, Event, Store, new_job
 

@@ -17,8 +17,8 @@ from ..core.states import State
 from ..database.driver import Driver, WorkerRow
 from ..errors import StoreError
 from ..operations.after_failure import MAX_RETRIED, RetryFailedDue
+from ..operations.cancel_and_expire import Expire
 from ..operations.claim import Promote
-from ..operations.expire import Expire
 from ..operations.locks import PruneLocks
 from ..operations.retention import PruneQueue
 from ..operations.scheduler_ticks import CatchUpScheduler, late_params

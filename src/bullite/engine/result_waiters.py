@@ -16,7 +16,7 @@ from ..core.log_throttle import ThrottledLog
 from ..core.states import CANCEL, COMPLETE, EXPIRE, FAIL, State
 from ..database.driver import Driver, InvalidData, Params, TransactionAborted
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
-from ..operations.cancel import Cancel
+from ..operations.cancel_and_expire import Cancel
 from ..operations.children import AwaitChildren
 from ..operations.finish import FinishResult, FinishRuns
 from ..operations.move import MoveJob, MoveJobs

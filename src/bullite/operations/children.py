@@ -9,7 +9,7 @@ from ..core.job_flags import CANCELLED, DOWNSTREAM
 from ..core.states import CLAIM, REMOVE, WAIT_FOR_CHILDREN, State
 from ..errors import BulliteError, ChildFailed, IllegalMove, JobNotFound, LostLock, NotAChild
 from . import dependencies
-from .cancel import end_cancelled
+from .cancel_and_expire import end_cancelled
 from .move import MoveJobs, move_jobs
 from .request import Request
 from .transaction import Operation, Transaction

@@ -14,7 +14,7 @@ from ..core.job_flags import SCHEDULED
 from ..core.job_record import JobRow
 from ..core.states import CLAIM, PROMOTE, State
 from ..database.driver import ANY_NAME, OutOfOrder, Step
-from .expire import MAX_EXPIRED, expire_due
+from .cancel_and_expire import MAX_EXPIRED, expire_due
 from .queues import may_keep_house
 from .rate_limits import MAX_BLOCK, NO_LIMITS, QueueLimits, Rate, available_slots, consume_window
 from .rate_limits_by_key import next_allowed

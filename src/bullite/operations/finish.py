@@ -32,11 +32,10 @@ from ..database.driver import ANY_NAME, Conflict
 from ..errors import BulliteError, JobCancelled
 from . import dependencies
 from .after_failure import add_failure_jobs, move_to_dead_letter, schedule_auto_retry
-from .cancel import end_cancelled
+from .cancel_and_expire import end_cancelled, retention_of_failed
 from .claim import promote_due
 from .command_output import CommandExit, record_exits
 from .deduplicate_release import release
-from .end_unstarted import retention_of_failed
 from .queues import read_settings
 from .rate_limits import read_limits
 from .request import Request

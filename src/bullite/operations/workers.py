@@ -12,7 +12,7 @@ from ..core.decide_outcome import STALLED_TOO_OFTEN
 from ..core.job_flags import CANCELLED, SCHEDULED
 from ..core.states import RELEASE, RETURN_UNSTARTED, STALL, STALL_DELAYED, STALLED, State
 from ..database.driver import ANY_NAME, WorkerRow
-from .cancel import end_cancelled
+from .cancel_and_expire import end_cancelled
 from .rate_limits import MAX_BLOCK, Rate
 from .request import ALONE, ALONE_BESIDE_OTHERS, Request
 from .scheduler_ticks import with_live_scheduler

@@ -10,8 +10,8 @@ from bullite.database.driver import Result
 from bullite.database.postgres import driver as driver_module
 from bullite.operations import queues
 from bullite.operations.after_failure import RetryFailedDue, retry_failed_due
+from bullite.operations.cancel_and_expire import Expire, expire
 from bullite.operations.claim import Promote, promote
-from bullite.operations.expire import Expire, expire
 from bullite.operations.queues import PublishEvent, TrimEvents
 from bullite.operations.request import Request
 from bullite.operations.retention import PruneQueue, prune_queues

@@ -60,7 +60,7 @@ from ...errors import (
 )
 from ...operations.add import NO_RARE_FIELDS, Added, AddJobs, NewJob, RareFields, StaleSettings
 from ...operations.add_flow import FlowAdded
-from ...operations.cancel import Cancel
+from ...operations.cancel_and_expire import Cancel
 from ...operations.job_lists import START
 from ...operations.move import Moved, MoveJob, MoveJobs, MoveListed
 from ...operations.queues import (
