@@ -319,9 +319,9 @@ MUTANTS = (
     Mutant(
         "a job that must not run does not because its worker was lost",
         SQL,
-        "when traits & 256 <> 0 or deferred_failure is not null then",
-        "when traits & 256 <> 0 then",
-        ["test_dependencies.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
+        "when traits & {cancelled} <> 0 or deferred_failure is not null then",
+        "when traits & {cancelled} <> 0 then",
+        ["test_linking.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
     ),
     Mutant(
         "a worker of another boot is dead",
@@ -817,14 +817,14 @@ where bullite_jobs.traits = :traits
     Mutant(
         "a job that was cancelled and is retried is like any other",
         SQL,
-        "due_at = null, traits = traits & ~256,\n",
+        "due_at = null, traits = traits & ~{cancelled},\n",
         "due_at = null,\n",
         ["test_cancel.py"],
     ),
     Mutant(
         "why a job was cancelled outlives that it stalls too often",
         SQL,
-        "deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null"
+        "deferred_failure = case when traits & {cancelled} <> 0 or deferred_failure is not null"
         " then deferred_failure\n    when",
         "deferred_failure = case when",
         ["test_cancel.py"],

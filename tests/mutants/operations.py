@@ -723,14 +723,14 @@ MUTANTS = (
     Mutant(
         "a verdict minds that its job was cancelled",
         "operations/finish.py",
-        "    if any(verdict.flags & IS_CANCELLED for verdict in held.values()):",
+        "    if any(verdict.flags & CANCELLED_FLAG for verdict in held.values()):",
         "    if False:",
         ["test_cancel.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a cancelled job whose children do not let it complete is cancelled",
         "operations/finish.py",
-        "    if any(verdict.flags & IS_CANCELLED for verdict in refused):",
+        "    if any(verdict.flags & CANCELLED_FLAG for verdict in refused):",
         "    if False:",
         ["test_cancel.py"],
     ),
@@ -817,7 +817,7 @@ MUTANTS = (
     Mutant(
         "the failure of a notice is told to nobody",
         "operations/after_failure.py",
-        " if not verdict.flags & NOTICE]",
+        " if not verdict.flags & ON_FAILURE_JOB]",
         "]",
         ["test_failure_hooks.py::test_the_failure_of_a_notice_is_told_to_nobody"],
     ),

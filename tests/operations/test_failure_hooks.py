@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bullite.core.job_flags import NOTICE, TELLING
+from bullite.core.job_flags import ON_FAILURE, ON_FAILURE_JOB
 from bullite.core.retention import Retention
 from bullite.core.states import CANCELLED, RETRY_FINISHED, STALLED, TIMED_OUT
 from bullite.errors import StoreBusy
@@ -30,7 +30,7 @@ def telling_job(**more: Any) -> NewJob:
     """A job that wants its own failure to be told."""
     job = new_job(opts=json.dumps({"on_failure": notice(**more)}))
     assert job.rare_fields is not None
-    return job._replace(rare_fields=job.rare_fields._replace(flags=TELLING))
+    return job._replace(rare_fields=job.rare_fields._replace(flags=ON_FAILURE))
 
 
 def news(store: Store, name: str = NEWS) -> list[Any]:
@@ -238,7 +238,7 @@ def test_the_failure_of_a_notice_is_told_to_nobody(store: Store) -> None:
     store.add()
     fail_one(store)
     [(number, *_)] = news(store)
-    assert store.row(number).traits == NOTICE
+    assert store.row(number).traits == ON_FAILURE_JOB
     assert fail_one(store, queue=there) == number
     assert (store.counts(), store.counts(there)) == ({"failed": 1}, {"failed": 1})
 

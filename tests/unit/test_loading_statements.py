@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
+
 import pytest
 
+from bullite.core import job_flags
 from bullite.core.states import MOVES, Move, State
+from bullite.database.postgres.statements import SOURCE
 from bullite.database.sqlite.statements import STATEMENTS
-from bullite.database.statements import load, move_statement
+from bullite.database.statements import Statement, load, move_statement
 
 TEMPLATES = """
 -- template: move
@@ -112,3 +117,30 @@ def test_the_sqlite_store_compares_the_one_token_that_all_jobs_are_held_under(na
     text = STATEMENTS[name].text
     assert "bullite_jobs.state = 'active'" in text
     assert "bullite_jobs.token = :token and bullite_jobs.nonce = :nonce" in text
+
+
+def test_job_flags_are_filled_in_by_name() -> None:
+    loaded = load(source_of("-- name: one\nselect traits & {cancelled}, traits & ~{tagged}"))
+    assert loaded["one"].text == "select traits & 256, traits & ~64"
+
+
+def test_every_job_flag_has_a_bit_and_a_name_of_its_own() -> None:
+    bits = {
+        name.lower(): bit
+        for name, bit in vars(job_flags).items()
+        if name.isupper() and isinstance(bit, int) and name != "PLAIN"
+    }
+    assert bits == job_flags.BY_NAME
+    assert sorted(bits.values()) == [2**n for n in range(len(bits))]
+
+
+@pytest.mark.parametrize("statements", [STATEMENTS, SOURCE], ids=["sqlite", "postgres"])
+def test_statements_leave_no_name_in_braces(statements: dict[str, Statement]) -> None:
+    left = {name for name, one in statements.items() if re.search(r"\{[a-z_]+\}", one.text)}
+    assert left == set()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_statements_name_job_flags_instead_of_their_bits(database: str) -> None:
+    source = files(f"bullite.database.{database}") / "statements.sql"
+    assert re.findall(r"traits\s*[&|]\s*~?\d+", source.read_text(encoding="utf-8")) == []

@@ -13,7 +13,7 @@ from ..errors import JobCancelled, JobTimedOut, UnrecoverableError, Unserializab
 from . import states
 from .backoff import Random, delay_after, least_delay
 from .codec import encode
-from .job_flags import CANCELLED as IS_CANCELLED
+from .job_flags import CANCELLED as CANCELLED_FLAG
 from .retention import Retention, retention_of
 from .states import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
 
@@ -240,7 +240,7 @@ def _outcome_of(error: BaseException) -> str:
 
 
 def _outcome_of_unrun(job: Attempt, reason: str) -> str:
-    if job.flags & IS_CANCELLED:
+    if job.flags & CANCELLED_FLAG:
         return CANCELLED
     return STALLED if reason == STALLED_TOO_OFTEN else ERROR
 

@@ -1,9 +1,9 @@
-"""What else belongs to a job beside its own rows, told by one number: a plain job's is 0.
+"""Flags of a job: bits that say which rows of other tables, and which duties, it has. 0 for most.
 
-Whatever is kept about a job elsewhere has a bit here, so that a job without it pays nothing. The
-bits are part of the compare-and-swap that ends a run: who ties something to a running job sets its
-bit, and the worker that does not know of it yet finds that its verdict falls short, looks again,
-and settles that, too.
+Everything that is stored about a job outside of its row has a bit, so that a job without it costs
+nothing. The compare-and-swap that ends a run compares the flags, too: a process that attaches rows
+to a running job sets their bit, and the swap of the worker, which does not know of them, changes
+nothing. The engine then loads the job and finishes it again with its new flags.
 """
 
 from __future__ import annotations
@@ -12,32 +12,46 @@ from collections.abc import Container
 
 PLAIN = 0
 UPSTREAM = 1
-"""Others wait for it, or did: it has a parent, or jobs that depend on it."""
+"""Other jobs wait for it, or did: it has a parent, or jobs that depend on it."""
 DOWNSTREAM = 2
-"""It waits for others, or did: its children, or what it depends on."""
+"""It waits for other jobs, or did: for its children, or for its dependencies."""
 SCHEDULED = 4
 """A job scheduler made it."""
 DEDUPLICATED = 8
 """It was added under a deduplication key."""
 STEPPED = 16
-"""It has steps that were done, or waits for an event."""
+"""It has finished steps, or waits for an event."""
 LIMITED = 32
 """It counts for the rate limit of a key."""
 TAGGED = 64
 """It has tags."""
-TELLING = 128
-"""Another job is to be added when it fails for good."""
+ON_FAILURE = 128
+"""Its options name an on-failure job."""
 CANCELLED = 256
-"""It was cancelled while it ran: unless it completes, it ends when its run does."""
+"""It was cancelled while it ran: it ends with its run, unless the run completes."""
 COMMAND = 512
-"""It has run a command, and what that said is kept."""
-NOTICE = 1024
-"""It tells of another's failure: nobody is told of its own."""
+"""It has run a command whose output is stored."""
+ON_FAILURE_JOB = 1024
+"""It is itself an on-failure job, so its own failure adds none."""
 
-OF_OPTIONS = {"limit_key": LIMITED, "tags": TAGGED, "on_failure": TELLING}
-"""What belongs to a job that has such an option."""
+BY_NAME = {
+    "upstream": UPSTREAM,
+    "downstream": DOWNSTREAM,
+    "scheduled": SCHEDULED,
+    "deduplicated": DEDUPLICATED,
+    "stepped": STEPPED,
+    "limited": LIMITED,
+    "tagged": TAGGED,
+    "on_failure": ON_FAILURE,
+    "cancelled": CANCELLED,
+    "command": COMMAND,
+    "on_failure_job": ON_FAILURE_JOB,
+}
+"""The bits as SQL names them: a statement writes `traits & {cancelled}`."""
+
+_OF_OPTIONS = {"limit_key": LIMITED, "tags": TAGGED, "on_failure": ON_FAILURE}
 
 
 def flags_of(options: Container[str]) -> int:
-    """What belongs to a job with these options, as they are stored."""
-    return sum(trait for name, trait in OF_OPTIONS.items() if name in options)
+    """Return the flags of a job with these stored options."""
+    return sum(flag for name, flag in _OF_OPTIONS.items() if name in options)

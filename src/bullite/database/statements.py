@@ -1,6 +1,6 @@
-"""Reads a store's SQL file: named statements, moves composed from the table, lists of jobs.
+"""The statements of a SQL file: named ones, moves composed from the table in states.py, lists.
 
-Knows nothing of databases and nothing of jobs but the table in states.py.
+Job flags are filled in by their names in job_flags.py: `traits & {cancelled}`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..core.job_flags import BY_NAME
 from ..core.states import MOVES, Move, State
 
 _HEADER = re.compile(
@@ -34,7 +35,9 @@ class _Block(NamedTuple):
 
 
 def load(source: str) -> dict[str, Statement]:
-    """All statements of an SQL file, those of the moves under `move_statement`'s names."""
+    """Return all statements of an SQL file, those of the moves under `move_statement`'s names."""
+    for name, bit in BY_NAME.items():
+        source = source.replace(f"{{{name}}}", str(bit))
     blocks = _blocks(source)
     templates = {block.name: block.text for block in blocks if block.kind == "template"}
     changes = {block.name: block for block in blocks if block.kind == "move"}

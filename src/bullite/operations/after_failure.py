@@ -9,7 +9,7 @@ from typing import Any
 from ..core.codec import as_json, decode
 from ..core.decide_outcome import RunOutcome
 from ..core.event_log import DEAD_LETTERED
-from ..core.job_flags import NOTICE, TELLING
+from ..core.job_flags import ON_FAILURE, ON_FAILURE_JOB
 from ..core.states import RETRY_FINISHED
 from .add import NewJob, RareFields, add_within
 from .move import MoveJobs, move_jobs
@@ -57,11 +57,11 @@ def add_failure_jobs(
 ) -> Operation[None]:
     """Add the on-failure jobs that the queue and the options of the failed jobs name."""
     # A failed on-failure job adds none: two queues that name each other would never stop.
-    verdicts = [verdict for verdict in verdicts if not verdict.flags & NOTICE]
+    verdicts = [verdict for verdict in verdicts if not verdict.flags & ON_FAILURE_JOB]
     wanted: list[tuple[RunOutcome, Any]] = []
     if settings.on_failure is not None:
         wanted += [(verdict, decode(settings.on_failure)) for verdict in verdicts]
-    telling = [verdict for verdict in verdicts if verdict.flags & TELLING]
+    telling = [verdict for verdict in verdicts if verdict.flags & ON_FAILURE]
     if telling:
         found = yield "job_options", {"jobs": as_json([verdict.job for verdict in telling])}
         options = {row[0]: decode(row[1]) for row in found.rows if row[1] is not None}
@@ -94,7 +94,7 @@ def _notice(tx: Transaction, queue: str, verdict: RunOutcome, notice: Any) -> Ne
         attempts=notice.get("attempts", 1),
         data=as_json({**notice.get("data", {}), "failed": about}),
         opts=as_json(options) if options else None,
-        rare_fields=RareFields(flags=NOTICE),
+        rare_fields=RareFields(flags=ON_FAILURE_JOB),
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from ..core.codec import as_json
 from ..core.decide_outcome import RunOutcome
 from ..core.event_log import MAX_COPIED_LENGTH
-from ..core.job_flags import CANCELLED as IS_CANCELLED
+from ..core.job_flags import CANCELLED as CANCELLED_FLAG
 from ..core.job_flags import DEDUPLICATED, DOWNSTREAM, UPSTREAM
 from ..core.states import (
     BACK_OFF,
@@ -179,14 +179,14 @@ def _still_held(
             held.setdefault(verdict.job, verdict._replace(flags=place.flags))
         elif not (verdict.again and _already_applied(verdict, place)):
             lost.add((verdict.job, verdict.token))
-    if any(verdict.flags & IS_CANCELLED for verdict in held.values()):
+    if any(verdict.flags & CANCELLED_FLAG for verdict in held.values()):
         return (yield from _apply_cancellation(held, places, overridden))
     return list(held.values())
 
 
 def _already_applied(verdict: RunOutcome, place: LockedJob) -> bool:
     """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
-    if place.flags & IS_CANCELLED and verdict.move is not COMPLETE:
+    if place.flags & CANCELLED_FLAG and verdict.move is not COMPLETE:
         return place.state == State.FAILED
     return place.state == verdict.move.target
 
@@ -200,7 +200,7 @@ def _apply_cancellation(
     cancelled = {
         job: verdict
         for job, verdict in verdicts.items()
-        if verdict.flags & IS_CANCELLED and verdict.move in (FAIL, BACK_OFF, RETRY_NOW)
+        if verdict.flags & CANCELLED_FLAG and verdict.move in (FAIL, BACK_OFF, RETRY_NOW)
     }
     tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
     found = yield "job_options", {"jobs": as_json(tried_again)}
@@ -236,7 +236,7 @@ def _may_complete(
         for verdict in verdicts
         if verdict.job in errors and not verdict.manual
     ]
-    if any(verdict.flags & IS_CANCELLED for verdict in refused):
+    if any(verdict.flags & CANCELLED_FLAG for verdict in refused):
         places = yield from load_for_update([verdict.job for verdict in refused])
         failing = {verdict.job: verdict for verdict in refused}
         refused = yield from _apply_cancellation(failing, places, overridden)

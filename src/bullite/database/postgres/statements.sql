@@ -108,7 +108,7 @@ order by {first}, {second} limit :most
 -- template: take_oldest
 select id, traits from bullite.bullite_jobs as j
 where queue = :queue and {filter} and {aged} <= :before
-    and (traits & 1 = 0 or not coalesce((
+    and (traits & {upstream} = 0 or not coalesce((
         select true from bullite.bullite_links as l
         where l.upstream = j.id and l.state || '' = 'pending' limit 1
     ), false))
@@ -181,7 +181,7 @@ ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.taken,
-deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null then deferred_failure
+deferred_failure = case when traits & {cancelled} <> 0 or deferred_failure is not null then deferred_failure
     when stalled_count + 1 > :max_stalled_count then :reason end
 
 -- move: stall_delayed takes delay
@@ -190,12 +190,12 @@ delay = asked.taken, due_at = :now + asked.taken
 
 -- move: revive takes seq
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-seq = asked.taken, due_at = null, traits = traits & ~256,
+seq = asked.taken, due_at = null, traits = traits & ~{cancelled},
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: revive_delayed takes delay
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-delay = asked.taken, due_at = :now + asked.taken, traits = traits & ~256,
+delay = asked.taken, due_at = :now + asked.taken, traits = traits & ~{cancelled},
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
@@ -1474,7 +1474,7 @@ select j.id, j.worker, token, deferred_failure
 from bullite.bullite_jobs as j
 where j.queue = any (array(select queue from bullite.bullite_workers where nonce = :nonce))
     and j.worker = any (array(select id from bullite.bullite_workers where nonce = :nonce))
-    and state = 'active' and traits & 256 <> 0
+    and state = 'active' and traits & {cancelled} <> 0
 
 -- name: alert
 select pg_notify(:channel, :name)
@@ -1775,13 +1775,13 @@ from (
 -- name: stats_slowest (whole)
 select id, finished_at - processed_at from bullite.bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
-    and (deferred_failure is null or traits & 256 <> 0)
+    and (deferred_failure is null or traits & {cancelled} <> 0)
 order by finished_at - processed_at desc, id limit :most
 
 -- name: stats_durations (whole)
 select finished_at - processed_at, count(*) from bullite.bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
-    and (deferred_failure is null or traits & 256 <> 0)
+    and (deferred_failure is null or traits & {cancelled} <> 0)
 group by 1 order by 1
 
 -- name: count_due
@@ -1974,10 +1974,10 @@ select 'output of job ' || job || ', which does not exist' from bullite.bullite_
 where not exists (select 1 from bullite.bullite_jobs where id = o.job)
 union all
 select 'job ' || id || ' has tags and does not know of it' from bullite.bullite_jobs as j
-where traits & 64 = 0 and exists (select 1 from bullite.bullite_tags where job = j.id)
+where traits & {tagged} = 0 and exists (select 1 from bullite.bullite_tags where job = j.id)
 union all
 select 'job ' || id || ' has run a command and does not know of it' from bullite.bullite_jobs as j
-where traits & 512 = 0 and (
+where traits & {command} = 0 and (
     exists (select 1 from bullite.bullite_runs where job = j.id)
     or exists (select 1 from bullite.bullite_output where job = j.id)
 )
@@ -2009,10 +2009,10 @@ select 'link of job ' || downstream || ', which does not exist' from bullite.bul
 where not exists (select 1 from bullite.bullite_jobs where id = l.downstream)
 union all
 select 'job ' || id || ' does not know that others wait for it' from bullite.bullite_jobs as j
-where traits & 1 = 0 and exists (select 1 from bullite.bullite_links where upstream = j.id)
+where traits & {upstream} = 0 and exists (select 1 from bullite.bullite_links where upstream = j.id)
 union all
 select 'job ' || id || ' does not know that it waits for others' from bullite.bullite_jobs as j
-where traits & 2 = 0 and exists (select 1 from bullite.bullite_links where downstream = j.id)
+where traits & {downstream} = 0 and exists (select 1 from bullite.bullite_links where downstream = j.id)
 
 -- name: verify_queues (whole)
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist'
@@ -2034,7 +2034,7 @@ where until is null and not exists (
 union all
 select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
 from bullite.bullite_deduplication as d join bullite.bullite_jobs as j on j.id = d.job
-where traits & 8 = 0
+where traits & {deduplicated} = 0
 union all
 select 'deduplication key ' || key || ' keeps a job behind a window'
 from bullite.bullite_deduplication where until is not null and next is not null
@@ -2054,7 +2054,7 @@ select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait
 from bullite.bullite_schedulers as s
 where not exists (
     select 1 from bullite.bullite_jobs as j
-    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & {scheduled} <> 0
 ) and job is not null
 union all
 select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
@@ -2073,7 +2073,7 @@ select 'event for job ' || job || ', which does not exist' from bullite.bullite_
 where not exists (select 1 from bullite.bullite_jobs where id = s.job)
 union all
 select 'job ' || id || ' has steps and does not know of it' from bullite.bullite_jobs as j
-where traits & 16 = 0 and (
+where traits & {stepped} = 0 and (
     exists (select 1 from bullite.bullite_steps where job = j.id)
     or exists (select 1 from bullite.bullite_signals where job = j.id)
 )

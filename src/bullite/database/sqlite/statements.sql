@@ -95,7 +95,7 @@ order by {first}, {second} limit :most
 
 -- template: take_oldest
 select id, traits from bullite_jobs where queue = :queue and {filter} and {aged} <= :before
-    and (traits & 1 = 0 or not exists (
+    and (traits & {upstream} = 0 or not exists (
         select 1 from bullite_links where upstream = bullite_jobs.id and state = 'pending'
     ))
 order by {first}, {second} limit :most
@@ -169,7 +169,7 @@ ahead = 0, lease_until = null
 
 -- move: stall takes seq
 stalled_count = stalled_count + 1, lease_until = null, seq = asked.value ->> 1,
-deferred_failure = case when traits & 256 <> 0 or deferred_failure is not null then deferred_failure
+deferred_failure = case when traits & {cancelled} <> 0 or deferred_failure is not null then deferred_failure
     when stalled_count + 1 > :max_stalled_count then :reason end
 
 -- move: stall_delayed takes delay
@@ -178,12 +178,12 @@ delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1)
 
 -- move: revive takes seq
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null, seq = asked.value ->> 1,
-due_at = null, traits = traits & ~256,
+due_at = null, traits = traits & ~{cancelled},
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: revive_delayed takes delay
 finished_at = null, processed_at = null, deferred_failure = null, expires_at = null,
-delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1), traits = traits & ~256,
+delay = asked.value ->> 1, due_at = :now + (asked.value ->> 1), traits = traits & ~{cancelled},
 attempts_made = attempts_made * :kept, attempts_started = attempts_started * :kept
 
 -- move: remove
@@ -1131,7 +1131,7 @@ delete from bullite_signals where job in (select value from json_each(:jobs))
 select bullite_jobs.id, bullite_jobs.worker, token, deferred_failure
 from bullite_workers cross join bullite_jobs
     on bullite_jobs.queue = bullite_workers.queue and bullite_jobs.worker = bullite_workers.id
-where bullite_workers.nonce = :nonce and state = 'active' and traits & 256 <> 0
+where bullite_workers.nonce = :nonce and state = 'active' and traits & {cancelled} <> 0
 
 -- name: address_of_process
 select address from bullite_workers where nonce = :nonce and address is not null limit 1
@@ -1419,13 +1419,13 @@ select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) fro
 -- name: stats_slowest
 select id, finished_at - processed_at from bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
-    and (deferred_failure is null or traits & 256 <> 0)
+    and (deferred_failure is null or traits & {cancelled} <> 0)
 order by finished_at - processed_at desc, id limit :most
 
 -- name: stats_durations
 select finished_at - processed_at, count(*) from bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
-    and (deferred_failure is null or traits & 256 <> 0)
+    and (deferred_failure is null or traits & {cancelled} <> 0)
 group by 1 order by 1
 
 -- name: count_due
@@ -1605,10 +1605,10 @@ select 'output of job ' || job || ', which does not exist' from bullite_output a
 where not exists (select 1 from bullite_jobs where id = o.job)
 union all
 select 'job ' || id || ' has tags and does not know of it' from bullite_jobs as j
-where traits & 64 = 0 and exists (select 1 from bullite_tags where job = j.id)
+where traits & {tagged} = 0 and exists (select 1 from bullite_tags where job = j.id)
 union all
 select 'job ' || id || ' has run a command and does not know of it' from bullite_jobs as j
-where traits & 512 = 0 and (
+where traits & {command} = 0 and (
     exists (select 1 from bullite_runs where job = j.id)
     or exists (select 1 from bullite_output where job = j.id)
 )
@@ -1639,10 +1639,10 @@ select 'link of job ' || downstream || ', which does not exist' from bullite_lin
 where not exists (select 1 from bullite_jobs where id = downstream)
 union all
 select 'job ' || id || ' does not know that others wait for it' from bullite_jobs
-where traits & 1 = 0 and exists (select 1 from bullite_links where upstream = id)
+where traits & {upstream} = 0 and exists (select 1 from bullite_links where upstream = id)
 union all
 select 'job ' || id || ' does not know that it waits for others' from bullite_jobs
-where traits & 2 = 0 and exists (select 1 from bullite_links where downstream = id)
+where traits & {downstream} = 0 and exists (select 1 from bullite_links where downstream = id)
 
 -- name: verify_queues
 select 'job ' || id || ' belongs to queue ' || queue || ', which does not exist' from bullite_jobs
@@ -1662,7 +1662,7 @@ where until is null and not exists (
 )
 union all
 select 'deduplication key ' || key || ' is taken by job ' || d.job || ', which has none'
-from bullite_deduplication as d join bullite_jobs on id = d.job where traits & 8 = 0
+from bullite_deduplication as d join bullite_jobs on id = d.job where traits & {deduplicated} = 0
 union all
 select 'deduplication key ' || key || ' keeps a job behind a window' from bullite_deduplication
 where until is not null and next is not null
@@ -1682,7 +1682,7 @@ select 'scheduler ' || key || ' waits for job ' || job || ', which does not wait
 from bullite_schedulers as s
 where not exists (
     select 1 from bullite_jobs as j
-    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & 4 = 4
+    where j.id = s.job and j.queue = s.queue and j.state in ('waiting', 'delayed') and j.traits & {scheduled} <> 0
 ) and job is not null
 union all
 select 'scheduler ' || key || ' belongs to queue ' || queue || ', which does not exist'
@@ -1701,7 +1701,7 @@ select 'event for job ' || job || ', which does not exist' from bullite_signals
 where not exists (select 1 from bullite_jobs where id = bullite_signals.job)
 union all
 select 'job ' || id || ' has steps and does not know of it' from bullite_jobs
-where traits & 16 = 0 and (
+where traits & {stepped} = 0 and (
     exists (select 1 from bullite_steps where job = bullite_jobs.id)
     or exists (select 1 from bullite_signals where job = bullite_jobs.id)
 )
