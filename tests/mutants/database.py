@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         "verdicts on jobs of one claim need the number of the token",
         SQL,
-        "-- template: one_token_guard\nand bullite_jobs.token = :token and",
-        "-- template: one_token_guard\nand",
+        "-- template: same_token_guard\nand bullite_jobs.token = :token and",
+        "-- template: same_token_guard\nand",
         [
             "test_moves.py::test_a_held_move_needs_the_number_of_the_token",
             "test_interleaving.py::test_settle_and_a_new_claim_by_the_same_process",
@@ -183,8 +183,8 @@ MUTANTS = (
         "a move with values starts from its source state",
         SQL,
         " = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}\n\n"
-        "-- template: plain_move",
-        " = cast(asked.key as integer){guards}\n\n-- template: plain_move",
+        "-- template: move_without_token",
+        " = cast(asked.key as integer){guards}\n\n-- template: move_without_token",
         [
             "test_interleaving.py::test_promote_and_promote",
             "test_moves.py::test_a_swap_moves_only_jobs_that_are_in_its_source_state",
@@ -555,8 +555,8 @@ MUTANTS = (
     Mutant(
         "on PostgreSQL verdicts on jobs of one claim need the number of the token",
         PG,
-        "-- template: one_token_guard\nand j.token = :token and",
-        "-- template: one_token_guard\nand",
+        "-- template: same_token_guard\nand j.token = :token and",
+        "-- template: same_token_guard\nand",
         ["test_moves.py::test_a_held_move_needs_the_number_of_the_token"],
     ),
     Mutant(
@@ -569,8 +569,8 @@ MUTANTS = (
     Mutant(
         "on PostgreSQL a retry needs its token",
         PG,
-        "-- template: taken_token_guard\nand j.token = asked.token and j.nonce = :nonce",
-        "-- template: taken_token_guard\n",
+        "-- template: token_with_value_guard\nand j.token = asked.token and j.nonce = :nonce",
+        "-- template: token_with_value_guard\n",
         ["test_moves.py::test_a_held_move_needs_the_nonce_of_the_token"],
     ),
     Mutant(

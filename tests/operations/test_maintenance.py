@@ -81,12 +81,12 @@ def test_results_and_claims_share_no_transaction_with_what_is_due_by_the_clock(s
         worker.wants(1)
         worker.complete(held)
 
-    results = of("complete:active:alike", transactions)
+    results = of("complete:active:same_token", transactions)
     claims = of("claim_info", transactions)
     chores = of("renew_workers", transactions) + of("lock_minute", transactions)
     assert len(results) == 1
     assert len(chores) == 2
-    assert all(chore.isdisjoint({"claim_info", "complete:active:alike"}) for chore in chores)
+    assert all(chore.isdisjoint({"claim_info", "complete:active:same_token"}) for chore in chores)
     assert all("renew_workers" not in claim for claim in claims)
 
 
@@ -131,7 +131,7 @@ def test_a_result_is_not_recorded_again_when_what_is_due_by_the_clock_is_undone(
     with transactions_of(store.home) as transactions:
         worker.complete(held)
 
-    assert len(of("complete:active:alike", transactions)) == 1
+    assert len(of("complete:active:same_token", transactions)) == 1
     assert len(of("renew_workers", transactions)) == 2, "it is tried again"
 
 

@@ -17,19 +17,19 @@ TEMPLATES = """
 -- template: move
 update jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
--- template: taking_move
+-- template: move_with_value
 update taking jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
--- template: plain_move
+-- template: move_without_token
 update plain jobs set state = '{target}'{changes} where state = '{source}'{guards}
 
 -- template: token_guard
 and token = asked
 
--- template: one_token_guard
+-- template: same_token_guard
 and token = one
 
--- template: taken_token_guard
+-- template: token_with_value_guard
 and token = asked in front
 
 -- template: delete
@@ -51,15 +51,17 @@ def test_a_statement_is_found_by_its_name_without_its_comments() -> None:
 
 
 def test_flags_are_read() -> None:
-    loaded = load(source_of("-- name: one (folded)\nselect 1", "-- name: two (many)\nselect 2"))
-    assert loaded["one"].flag == "folded"
-    assert loaded["two"].flag == "many"
+    loaded = load(
+        source_of("-- name: one (json_rows)\nselect 1", "-- name: two (multi_row)\nselect 2")
+    )
+    assert loaded["one"].flag == "json_rows"
+    assert loaded["two"].flag == "multi_row"
 
 
 def test_a_move_has_a_statement_for_each_state_it_starts_from() -> None:
     loaded = load(source_of())
     wanted = {move_statement(move, state) for move in MOVES for state in move.sources}
-    assert {name for name in loaded if not name.endswith(":alike")} == wanted
+    assert {name for name in loaded if not name.endswith(":same_token")} == wanted
     assert "fail:active" in loaded
 
 
@@ -76,11 +78,11 @@ def test_compare_and_swap_compares_state_and_claim_token() -> None:
 def test_jobs_that_are_held_under_one_token_have_a_swap_of_their_own() -> None:
     source = source_of().replace("-- move: retry\nx = 1", "-- move: retry takes seq\nseq = 2")
     loaded = load(source)
-    assert loaded["fail:active:alike"].text == (
+    assert loaded["fail:active:same_token"].text == (
         "update plain jobs set state = 'failed', x = 1 where state = 'active' and token = one"
     )
-    alike = {name.partition(":")[0] for name in loaded if name.endswith(":alike")}
-    assert alike == {move.name for move in MOVES if move.held and move.target} - {"retry"}
+    same_token = {name.partition(":")[0] for name in loaded if name.endswith(":same_token")}
+    assert same_token == {move.name for move in MOVES if move.held and move.target} - {"retry"}
 
 
 def test_a_move_that_takes_something_finds_its_token_in_front_of_it() -> None:
@@ -112,7 +114,7 @@ def test_the_sqlite_store_guards_every_move(move: Move, state: State) -> None:
     assert ("bullite_jobs.nonce =" in text) == move.held
 
 
-@pytest.mark.parametrize("name", [name for name in STATEMENTS if name.endswith(":alike")])
+@pytest.mark.parametrize("name", [name for name in STATEMENTS if name.endswith(":same_token")])
 def test_the_sqlite_store_compares_the_one_token_that_all_jobs_are_held_under(name: str) -> None:
     text = STATEMENTS[name].text
     assert "bullite_jobs.state = 'active'" in text

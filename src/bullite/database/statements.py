@@ -13,7 +13,7 @@ from ..core.states import MOVES, Move, State
 
 _HEADER = re.compile(
     r"^-- (name|move|template|page): ([\w-]+)(?: takes (\w+))?(?: by (\w+), (\w+) aged (\w+))?"
-    r"(?: \((folded|folded, settled|loaded|many|settled|whole)\))?$"
+    r"(?: \((json_rows|json_rows, durable_read|payload_last|multi_row|durable_read|whole)\))?$"
 )
 
 
@@ -56,8 +56,8 @@ def load(source: str) -> dict[str, Statement]:
             text = _compose(move, state, templates, changes)
             statements[name] = Statement(name, text, None if move.target is None else "move")
             if move.held and move.target is not None and not changes[move.name].takes:
-                name = alike_statement(move, state)
-                text = _compose(move, state, templates, changes, alike=True)
+                name = same_token_statement(move, state)
+                text = _compose(move, state, templates, changes, same_token=True)
                 statements[name] = Statement(name, text, "move")
     for block in blocks:
         if block.kind == "page":
@@ -70,9 +70,9 @@ def move_statement(move: Move, source: State) -> str:
     return f"{move.name}:{source}"
 
 
-def alike_statement(move: Move, source: State) -> str:
+def same_token_statement(move: Move, source: State) -> str:
     """The same for jobs that are all held under one token."""
-    return f"{move.name}:{source}:alike"
+    return f"{move.name}:{source}:same_token"
 
 
 def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Statement]:
@@ -108,14 +108,20 @@ def _compose(
     source: State,
     templates: dict[str, str],
     changes: dict[str, _Block],
-    alike: bool = False,
+    same_token: bool = False,
 ) -> str:
     if move.target is None:
         return templates["delete"].format(source=source)
     block = changes[move.name]
     change, _, condition = block.text.partition("where ")
     guards = f" and {condition.strip()}" if condition else ""
-    kind = "taking_move" if block.takes else "move" if move.held and not alike else "plain_move"
+    kind = (
+        "move_with_value"
+        if block.takes
+        else "move"
+        if move.held and not same_token
+        else "move_without_token"
+    )
     if move.held:
         guards += " " + templates[_TOKEN_GUARDS[kind]]
     return templates[kind].format(
@@ -125,8 +131,8 @@ def _compose(
 
 _TOKEN_GUARDS = {
     "move": "token_guard",
-    "taking_move": "taken_token_guard",
-    "plain_move": "one_token_guard",
+    "move_with_value": "token_with_value_guard",
+    "move_without_token": "same_token_guard",
 }
 
 

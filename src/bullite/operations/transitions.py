@@ -9,7 +9,7 @@ from ..core.codec import as_json
 from ..core.job_flags import COMMAND, DOWNSTREAM, STEPPED, TAGGED, UPSTREAM
 from ..core.states import DELETE, Move, State
 from ..database.driver import ANY_NAME, Conflict
-from ..database.statements import alike_statement, move_statement
+from ..database.statements import move_statement, same_token_statement
 from .transaction import Operation, Transaction
 
 
@@ -62,7 +62,7 @@ def transition(
         result = yield move_statement(move, source), params
     else:
         params |= {"jobs": as_json(list(asked)), "token": token}
-        result = yield alike_statement(move, source), params
+        result = yield same_token_statement(move, source), params
     if result.changed != len(asked):
         raise Conflict(f"{move}: {result.changed} of {len(asked)} jobs were where they should be")
 

@@ -209,7 +209,7 @@ def test_what_belongs_to_a_job_is_found_by_its_number(plan: Plan) -> None:
     assert unless(plan, BELOW_A_JOB, is_right) == {}
 
 
-SEARCHES = [s for s in STATEMENTS if s not in READ_EVERYTHING and STATEMENTS[s].flag != "many"]
+SEARCHES = [s for s in STATEMENTS if s not in READ_EVERYTHING and STATEMENTS[s].flag != "multi_row"]
 
 
 def test_hardly_anything_reads_all_jobs(plan: Plan) -> None:

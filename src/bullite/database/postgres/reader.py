@@ -59,7 +59,7 @@ class PostgresReader:
         self, connection: Connection, statement: Prepared, params: Mapping[str, Any]
     ) -> Result:
         named = {name: storable_parameter(name, value) for name, value in params.items()}
-        if statement.flag == "settled":
+        if statement.flag == "durable_read":
             self._see_how_far_the_log_is_settled(connection)
             named["settled"] = self._settled
         if statement.flag == "whole":

@@ -77,7 +77,7 @@ class Statements(dict[str, Prepared]):
 
     def __missing__(self, name: str) -> Prepared:
         statement = SOURCE[name] if name in SOURCE else _now(name)
-        make = _many if statement.flag == "many" else _single
+        make = _multi_row if statement.flag == "multi_row" else _single
         self[name] = make(statement, self._schema)
         return self[name]
 
@@ -134,7 +134,7 @@ def _single(statement: Statement, schema: str) -> Prepared:
     )
 
 
-def _many(statement: Statement, schema: str) -> Prepared:
+def _multi_row(statement: Statement, schema: str) -> Prepared:
     text = statement.text
     found = _INSERT.fullmatch(text)
     assert found is not None

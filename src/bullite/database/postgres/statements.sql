@@ -1,20 +1,21 @@
--- Every statement of the PostgreSQL store, under the names that the SQLite store has them.
+-- Every statement of the PostgreSQL store, under the names of the SQLite store.
 --
--- "-- name: x" opens statement x; its parameters are :names, "bullite." stands for the schema in use.
---   (many):    for many rows; its parameters are the columns, each an array, in their order. Where it
---              only inserts, many rows are copied instead.
---   (settled): reads the event log, but no further than to where no writer is under way any more;
---              :settled tells where that is.
---   (whole):   reads all there is, however long that takes, by whatever plan the server finds best.
--- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
--- in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with "takes"
--- it is of [token, what it takes]; for a move that needs neither it is an array of jobs.
--- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
--- age of a job in it.
+-- "-- name: x" opens statement x; its parameters are :names, "bullite." stands for the schema in use,
+-- `{cancelled}` and the like are job flags: see job_flags.py. A statement may have flags:
+--   (multi_row):    for many rows; its parameters are the columns, each an array, in their order. If it
+--                   only inserts, many rows are copied instead.
+--   (durable_read): reads the event log up to the last row before which no transaction is open;
+--                   :settled is its id.
+--   (whole):        reads a whole table, however long that takes, by the plan that the server prefers.
+-- "-- move: x" has what move x changes beside the state. The compare-and-swap around it is written
+-- once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with
+-- "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
+-- "-- page: x by a, b aged c" has the filter of list x, which is ordered by the columns a and b; column
+-- c has the age of a job.
 --
--- Writers work side by side, read committed. What is looked up in order to be changed is locked by the
--- look: in the order of ids where somebody waits for it, and passing over what others have locked
--- (skip locked) where any rows will do.
+-- Transactions run side by side, read committed. Rows that are read to be changed are locked as they
+-- are read: in the order of ids if the transaction waits for them, or without the rows that others
+-- have locked (skip locked) if any rows will do.
 
 -- The server plans a statement by what it believes of its tables, and that may be long ago: that the
 -- one with a million jobs is empty. So every statement is written in a way that leaves only the good
@@ -29,7 +30,7 @@ from (
 ) as asked
 where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards}
 
--- template: taking_move
+-- template: move_with_value
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select key::bigint as job, (value ->> 0)::bigint as token, (value ->> 1)::bigint as taken
@@ -37,7 +38,7 @@ from (
 ) as asked
 where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards}
 
--- template: plain_move
+-- template: move_without_token
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
 from (
     select value::bigint as job from json_array_elements_text(:jobs::json) order by 1
@@ -47,10 +48,10 @@ where j.id between asked.job and asked.job and j.state || '' = '{source}'{guards
 -- template: token_guard
 and j.token = asked.token and j.nonce = :nonce
 
--- template: one_token_guard
+-- template: same_token_guard
 and j.token = :token and j.nonce = :nonce
 
--- template: taken_token_guard
+-- template: token_with_value_guard
 and j.token = asked.token and j.nonce = :nonce
 
 -- template: delete
@@ -447,7 +448,7 @@ delete from bullite.bullite_processes where nonce = any (array(
 
 -- adding ------------------------------------------------------------------------------------------
 
--- name: insert_jobs (many)
+-- name: insert_jobs (multi_row)
 insert into bullite.bullite_jobs (
     id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
     traits, name, custom_id, rank, priority, lifo, delay, attempts
@@ -456,7 +457,7 @@ insert into bullite.bullite_jobs (
     :integer[], :text[], :text[], :bigint[], :bigint[], :integer[], :bigint[], :bigint[]
 )
 
--- name: insert_payloads (many)
+-- name: insert_payloads (multi_row)
 insert into bullite.bullite_payloads (job, data, opts, its_queue, its_name, made_at)
 select * from unnest(:bigint[], :text[], :text[], :bigint[], :text[], :bigint[])
 
@@ -533,11 +534,11 @@ select lane from lanes where lane <> '' or lane = '' and exists (
 
 -- settling ----------------------------------------------------------------------------------------
 
--- name: write_values (many)
+-- name: write_values (multi_row)
 insert into bullite.bullite_results (job, return_value) select * from unnest(:bigint[], :text[])
 on conflict (job) do update set return_value = excluded.return_value
 
--- name: write_failures (many)
+-- name: write_failures (multi_row)
 insert into bullite.bullite_results (job, failed_reason, outcome)
 select * from unnest(:bigint[], :text[], :text[])
 on conflict (job) do update set
@@ -658,7 +659,7 @@ select asked.job,
     (select max(number) from bullite.bullite_logs as l where l.job = asked.job)
 from (select value::bigint as job from json_array_elements_text(:jobs::json)) as asked
 
--- name: insert_logs (many)
+-- name: insert_logs (multi_row)
 insert into bullite.bullite_logs (job, number, at, level, message)
 select * from unnest(:bigint[], :bigint[], :bigint[], :text[], :text[])
 
@@ -773,7 +774,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- events ------------------------------------------------------------------------------------------
 
--- name: insert_events (many)
+-- name: insert_events (multi_row)
 insert into bullite.bullite_events (queue, kind, jobs, size, at)
 select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
 
@@ -854,7 +855,7 @@ select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_i
 from alone
 
 -- How far the log of one queue, or of each, has come: in all and up to a row. This sums the log.
--- name: log_position (settled)
+-- name: log_position (durable_read)
 select id, name, (events_trimmed + coalesce((
     select sum(size) from bullite.bullite_events where queue = q.id and id <= :settled
 ), 0))::bigint, :settled::bigint, (
@@ -865,7 +866,7 @@ select id, name, (events_trimmed + coalesce((
 -- Rows of the log, each with how many events its queue ever had up to it. To sum the log for that would
 -- make each page cost more the longer the log is. So the reader says how many there were up to the row
 -- :counted, in :seen, by queue; what was trimmed since are always the oldest.
--- name: events_after (settled)
+-- name: events_after (durable_read)
 with page as (
     select id, queue, kind, jobs, size, at from bullite.bullite_events
     where id > :after and id <= :settled and (:queue::bigint is null or queue = :queue)
@@ -907,7 +908,7 @@ where (asked.queues ->> number)::bigint = queue
 
 -- links -------------------------------------------------------------------------------------------
 
--- name: insert_links (many)
+-- name: insert_links (multi_row)
 insert into bullite.bullite_links (downstream, upstream, kind, policy, state, key, value)
 select * from unnest(:bigint[], :bigint[], :text[], :text[], :text[], :text[], :text[])
 
@@ -1202,7 +1203,7 @@ select count(*) from bullite.bullite_schedulers where queue = :queue
 -- deduplication -----------------------------------------------------------------------------------
 
 -- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
--- name: lock_dedup_keys (many)
+-- name: lock_dedup_keys (multi_row)
 insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
 on conflict (queue, key) do update set job = excluded.job where false
 
@@ -1213,7 +1214,7 @@ from bullite.bullite_deduplication as d
     left join bullite.bullite_jobs as j on j.id between d.job and d.job
 where d.key = any (array(select json_array_elements_text(:keys::json))) and d.queue + 0 = :queue
 
--- name: update_dedup_keys (many)
+-- name: update_dedup_keys (multi_row)
 insert into bullite.bullite_deduplication (queue, key, job, custom_id, until, next)
 select * from unnest(:bigint[], :text[], :bigint[], :text[], :bigint[], :text[])
 on conflict (queue, key) do update set
@@ -1413,7 +1414,7 @@ update bullite.bullite_queues set adds_until = :until, adds_used = :used where i
 select kind, name, number, value, due_at, at, ended_at from bullite.bullite_steps
 where job = :job order by place
 
--- name: insert_steps (many)
+-- name: insert_steps (multi_row)
 insert into bullite.bullite_steps (job, kind, name, number, place, value, at, ended_at)
 select * from unnest(
     :bigint[], :text[], :text[], :bigint[], :bigint[], :text[], :bigint[], :bigint[]
@@ -1653,7 +1654,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 
 -- finding -----------------------------------------------------------------------------------------
 
--- name: insert_tags (many)
+-- name: insert_tags (multi_row)
 insert into bullite.bullite_tags (queue, tag, created_at, job)
 select * from unnest(:bigint[], :text[], :bigint[], :bigint[])
 
@@ -1797,7 +1798,7 @@ where queue = :queue and state = 'failed' group by outcome
 
 -- commands ----------------------------------------------------------------------------------------
 
--- name: end_runs (many)
+-- name: end_runs (multi_row)
 insert into bullite.bullite_runs (
     job, run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
     stderr_head, stderr_tail, stderr_dropped
@@ -1813,7 +1814,7 @@ on conflict (job, run) do update set
     stderr_head = excluded.stderr_head, stderr_tail = excluded.stderr_tail,
     stderr_dropped = excluded.stderr_dropped
 
--- name: insert_output (many)
+-- name: insert_output (multi_row)
 insert into bullite.bullite_output (job, run, number, stream, data)
 select * from unnest(:bigint[], :bigint[], :bigint[], :text[], :text[])
 on conflict (job, run, number) do nothing

@@ -39,7 +39,7 @@ from .notifications import Wakeups
 from .reader import SQLiteReader
 from .row_fetch import RowLoader, parse_json_rows
 from .schema import enter, prepare
-from .statements import FOLDED, STATEMENTS
+from .statements import JSON_ROWS, STATEMENTS
 from .sync_mark import SyncMark
 from .wal_sync import WalFile
 from .write_lock import FairWriteLock
@@ -233,10 +233,10 @@ class SQLiteDriver:
     def execute(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]
         try:
-            if known.flag == "many":
+            if known.flag == "multi_row":
                 return self._insert(known, params)
             with self._in_use:
-                if known.flag == "loaded":
+                if known.flag == "payload_last":
                     return Result(self._loading.read(self._connection(), known.text, params), 0)
                 cursor = self._connection().execute(known.text, params)
                 rows: Sequence[Any] = cursor.fetchall()
@@ -249,7 +249,7 @@ class SQLiteDriver:
         changed = cursor.rowcount
         if changed > 0:
             self._written_rows += changed
-        return Result(parse_json_rows(rows[0]) if known.flag in FOLDED else rows, changed)
+        return Result(parse_json_rows(rows[0]) if known.flag in JSON_ROWS else rows, changed)
 
     def _insert(self, statement: Statement, rows: Params) -> Result:
         assert isinstance(rows, Sequence)

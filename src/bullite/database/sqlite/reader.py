@@ -16,7 +16,7 @@ from . import connections, forks
 from .connections import connect, schema_version, store_error
 from .files import SideFiles
 from .row_fetch import parse_json_rows
-from .statements import FOLDED, SETTLED, STATEMENTS
+from .statements import DURABLE_READ, JSON_ROWS, STATEMENTS
 from .sync_mark import SyncMark
 from .wal_sync import WalFile
 
@@ -63,9 +63,9 @@ class SQLiteReader:
             raise store_error(error, self._path) from error
         except (OverflowError, UnicodeError):
             return Result((), 0)  # no row has such a value
-        if known.flag in FOLDED:
+        if known.flag in JSON_ROWS:
             rows = parse_json_rows(rows[0])
-        if rows and known.flag in SETTLED and self._durable:
+        if rows and known.flag in DURABLE_READ and self._durable:
             self._sync()
         return Result(rows, 0)
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ..statements import load
 
-FOLDED, SETTLED = ("folded", "folded, settled"), ("settled", "folded, settled")
-"""The flags of those whose rows come folded, and of those that read what must be on the disk."""
+JSON_ROWS = ("json_rows", "json_rows, durable_read")
+"""Flags of statements whose rows come as one JSON array."""
+DURABLE_READ = ("durable_read", "json_rows, durable_read")
+"""Flags of statements whose rows are returned only when they are on the disk."""
 
 STATEMENTS = load(Path(__file__).with_name("statements.sql").read_text(encoding="utf-8"))

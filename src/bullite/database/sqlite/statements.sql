@@ -1,42 +1,44 @@
 -- Every statement of the SQLite store.
 --
--- "-- name: x" opens statement x; its parameters are :names.
---   (folded): the rows come back as one, a JSON array of arrays. The driver unfolds them.
---             One row means one step, and one step means one hand-over of the interpreter lock.
---   (loaded): rows whose last column is a payload; the driver folds them while payloads are short.
---   (many):   a single-row insert that the driver repeats for many rows. It takes as many of their columns as it has
---             places for: another store may keep more of them.
---   (settled): what a reader finds with it is told only when it is on the disk.
--- "-- move: x" gives only what move x changes beside the state; the swap around it is written once,
--- in the template, from the table in states.py. :jobs is an object of tokens by job; with "takes" it
--- is of [token, what it takes]; for a move that needs neither it is an array of jobs. Jobs that are
--- held under one :token, which those are that were claimed together, are an array, too: joining them
--- with their tokens would be a third of the swap.
--- "-- page: x by a, b aged c" gives what belongs to list x, ordered by the columns a and b; c tells the
--- age of a job in it. From each come pages both ways, what is after and before a place, and the oldest; of
--- finished jobs also the oldest to be deleted.
+-- "-- name: x" opens statement x; its parameters are :names. `{cancelled}` and the like are job flags:
+-- see job_flags.py. A statement may have flags:
+--   (json_rows):    all rows come as one row, a JSON array of arrays, which the driver parses. One row
+--                   is one step, and Python hands its interpreter lock over at every step.
+--   (payload_last): the last column is a payload; the driver reads all rows as JSON while payloads are
+--                   short.
+--   (multi_row):    an insert of one row, which the driver repeats. It takes the first columns of each
+--                   row, as many as it has places; the other store may have more.
+--   (durable_read): a reader returns the rows only when they are on the disk.
+-- "-- move: x" has what move x changes beside the state. The compare-and-swap around it is written
+-- once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with
+-- "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
+-- Jobs that were claimed together have one :token, and are an array, too: a join with their tokens
+-- would be a third of the time of the swap.
+-- "-- page: x by a, b aged c" has the filter of list x, which is ordered by the columns a and b; column
+-- c has the age of a job. Each becomes statements for pages in both directions, for the jobs after and
+-- before a place, for the oldest jobs, and, for finished jobs, for the oldest that may be deleted.
 
 -- template: move
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
 from json_each(:jobs) as asked
 where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
 
--- template: taking_move
+-- template: move_with_value
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
 from json_each(:jobs) as asked
 where bullite_jobs.id = cast(asked.key as integer) and bullite_jobs.state = '{source}'{guards}
 
--- template: plain_move
+-- template: move_without_token
 update bullite_jobs set state = '{target}', updated_at = :now{changes}
 where id in (select value from json_each(:jobs)) and bullite_jobs.state = '{source}'{guards}
 
 -- template: token_guard
 and bullite_jobs.token = asked.value and bullite_jobs.nonce = :nonce
 
--- template: one_token_guard
+-- template: same_token_guard
 and bullite_jobs.token = :token and bullite_jobs.nonce = :nonce
 
--- template: taken_token_guard
+-- template: token_with_value_guard
 and bullite_jobs.token = asked.value ->> 0 and bullite_jobs.nonce = :nonce
 
 -- template: delete
@@ -305,30 +307,30 @@ from bullite_queues where id = :queue
 
 -- adding ------------------------------------------------------------------------------------------
 
--- name: insert_jobs (many)
+-- name: insert_jobs (multi_row)
 insert into bullite_jobs (
     id, seq, queue, lane, created_at, updated_at, due_at, expires_at, state,
     traits, name, custom_id, rank, priority, lifo, delay, attempts
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: insert_payloads (many)
+-- name: insert_payloads (multi_row)
 insert into bullite_payloads (job, data, opts) values (?, ?, ?)
 
--- name: taken_custom_ids (folded)
+-- name: taken_custom_ids (json_rows)
 select json_group_array(json_array(custom_id, id)) from bullite_jobs
 where queue = :queue and custom_id in (select value from json_each(:custom_ids))
     and state <> 'removed'
 
 -- claiming ----------------------------------------------------------------------------------------
 
--- name: due (folded)
+-- name: due (json_rows)
 select json_group_array(json_array(id, lifo, priority, custom_id)) from (
     select id, lifo, priority, custom_id from bullite_jobs
     where queue = :queue and state = 'delayed' and due_at <= :now
     order by due_at, id limit :most
 )
 
--- name: due_queues (folded)
+-- name: due_queues (json_rows)
 select json_group_array(json_array(id)) from bullite_queues where exists (
     select 1 from bullite_jobs
     where queue = bullite_queues.id and state = 'delayed' and due_at <= :now
@@ -338,21 +340,21 @@ select json_group_array(json_array(id)) from bullite_queues where exists (
 select exists (select 1 from bullite_jobs where queue = :queue and state = 'waiting'),
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed')
 
--- name: next_in_lane (loaded)
+-- name: next_in_lane (payload_last)
 select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite_jobs join bullite_payloads on job = id
 where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want
 
--- name: lane_heads (folded)
+-- name: lane_heads (json_rows)
 select json_group_array(json_array(rank, seq, id)) from (
     select rank, seq, id from bullite_jobs
     where queue = :queue and state = 'waiting' and lane = :lane
     order by rank, seq limit :want
 )
 
--- name: claimable_jobs (loaded)
+-- name: claimable_jobs (payload_last)
 select bullite_jobs.id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from json_each(:jobs) as asked
@@ -360,7 +362,7 @@ from json_each(:jobs) as asked
     join bullite_payloads on job = bullite_jobs.id
 order by rank, seq
 
--- name: failed_reasons (folded)
+-- name: failed_reasons (json_rows)
 select json_group_array(json_array(job, failed_reason)) from bullite_results
 where job in (select value from json_each(:jobs)) and failed_reason is not null
 
@@ -374,7 +376,7 @@ update bullite_jobs set lane = name where id in (
 -- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds. No name
 -- has a control character: what comes next cannot be before the last with a space behind it, and
 -- those that stand aside are before the first.
--- name: lanes (folded)
+-- name: lanes (json_rows)
 with recursive lanes (lane) as (
     select ''
     union all
@@ -389,11 +391,11 @@ select json_group_array(json_array(lane)) from lanes where lane <> '' or lane = 
 
 -- settling ----------------------------------------------------------------------------------------
 
--- name: write_values (many)
+-- name: write_values (multi_row)
 insert into bullite_results (job, return_value) values (?, ?)
 on conflict (job) do update set return_value = excluded.return_value
 
--- name: write_failures (many)
+-- name: write_failures (multi_row)
 insert into bullite_results (job, failed_reason, outcome) values (?, ?, ?)
 on conflict (job) do update set
     return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
@@ -427,7 +429,7 @@ update bullite_jobs set
     lane = case when :by_name then name else '' end
 where id in (select value from json_each(:jobs)) and queue = :queue
 
--- name: load_jobs_for_update (folded)
+-- name: load_jobs_for_update (json_rows)
 select json_group_array(json_array(
     id, queue, state, priority, lifo, due_at, token, nonce, removed_from, custom_id, original_queue,
     ahead, traits, delay, deferred_failure
@@ -463,7 +465,7 @@ delete from bullite_logs where job in (select value from json_each(:jobs))
 
 -- expiring ----------------------------------------------------------------------------------------
 
--- name: expired (folded)
+-- name: expired (json_rows)
 select json_group_array(json_array(id, state, priority, custom_id, opts, traits)) from (
     select id, state, priority, custom_id, opts, traits
     from bullite_jobs join bullite_payloads on job = id
@@ -472,7 +474,7 @@ select json_group_array(json_array(id, state, priority, custom_id, opts, traits)
     order by expires_at limit :most
 )
 
--- name: expired_queues (folded)
+-- name: expired_queues (json_rows)
 select json_group_array(json_array(id)) from bullite_queues where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and expires_at <= :now
         and (state = 'waiting' or state = 'delayed' or state = 'waiting-children') and attempts_started = 0
@@ -495,13 +497,13 @@ where id = :job
 update bullite_jobs set lease_until = :lease_until
 where id = :job and state = 'active' and token = :token and nonce = :nonce
 
--- name: last_logs (folded)
+-- name: last_logs (json_rows)
 select json_group_array(json_array(asked.value,
     (select min(number) from bullite_logs where job = asked.value),
     (select max(number) from bullite_logs where job = asked.value)
 )) from json_each(:jobs) as asked
 
--- name: insert_logs (many)
+-- name: insert_logs (multi_row)
 insert into bullite_logs (job, number, at, level, message) values (?, ?, ?, ?, ?)
 
 -- name: trim_logs
@@ -535,7 +537,7 @@ update bullite_workers set hungry = :idle where id = :worker
 update bullite_workers set lease_until = :lease_now + lock_duration, seen_at = :now
 where nonce = :nonce and registered > 0 and renews = 1
 
--- name: workers_of_process (folded)
+-- name: workers_of_process (json_rows)
 select json_group_array(json_array(id)) from bullite_workers
 where nonce = :nonce and registered > 0
 
@@ -550,7 +552,7 @@ where id = :worker and lease_until < :expired_before and (renews = 1 or register
     where queue = bullite_workers.queue and state = 'active' and worker = bullite_workers.id
 )
 
--- name: workers (folded)
+-- name: workers (json_rows)
 select json_group_array(json_array(
     id, queue, nonce, boot, registered, lease_until, max_stalled_count, renews, stalled_backoff, names
 )) from bullite_workers
@@ -562,7 +564,7 @@ select id, name, names, nonce, pid, host, number, concurrency, started_at,
         where queue = :queue and state = 'active' and worker = bullite_workers.id)
 from bullite_workers where queue = :queue and registered = 1 order by id
 
--- name: idle_worker_addresses (folded)
+-- name: idle_worker_addresses (json_rows)
 select json_group_array(json_array(address)) from (
     select distinct address from bullite_workers
     where queue = :queue and hungry = 1 and nonce <> :nonce and address is not null and (
@@ -575,7 +577,7 @@ select json_group_array(json_array(address)) from (
     limit :most
 )
 
--- name: held_by_worker (folded)
+-- name: held_by_worker (json_rows)
 select json_group_array(json_array(id, token, priority, ahead, custom_id, traits, leaving)) from (
     select id, token, priority, ahead, custom_id, traits,
         exists (select 1 from bullite_workers where id = :worker and registered = 2) as leaving
@@ -592,18 +594,18 @@ select json_group_array(json_array(id, token, priority, ahead, custom_id, traits
 update bullite_jobs set token = null, nonce = null where id in (select value from json_each(:jobs))
 
 -- Of these jobs, those that this process took last, and the tokens they were taken with.
--- name: tokens_here (folded)
+-- name: tokens_here (json_rows)
 select json_group_array(json_array(id, token)) from bullite_jobs
 where id in (select value from json_each(:jobs)) and nonce = :nonce
 
--- name: backoffs (folded)
+-- name: backoffs (json_rows)
 select json_group_array(json_array(id, stalled_count, opts))
 from bullite_jobs join bullite_payloads on job = id
 where id in (select value from json_each(:jobs)) and opts is not null
 
 -- events ------------------------------------------------------------------------------------------
 
--- name: insert_events (many)
+-- name: insert_events (multi_row)
 insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
 
 -- There is one writer.
@@ -631,19 +633,19 @@ update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
     and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
 
 -- How far the log of one queue, or of each, has come: in all and up to a row.
--- name: log_position (settled)
+-- name: log_position (durable_read)
 select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
     select total from bullite_events
     where queue = bullite_queues.id and id <= :after order by total desc limit 1
 ) from bullite_queues where :queue is null or id = :queue
 
--- name: events_after (settled)
+-- name: events_after (durable_read)
 select id, queue, kind, jobs, total, at from bullite_events
 where id > :after and (:queue is null or queue = :queue) order by id limit :most
 
 -- How jobs ended that are gone: of each its number and its queue. A job with a custom id has its
 -- number further back in the entry that tells of its end.
--- name: ends_in_log (settled)
+-- name: ends_in_log (durable_read)
 select number, kind, entry, id from (
     select e.id, queue, kind, entry.value as entry, case kind
         when 'complete' then case entry.type
@@ -659,21 +661,21 @@ where (number, queue) in (select value ->> 0, value ->> 1 from json_each(:jobs))
 
 -- links -------------------------------------------------------------------------------------------
 
--- name: insert_links (many)
+-- name: insert_links (multi_row)
 insert into bullite_links (
     downstream, upstream, kind, policy, state, key, value
 ) values (?, ?, ?, ?, ?, ?, ?)
 
 -- Who waits for these jobs.
--- name: links_from (folded)
+-- name: links_from (json_rows)
 select json_group_array(json_array(upstream, downstream, kind, policy, key)) from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'pending'
 
--- name: dependents_of (folded)
+-- name: dependents_of (json_rows)
 select json_group_array(json_array(downstream, kind)) from bullite_links
 where upstream in (select value from json_each(:jobs))
 
--- name: with_children_elsewhere (folded)
+-- name: with_children_elsewhere (json_rows)
 select json_group_array(json_array(asked.value))
 from json_each(:jobs) as asked join bullite_jobs as down on down.id = asked.value
 where exists (
@@ -712,14 +714,14 @@ delete from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'removed'
 
 -- Which of these jobs wait for somebody still.
--- name: with_pending_links (folded)
+-- name: with_pending_links (json_rows)
 select json_group_array(json_array(asked.value)) from json_each(:jobs) as asked where exists (
     select 1 from bullite_links where downstream = asked.value and state = 'pending'
 )
 
 -- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
 -- pending; whether one failed so that they need not wait for the others.
--- name: completion_blockers (folded)
+-- name: completion_blockers (json_rows)
 select json_group_array(json_array(asked.value,
     (select key from bullite_links where downstream = asked.value and kind = 'child'
         and state = 'failed' and policy = 'fail' limit 1),
@@ -730,14 +732,14 @@ select json_group_array(json_array(asked.value,
 )) from json_each(:jobs) as asked
 
 -- The parents that these jobs have, but for those that are gone.
--- name: parents_of (folded)
+-- name: parents_of (json_rows)
 select json_group_array(json_array(upstream, downstream, bullite_links.key))
 from bullite_links join bullite_jobs on bullite_jobs.id = downstream
 where upstream in (select value from json_each(:jobs)) and kind = 'child'
     and bullite_links.state <> 'removed' and bullite_jobs.state <> 'removed'
 
 -- Children, their children and so on, each with the one it belongs to and where it is.
--- name: descendants (folded)
+-- name: descendants (json_rows)
 with recursive tree (job, parent, link) as (
     select upstream, downstream, state from bullite_links
     where downstream in (select value from json_each(:jobs)) and kind = 'child'
@@ -749,7 +751,7 @@ select json_group_array(json_array(tree.job, tree.parent, tree.link, bullite_job
 from tree join bullite_jobs on bullite_jobs.id = tree.job
 
 -- What these jobs wait for, and what that waits for, and so on.
--- name: transitive_dependencies (folded)
+-- name: transitive_dependencies (json_rows)
 with recursive chain (downstream, upstream) as (
     select downstream, upstream from bullite_links
     where downstream in (select value from json_each(:jobs)) and state = 'pending'
@@ -788,7 +790,7 @@ update bullite_jobs set traits = traits | :traits where id in (select value from
 update bullite_jobs set deferred_failure = coalesce(deferred_failure, asked.value)
 from json_each(:reasons) as asked where bullite_jobs.id = cast(asked.key as integer)
 
--- name: job_options (folded)
+-- name: job_options (json_rows)
 select json_group_array(json_array(job, opts)) from bullite_payloads
 where job in (select value from json_each(:jobs))
 
@@ -910,7 +912,7 @@ select count(*) from bullite_schedulers where queue = :queue
 -- deduplication -----------------------------------------------------------------------------------
 
 -- Makes sure that a key is there, to be locked until the transaction ends: here it always is.
--- name: lock_dedup_keys (many)
+-- name: lock_dedup_keys (multi_row)
 insert into bullite_deduplication (queue, key) values (?, ?)
 on conflict (queue, key) do nothing
 
@@ -919,7 +921,7 @@ select key, job, bullite_deduplication.custom_id, until, next, state
 from bullite_deduplication left join bullite_jobs on bullite_jobs.id = job
 where bullite_deduplication.queue = :queue and key in (select value from json_each(:keys))
 
--- name: update_dedup_keys (many)
+-- name: update_dedup_keys (multi_row)
 insert into bullite_deduplication (queue, key, job, custom_id, until, next) values (?, ?, ?, ?, ?, ?)
 on conflict (queue, key) do update set
     job = excluded.job, custom_id = excluded.custom_id, until = excluded.until, next = excluded.next
@@ -980,11 +982,11 @@ where id = :queue
 -- name: set_window
 update bullite_queues set rate_until = :until, rate_used = :used where id = :queue
 
--- name: key_windows (folded)
+-- name: key_windows (json_rows)
 select json_group_array(json_array(key, max, duration, until, used, back_at)) from bullite_limits
 where queue = :queue and (key = '' or key in (select value from json_each(:keys)))
 
--- name: keys_to_unpark (folded)
+-- name: keys_to_unpark (json_rows)
 select json_group_array(json_array(key, max, duration, until, used, back_at)) from (
     select key, max, duration, until, used, back_at from bullite_limits
     where queue = :queue and back_at <= :now order by back_at limit :most
@@ -993,7 +995,7 @@ select json_group_array(json_array(key, max, duration, until, used, back_at)) fr
 -- name: next_unpark
 select min(back_at) from bullite_limits where queue = :queue and back_at is not null
 
--- name: jobs_with_limit_key (folded)
+-- name: jobs_with_limit_key (json_rows)
 select json_group_array(json_array(id, limit_key)) from (
     select id, opts ->> 'limit_key' as limit_key
     from bullite_jobs join bullite_payloads on job = id
@@ -1005,7 +1007,7 @@ select json_group_array(json_array(id, limit_key)) from (
 update bullite_jobs set lane = char(31) || asked.value || char(31) || lane
 from json_each(:jobs) as asked where bullite_jobs.id = cast(asked.key as integer)
 
--- name: parked_lanes (folded)
+-- name: parked_lanes (json_rows)
 with recursive lanes (lane) as (
     select min(lane) from bullite_jobs
     where queue = :queue and state = 'waiting' and lane >= :first_lane and lane < :last_lane
@@ -1076,7 +1078,7 @@ update bullite_queues set adds_until = :until, adds_used = :used where id = :que
 select kind, name, number, value, due_at, at, ended_at from bullite_steps
 where job = :job order by place
 
--- name: insert_steps (many)
+-- name: insert_steps (multi_row)
 insert into bullite_steps (
     job, kind, name, number, place, value, at, ended_at
 ) values (?, ?, ?, ?, ?, ?, ?, ?)
@@ -1168,7 +1170,7 @@ returning token
 -- name: lock_holder
 select token, nonce, boot, lease_until, 0 from bullite_locks where name = :name
 
--- name: lock_holders (folded)
+-- name: lock_holders (json_rows)
 select json_group_array(json_array(nonce)) from bullite_locks
 
 -- name: lapsed_locks
@@ -1179,7 +1181,7 @@ delete from bullite_locks where lease_until < :lease_now or boot <> :boot
 
 -- sweeping ----------------------------------------------------------------------------------------
 
--- name: queues_to_prune (folded)
+-- name: queues_to_prune (json_rows)
 select json_group_array(json_array(id)) from bullite_queues
 where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'completed'
@@ -1207,7 +1209,7 @@ or exists (
     ) or not exists (select 1 from bullite_limits where queue = bullite_queues.id)
 )
 
--- name: trash_to_delete (folded)
+-- name: trash_to_delete (json_rows)
 select json_group_array(json_array(id, traits)) from (
     select id, traits from bullite_jobs
     where queue = :queue and state = 'removed' and removed_at < :before
@@ -1294,20 +1296,20 @@ order by number
 -- name: log_range
 select min(number), max(number) from bullite_logs where job = :job
 
--- name: finished_jobs (folded, settled)
+-- name: finished_jobs (json_rows, durable_read)
 select json_group_array(json_array(id, state, return_value, failed_reason)) from (
     select id, state, return_value, failed_reason
     from bullite_jobs left join bullite_results on bullite_results.job = bullite_jobs.id
     where id in (select value from json_each(:jobs)) and state in ('completed', 'failed')
 )
 
--- name: existing_jobs (folded)
+-- name: existing_jobs (json_rows)
 select json_group_array(json_array(id)) from bullite_jobs
 where id in (select value from json_each(:jobs)) and state <> 'removed'
 
 -- finding -----------------------------------------------------------------------------------------
 
--- name: insert_tags (many)
+-- name: insert_tags (multi_row)
 insert into bullite_tags (queue, tag, created_at, job) values (?, ?, ?, ?)
 
 -- name: delete_tags
@@ -1441,7 +1443,7 @@ where queue = :queue and state = 'failed' group by outcome
 
 -- commands ----------------------------------------------------------------------------------------
 
--- name: end_runs (many)
+-- name: end_runs (multi_row)
 insert into bullite_runs (
     job, run, began_at, ended_at, how, exit_code, signal, stdout_head, stdout_tail, stdout_dropped,
     stderr_head, stderr_tail, stderr_dropped
@@ -1453,7 +1455,7 @@ on conflict (job, run) do update set
     stderr_head = excluded.stderr_head, stderr_tail = excluded.stderr_tail,
     stderr_dropped = excluded.stderr_dropped
 
--- name: insert_output (many)
+-- name: insert_output (multi_row)
 insert into bullite_output (job, run, number, stream, data) values (?, ?, ?, ?, ?)
 on conflict (job, run, number) do nothing
 
@@ -1516,13 +1518,13 @@ where queue = :queue and state = 'failed' and original_queue is :origin
 -- name: source_queues_of_failed
 select distinct original_queue from bullite_jobs where queue = :queue and state = 'failed'
 
--- name: auto_retry_due (folded)
+-- name: auto_retry_due (json_rows)
 select json_group_array(json_array(id)) from (
     select id from bullite_jobs where queue = :queue and state = 'failed' and due_at <= :now
     order by due_at limit :most
 )
 
--- name: auto_retry_queues (folded)
+-- name: auto_retry_queues (json_rows)
 select json_group_array(json_array(id)) from bullite_queues where exists (
     select 1 from bullite_jobs where queue = bullite_queues.id and state = 'failed' and due_at <= :now
 )
