@@ -24,9 +24,9 @@ MUTANTS = (
     Mutant(
         "a job fetched ahead is not blamed for the death of its worker",
         "operations/workers.py",
-        "begun = [row for row in held.rows if not row[3]]",
-        "begun = list(held.rows)",
-        ["test_prefetch.py"],
+        "started = [one for one in held if not one.prefetched]",
+        "started = list(held)",
+        ["test_fetching_ahead.py"],
     ),
     Mutant(
         "the beginning of a job fetched ahead is told with its end",
@@ -102,14 +102,14 @@ MUTANTS = (
     Mutant(
         "what ran in a worker that was told to stop has not stalled",
         "operations/workers.py",
-        "if begun and begun[0][6]:",
+        "if any(one.leaving for one in started):",
         "if False:",
         ["test_workers.py::test_jobs_of_a_leaving_worker_whose_process_ended_have_not_stalled"],
     ),
     Mutant(
         "a recovered job is nobody's",
         "operations/workers.py",
-        'if held.rows:\n        yield "forget_tokens"',
+        'if held:\n        yield "forget_tokens"',
         'if False:\n        yield "forget_tokens"',
         ["test_workers.py::test_a_worker_is_told_which_of_its_jobs_were_taken_away"],
     ),
@@ -117,9 +117,9 @@ MUTANTS = (
     Mutant(
         "a stalled job goes to the front",
         "operations/workers.py",
-        "job: [token, -number]",
-        "job: [token, number]",
-        ["test_claim.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
+        "job: [one.token, -number]",
+        "job: [one.token, number]",
+        ["test_claiming.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
     ),
     # --- the line ---
     Mutant(
@@ -340,7 +340,7 @@ MUTANTS = (
     Mutant(
         "a job whose id is taken is not restored",
         "operations/move.py",
-        "taken |= {(queue, row[0]) for row in found.rows}",
+        "taken |= {(queue, custom_id) for custom_id, _ in found.rows}",
         "pass",
         ["test_move_one.py::test_an_id_that_is_taken_is_the_reason"],
     ),
@@ -516,7 +516,7 @@ MUTANTS = (
     Mutant(
         "one process sweeps a queue at a time",
         "operations/queues.py",
-        "return bool(taken.rows[0][0])",
+        "return bool(is_taken)",
         "return True",
         [
             "database/postgres/test_prune.py"
@@ -809,7 +809,7 @@ MUTANTS = (
     Mutant(
         "only who waited from the start tells how long",
         "operations/claim.py",
-        " and abs(row[_SEQ]) == row[0]",
+        " and abs(row[SEQ]) == row[ID]",
         "",
         ["test_metrics.py::test_who_did_not_wait_all_the_time_is_not_counted"],
     ),

@@ -1,4 +1,4 @@
-"""What is stored of a job, as it was read: nothing here asks a database, or changes one."""
+"""Rows of jobs and a read-only view of one: the only module that knows their columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class JobRow(NamedTuple):
-    """What a worker is told of a job it now holds, and the beginning of what others read of it."""
+    """The columns of a job that a worker gets with a claim; every other row begins with them."""
 
     id: int
     name: str
@@ -30,12 +30,12 @@ class JobRow(NamedTuple):
     rank: int
     seq: int
     traits: int
-    """What else belongs to it: see job_flags.py."""
+    """The stored name of `flags`: see job_flags.py."""
     data: str
 
 
 class JobStatusRow(NamedTuple):
-    """The rest of what is stored about a job: read when somebody asks for it."""
+    """The other columns of a job: they change while the job runs, or are seldom read."""
 
     state: str
     lifo: int = 0
@@ -56,57 +56,73 @@ class JobStatusRow(NamedTuple):
     stacks: str | None = None
 
 
-_COLUMNS = len(JobRow._fields)
-OPTS, DATA, FLAGS = (JobRow._fields.index(field) for field in ("opts", "data", "traits"))
+# Positions in a row, for code that handles many rows and has no time to name each of their columns.
+(
+    ID,
+    NAME,
+    CUSTOM_ID,
+    PRIORITY,
+    ATTEMPTS,
+    ATTEMPTS_MADE,
+    ATTEMPTS_STARTED,
+    STALLED_COUNT,
+    CREATED_AT,
+    DEFERRED_FAILURE,
+    OPTS,
+    RANK,
+    SEQ,
+    FLAGS,
+    DATA,
+) = range(len(JobRow._fields))
 
 
 def split_job_row(row: Sequence[Any]) -> tuple[Sequence[Any], JobStatusRow]:
-    """The two parts of a row that tells all of a job."""
-    return row[:_COLUMNS], JobStatusRow(*row[_COLUMNS:])
+    """Return the columns of a JobRow, and the others, of a row that has all columns of a job."""
+    return row[: DATA + 1], JobStatusRow(*row[DATA + 1 :])
 
 
 class HasName(Protocol):
-    """A queue, as far as those who only look at its jobs need to know it."""
+    """A queue, as far as a JobRecord needs it."""
 
     @property
     def name(self) -> str: ...
 
 
 class JobRecord:
-    """What is stored of one job of a queue; attributes tell what was true when it was read."""
+    """A stored job of a queue; its attributes have the values of when it was read."""
 
     __slots__ = ("_columns", "_data", "_options", "_queue", "_status")
 
-    def __init__(self, queue: HasName, facts: Sequence[Any], fate: JobStatusRow) -> None:
+    def __init__(self, queue: HasName, columns: Sequence[Any], status: JobStatusRow) -> None:
         self._queue = queue
-        self._columns, self._status = facts, fate
+        self._columns, self._status = columns, status
 
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"<{kind} {self.id} {self.name!r} of {self._queue.name!r}: {self.state}>"
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- identity and options --------------------------------------------------------------------
 
     @property
     def pk(self) -> int:
-        """The number of the job, unique in the database."""
-        pk: int = self._columns[0]
+        """The primary key of the job, unique in the database."""
+        pk: int = self._columns[ID]
         return pk
 
     @property
     def id(self) -> str:
-        """The id chosen for the job, or its number."""
-        return self._columns[2] or str(self._columns[0])
+        """The custom id, or the primary key as text."""
+        return self._columns[CUSTOM_ID] or str(self._columns[ID])
 
     @property
     def custom_id(self) -> str | None:
-        """The id chosen for the job, if one was."""
-        custom_id: str | None = self._columns[2]
+        """The option `job_id`; None without one."""
+        custom_id: str | None = self._columns[CUSTOM_ID]
         return custom_id
 
     @property
     def name(self) -> str:
-        name: str = self._columns[1]
+        name: str = self._columns[NAME]
         return name
 
     @property
@@ -115,12 +131,12 @@ class JobRecord:
 
     @property
     def original_queue(self) -> str | None:
-        """The queue it failed in, when it was moved to a dead-letter queue."""
+        """The queue in which the job failed, if it is in a dead-letter queue; else None."""
         return self._status.original_queue
 
     @property
     def data(self) -> Any:
-        """What the job was given; parsed when first asked for."""
+        """The data of the job; parsed at first use."""
         try:
             return self._data
         except AttributeError:
@@ -129,23 +145,23 @@ class JobRecord:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stood in line when it was read: the smaller, the sooner."""
-        return self._columns[11], self._columns[12]
+        """The position in the queue when the job was read; a job with a smaller one runs sooner."""
+        return self._columns[RANK], self._columns[SEQ]
 
     @property
     def priority(self) -> int:
-        priority: int = self._columns[3]
+        priority: int = self._columns[PRIORITY]
         return priority
 
     @property
     def attempts(self) -> int:
-        """How many runs it may have."""
-        attempts: int = self._columns[4]
+        """The largest number of runs."""
+        attempts: int = self._columns[ATTEMPTS]
         return attempts
 
     @property
     def delay(self) -> int:
-        """Ms that it has to wait, or had to before its last run; 0 once its time has come."""
+        """Ms that the job has to wait, or had to before its last run; 0 once it was due."""
         return self._status.delay
 
     @property
@@ -164,13 +180,13 @@ class JobRecord:
 
     @property
     def limit_key(self) -> str | None:
-        """The key whose rate limit it counts for."""
+        """The key whose rate limit counts the job."""
         key: str | None = self.stored_options.get("limit_key")
         return key
 
     @property
     def stored_options(self) -> Mapping[str, Any]:
-        """The options that no column holds, such as `backoff`."""
+        """The options without a column of their own, such as `backoff`."""
         text = self._columns[OPTS]
         if text is None:
             return _NOTHING
@@ -183,18 +199,20 @@ class JobRecord:
 
     @property
     def flags(self) -> int:
-        """What else belongs to it, as bits: see job_flags.py."""
-        traits: int = self._columns[FLAGS]
-        return traits
+        """Bits: see job_flags.py."""
+        flags: int = self._columns[FLAGS]
+        return flags
 
     @property
     def needs_care(self) -> bool:
-        """Whether there is more to running it than calling its processor."""
-        facts = self._columns
-        return facts[9] is not None or (facts[OPTS] is not None and "timeout" in facts[OPTS])
+        """True if a run is more than a call of the processor: a timeout, or a deferred failure."""
+        columns = self._columns
+        if columns[DEFERRED_FAILURE] is not None:
+            return True
+        return columns[OPTS] is not None and "timeout" in columns[OPTS]
 
     def mentions_option(self, option: str) -> bool:
-        """Whether it may have such an option: quicker to tell from their text than to read it."""
+        """Return False if the job has no such option; quicker than parsing its options."""
         text: str | None = self._columns[OPTS]
         return text is not None and option in text
 
@@ -206,27 +224,27 @@ class JobRecord:
             "delay": 0,
             "attempts": self.attempts,
             "lifo": self.lifo,
-            "job_id": self._columns[2],
+            "job_id": self._columns[CUSTOM_ID],
             **self.stored_options,
         }
 
     @property
     def repeat_job_key(self) -> str | None:
-        """The id of the job scheduler that made it, if one did."""
+        """The id of the job scheduler that made the job; None without one."""
         key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
         return key
 
     @property
     def deduplication_id(self) -> str | None:
-        """The deduplication key that it was added under, whether it holds it or not."""
+        """The deduplication key of the job, even if it no longer holds it."""
         rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
         return rule.get("id")
 
-    # --- how far it is ---------------------------------------------------------------------------
+    # --- state and runs --------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
-        """As last read; `prioritized` is waiting with a priority."""
+        """The state as last read; `prioritized` is waiting with a priority."""
         return shown_state(self._status.state, self.priority)
 
     @property
@@ -241,33 +259,33 @@ class JobRecord:
 
     @property
     def attempts_made(self) -> int:
-        """Runs that ended, by success or failure."""
-        made: int = self._columns[5]
+        """Number of runs that completed or failed."""
+        made: int = self._columns[ATTEMPTS_MADE]
         return made
 
     @property
     def attempts_started(self) -> int:
-        """How often it was begun."""
-        started: int = self._columns[6]
+        """Number of runs that were started."""
+        started: int = self._columns[ATTEMPTS_STARTED]
         return started
 
     @property
     def stalled_count(self) -> int:
-        """How often its worker died under it."""
-        count: int = self._columns[7]
+        """Number of runs that were lost with their worker."""
+        count: int = self._columns[STALLED_COUNT]
         return count
 
     stalled_counter = stalled_count
 
     @property
     def deferred_failure(self) -> str | None:
-        """Why it will fail, without running, when it is next taken."""
-        reason: str | None = self._columns[9]
+        """The reason for which the job fails at its next claim instead of running; else None."""
+        reason: str | None = self._columns[DEFERRED_FAILURE]
         return reason
 
     @property
     def progress(self) -> Any:
-        """As last reported; 0 at first, and 100 for a completed job that reported numbers."""
+        """The last reported value; at first 0; 100 if the job completed and reported numbers."""
         progress = 0 if self._status.progress is None else decode(self._status.progress)
         counts = isinstance(progress, int | float) and not isinstance(progress, bool)
         return 100 if counts and self._status.state == State.COMPLETED else progress
@@ -286,7 +304,7 @@ class JobRecord:
 
     @property
     def stacktrace(self) -> list[str]:
-        """The stacks of its failed attempts, oldest first."""
+        """The stacks of the failed attempts, oldest first."""
         stacks: list[str] = [] if self._status.stacks is None else decode(self._status.stacks)
         return stacks
 
@@ -298,27 +316,27 @@ class JobRecord:
 
     @property
     def processed_by(self) -> str | None:
-        """The name of the worker that ran it last."""
+        """The name of the worker that ran the job last."""
         return self._status.processed_by
 
     @property
     def locked_by(self) -> str | None:
-        """The name of the worker that runs it."""
+        """The name of the worker that runs the job; None if none does."""
         return self._status.processed_by if self._status.state == State.ACTIVE else None
 
     @property
     def created_at(self) -> datetime:
-        return moment_of(self._columns[8])
+        return moment_of(self._columns[CREATED_AT])
 
     @property
     def timestamp(self) -> int:
-        """When it was made, in ms since the epoch."""
-        timestamp: int = self._columns[8]
+        """When the job was created, in ms since the epoch."""
+        timestamp: int = self._columns[CREATED_AT]
         return timestamp
 
     @property
     def updated_at(self) -> datetime:
-        return moment_of(self._status.updated_at or self._columns[8])
+        return moment_of(self._status.updated_at or self._columns[CREATED_AT])
 
     @property
     def process_at(self) -> datetime | None:
@@ -327,17 +345,17 @@ class JobRecord:
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it fails if nobody has begun it."""
+        """When the job fails unless it has started; None without `expires`."""
         return None if self._status.expires_at is None else moment_of(self._status.expires_at)
 
     @property
     def processed_at(self) -> datetime | None:
-        """When it was last taken."""
+        """When the job was last claimed."""
         return None if self._status.processed_at is None else moment_of(self._status.processed_at)
 
     @property
     def processed_on(self) -> int | None:
-        """The same in ms since the epoch."""
+        """The same, in ms since the epoch."""
         return self._status.processed_at
 
     @property
@@ -346,5 +364,5 @@ class JobRecord:
 
     @property
     def finished_on(self) -> int | None:
-        """The same in ms since the epoch."""
+        """The same, in ms since the epoch."""
         return self._status.finished_at

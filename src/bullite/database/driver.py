@@ -62,11 +62,12 @@ Step = tuple[str, Params]
 
 
 class Result(NamedTuple):
-    """What a statement gave back."""
+    """The result of a statement."""
 
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Any]
+    """The rows, each a sequence of its columns."""
     changed: int
-    """How many rows an update or delete changed."""
+    """Number of rows that an update or a delete changed."""
 
 
 class Notifications(NamedTuple):

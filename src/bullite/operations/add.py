@@ -14,6 +14,7 @@ from ..core.states import ADD, ADD_DELAYED, ADD_WAITING_CHILDREN, State
 from ..database.driver import ColumnarRows, ConstantColumn, Step
 from ..errors import QueueFull
 from .deduplicate import LockedKeys, lock_keys
+from .queues import QueueAddInfo, load_add_info
 from .quotas import QuotaCheck, load_quotas
 from .request import Request
 from .transaction import Event, Operation, Transaction
@@ -54,9 +55,9 @@ class NewJob(NamedTuple):
 
 
 NO_RARE_FIELDS = RareFields()
-_NAME, _LIFO, _DELAY, _DATA, _OPTS, _RARE = (
+_NAME, _CUSTOM_ID, _LIFO, _DELAY, _DATA, _OPTS, _RARE = (
     NewJob._fields.index(field)
-    for field in ("name", "lifo", "delay", "data", "opts", "rare_fields")
+    for field in ("name", "custom_id", "lifo", "delay", "data", "opts", "rare_fields")
 )
 
 
@@ -144,7 +145,7 @@ class _Batch:
         new = self.new[queue] if door is None else {}
         taken, keys = self._taken[queue], self._keys
         duplicates: list[Event] = []
-        if any([job[1] or job[-1] for job in request.jobs]):  # noqa: C419 - a list is faster
+        if any([job[_CUSTOM_ID] or job[_RARE] for job in request.jobs]):  # noqa: C419 - a list is faster
             keys = keys or (yield from _wanted_keys(requests, self.terms))
             self._keys = keys
             if door is not None:
@@ -206,22 +207,6 @@ def first_statements(requests: Sequence[AddJobs]) -> list[Step]:
     count = sum(len(request.jobs) for request in requests)
     first = min(request.queue for request in requests)
     return [("take_numbers", {"count": count}), ("add_info", {"queue": first})]
-
-
-class QueueAddInfo(NamedTuple):
-    """What a producer must know of a queue."""
-
-    by_name: int
-    """Whether its jobs stand in the lanes of their names."""
-    version: int
-    """Of its settings."""
-    by_key: int
-    has_quotas: int
-
-
-def load_add_info(queue: int) -> Operation[QueueAddInfo]:
-    result = yield "add_info", {"queue": queue}
-    return QueueAddInfo(*result.rows[0])
 
 
 def insert(
@@ -316,7 +301,7 @@ def _assign_ids(
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     if wanted:
         result = yield "taken_custom_ids", {"queue": request.queue, "custom_ids": as_json(wanted)}
-        taken.update({row[0]: row[1] for row in result.rows})
+        taken.update(result.rows)
     ids: list[int] = []
     existing: set[int] = set()
     behind_keys: dict[int, str | None] = {}

@@ -19,12 +19,10 @@ from .add import (
     Added,
     AddJobs,
     NewJob,
-    QueueAddInfo,
     StaleSettings,
     add,
     due_time,
     insert,
-    load_add_info,
 )
 from .deduplicate import lock_keys
 from .dependencies import CHILD, FAILED, IGNORED, PENDING, PROCESSED
@@ -40,6 +38,7 @@ from .flow_graph import (
     drop_existing_links,
     load_existing,
 )
+from .queues import QueueAddInfo, load_add_info
 from .quotas import QuotaCheck, load_quotas
 from .request import Request
 from .transaction import Operation, Transaction
@@ -105,7 +104,7 @@ def _add_one(tx: Transaction, request: AddFlow) -> Operation[FlowAdded | StaleSe
     for id, node in zip(ids, request.nodes, strict=True):
         if id not in ground.jobs:
             new.setdefault(id, node)
-    tied = {job for edge in edges for job in edge[:2]}
+    tied = {job for edge in edges for job in edge.jobs}
     to_tie = {id: node for id, node in new.items() if id in tied}
     loose = {id: node for id, node in new.items() if id not in tied}
     if doors:
@@ -170,7 +169,8 @@ class _InitialLinks:
             elif edge.policy == "continue" and state == IGNORED:
                 let_go.add(edge.downstream)
             if state is not None:
-                self.rows.append((*edge[:4], state, edge.key, value))
+                downstream, upstream, kind, policy, key = edge
+                self.rows.append((downstream, upstream, kind, policy, state, key, value))
         self.blocked = waiting - let_go - self.doomed.keys()
 
 
@@ -218,7 +218,7 @@ def _insert_linked(
         if id in prospects.blocked
     }
     yield from insert(tx, jobs, terms, blocked)
-    renewed = [edge[:2] for edge in edges if new.keys().isdisjoint(edge[:2])]
+    renewed = [edge.jobs for edge in edges if new.keys().isdisjoint(edge.jobs)]
     if renewed:
         yield "unlink_jobs", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
@@ -268,7 +268,7 @@ def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, F
         else:
             old.append(job)
     if old:
-        names = {row[0]: row[1] for row in (yield "queue_names", {}).rows}
+        names = dict((yield "queue_names", {}).rows)
         places = yield from load_for_update(old)
         refs |= {job: FlowRef(names[p.queue], str(p.public_id)) for job, p in places.items()}
     return refs

@@ -35,7 +35,8 @@ def move_to_dead_letter(
     target = yield from find_or_make(tx, settings.dead_letter)
     wanted = [verdict.custom_id for verdict in verdicts if verdict.custom_id]
     params = {"queue": target, "custom_ids": as_json(wanted)}
-    taken = {row[0] for row in (yield "taken_custom_ids", params).rows} if wanted else set()
+    found = (yield "taken_custom_ids", params).rows if wanted else ()
+    taken = {custom_id for custom_id, _ in found}
     moving = [verdict for verdict in verdicts if verdict.custom_id not in taken]
     if not moving:
         return set()
@@ -64,7 +65,7 @@ def add_failure_jobs(
     telling = [verdict for verdict in verdicts if verdict.flags & ON_FAILURE]
     if telling:
         found = yield "job_options", {"jobs": as_json([verdict.job for verdict in telling])}
-        options = {row[0]: decode(row[1]) for row in found.rows if row[1] is not None}
+        options = {job: decode(opts) for job, opts in found.rows if opts is not None}
         wanted += [(v, options[v.job]["on_failure"]) for v in telling if v.job in options]
     notices: dict[str, list[NewJob]] = defaultdict(list)
     for verdict, notice in wanted:
@@ -112,7 +113,7 @@ def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Ope
             answers.append(0)
             continue
         found = yield "auto_retry_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
-        jobs = [row[0] for row in found.rows]
+        jobs = [job for (job,) in found.rows]
         if jobs:
             [moved] = yield from move_jobs(
                 tx, [MoveJobs(RETRY_FINISHED, jobs, forget_attempts=True)]

@@ -174,7 +174,7 @@ def end_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
 
 def _end(tx: Transaction, places: Sequence[LockedJob]) -> Operation[None]:
     opts = yield "job_options", {"jobs": as_json([place.job for place in places])}
-    options = {row[0]: row[1] for row in opts.rows}
+    options = dict(opts.rows)
     reasons = {place.job: place.deferred_failure or CANCELLED for place in places}
     for queue in sorted({place.queue for place in places}):
         jobs = [

@@ -62,7 +62,7 @@ def _await(
     if not place.flags & DOWNSTREAM:
         return False
     blockers = yield "completion_blockers", {"jobs": as_json([place.job])}
-    _, failed_child, is_pending, _ = blockers.rows[0]
+    [(_, failed_child, is_pending, _)] = blockers.rows
     if failed_child is not None:
         return ChildFailed(f"child {failed_child} failed")
     if is_pending and request.child is not None:
@@ -105,7 +105,7 @@ def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
     if place is None or place.state == State.REMOVED:
         return JobNotFound(f"job {job} does not exist any more")
     payload = yield "job_options", {"jobs": as_json([job])}
-    opts = payload.rows[0][1] if payload.rows else None
+    opts = next((opts for _, opts in payload.rows), None)
     options = {} if opts is None else decode(opts)
     parent = options.pop("parent", None)
     if not (yield from dependencies.detach_child(tx, job)):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..core.codec import as_json
 from ..core.job_flags import SCHEDULED
-from ..core.job_record import JobRow
+from ..core.job_record import ATTEMPTS_MADE, ATTEMPTS_STARTED, CUSTOM_ID, FLAGS, ID, PRIORITY, SEQ
 from ..core.states import CLAIM, PROMOTE, State
 from ..database.driver import ANY_NAME, OutOfOrder, Step
 from .cancel_and_expire import MAX_EXPIRED, expire_due
@@ -48,12 +48,7 @@ class Claim(Request):
     durable = False
 
 
-_ID, _PRIORITY, _MADE, _FLAGS = (
-    itemgetter(JobRow._fields.index(field))
-    for field in ("id", "priority", "attempts_made", "traits")
-)
-
-_STARTED, _SEQ = JobRow._fields.index("attempts_started"), JobRow._fields.index("seq")
+_id, _priority, _attempts_made, _flags = map(itemgetter, (ID, PRIORITY, ATTEMPTS_MADE, FLAGS))
 
 
 class Claimed(NamedTuple):
@@ -92,7 +87,7 @@ def never_delayed_or_retried(row: Sequence[Any]) -> bool:
 
     A job that entered the queue later, or again, has a `seq` that differs from its id.
     """
-    return bool(row[_STARTED] <= 1 and abs(row[_SEQ]) == row[0])
+    return bool(row[ATTEMPTS_STARTED] <= 1 and abs(row[SEQ]) == row[ID])
 
 
 class ClaimInfo(NamedTuple):
@@ -148,12 +143,13 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     more = False
     failed_reasons: Mapping[int, str] = {}
     if rows:
-        if any(map(_MADE, rows)):
-            failed_reasons = yield from _failed_reasons([row[0] for row in rows if _MADE(row)])
+        if any(map(_attempts_made, rows)):
+            retried = [row[ID] for row in rows if row[ATTEMPTS_MADE]]
+            failed_reasons = yield from _failed_reasons(retried)
         yield from _mark_claimed(tx, request, rows)
         scheduled = []
-        if any(map(_FLAGS, rows)):
-            scheduled = [row[0] for row in rows if _FLAGS(row) & SCHEDULED]
+        if any(map(_flags, rows)):
+            scheduled = [row[ID] for row in rows if row[FLAGS] & SCHEDULED]
         if scheduled:
             more = yield from create_successor(tx, request.queue, scheduled)
     exhausted = found.everywhere and len(rows) < slots and promoted < MAX_PROMOTED
@@ -178,7 +174,7 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
 
 def _failed_reasons(jobs: Sequence[int]) -> Operation[Mapping[int, str]]:
     found = yield "failed_reasons", {"jobs": as_json(jobs)}
-    return {row[0]: row[1] for row in found.rows}
+    return dict(found.rows)
 
 
 class Selection(NamedTuple):
@@ -254,17 +250,17 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
     """Move the jobs whose time has come to the end of the line, in the order of their time."""
     due = yield "due", {"queue": queue, "now": tx.now, "most": MAX_PROMOTED}
     if due.rows:
-        jobs = [(row[0], row[1]) for row in due.rows]
+        jobs = [(job, lifo) for job, lifo, _, _ in due.rows]
         yield from transition_to_queue_end(tx, PROMOTE, State.DELAYED, jobs)
         tx.count(queue, "delayed", -len(jobs))
-        tx.count_waiting(queue, [row[2] for row in due.rows], +1)
-        tx.log(queue, PROMOTE.name, [row[3] or row[0] for row in due.rows])
+        tx.count_waiting(queue, [priority for _, _, priority, _ in due.rows], +1)
+        tx.log(queue, PROMOTE.name, [custom_id or job for job, _, _, custom_id in due.rows])
         tx.notify_ready(queue, ANY_NAME, len(jobs))
     return len(due.rows)
 
 
 def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
-    jobs = list(map(_ID, rows))
+    jobs = list(map(_id, rows))
     begun, ahead = jobs[: request.start_now], jobs[request.start_now :]
     for some, is_ahead in ((begun, 0), (ahead, 1)):
         if some:
@@ -278,12 +274,12 @@ def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Opera
                 lease_until=tx.lease_now + request.lock_duration,
                 ahead=is_ahead,
             )
-    prioritized = len(rows) - list(map(_PRIORITY, rows)).count(0)
+    prioritized = len(rows) - list(map(_priority, rows)).count(0)
     tx.count(request.queue, "waiting", prioritized - len(rows))
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
     if begun:
-        tx.log(request.queue, CLAIM.name, [row[2] or row[0] for row in rows[: len(begun)]])
+        tx.log(request.queue, CLAIM.name, [row[CUSTOM_ID] or row[ID] for row in rows[: len(begun)]])
 
 
 def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
@@ -291,11 +287,11 @@ def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[S
         lane = {"queue": request.queue, "lane": lanes[0], "want": want}
         result = yield "next_in_lane", lane
         return result.rows
-    heads: list[list[list[int]]] = []
+    heads: list[list[tuple[int, int, int]]] = []
     for name in lanes:
         result = yield "lane_heads", {"queue": request.queue, "lane": name, "want": want}
-        heads.append([list(row) for row in result.rows])
-    chosen = [row[2] for row in islice(merge(*heads), want)]
+        heads.append([(rank, seq, job) for rank, seq, job in result.rows])
+    chosen = [job for _, _, job in islice(merge(*heads), want)]
     if not chosen:
         return []
     result = yield "claimable_jobs", {"jobs": as_json(chosen)}
@@ -316,7 +312,7 @@ def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
     if not gates.by_name:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}
-    return [row[0] for row in result.rows] or (UNSORTED,)
+    return [lane for (lane,) in result.rows] or (UNSORTED,)
 
 
 class Promote(Request):

@@ -149,7 +149,7 @@ def on_removed(
 def detach_child(tx: Transaction, child: int) -> Operation[bool]:
     """Cut a job off from its parent, as if it had never had one; whether it had."""
     found = yield "parents_of", {"jobs": as_json([child])}
-    parents = [row[1] for row in found.rows]
+    parents = [parent for _, parent, _ in found.rows]
     yield from load_for_update(sorted(parents))
     yield "delete_links_up", {"job": child}
     yield from release_if_ready(tx, parents)
@@ -159,7 +159,7 @@ def detach_child(tx: Transaction, child: int) -> Operation[bool]:
 def waiting_for(jobs: Iterable[int]) -> Operation[list[int]]:
     """Who is tied to these jobs, waiting or not."""
     result = yield "dependents_of", {"jobs": as_json(list(jobs))}
-    return [row[0] for row in result.rows]
+    return [downstream for downstream, _ in result.rows]
 
 
 def _links_from(jobs: Iterable[int]) -> Operation[list[Link]]:
@@ -208,7 +208,7 @@ def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
     if not places:
         return []
     jobs = {"jobs": as_json([place.job for place in places])}
-    still = {row[0] for row in (yield "with_pending_links", jobs).rows}
+    still = {job for (job,) in (yield "with_pending_links", jobs).rows}
     return [place for place in places if place.job not in still]
 
 
@@ -226,17 +226,18 @@ def release_if_ready(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
 def _release(
     tx: Transaction, places: Sequence[LockedJob], moves: tuple[Move, Move], parents: Collection[int]
 ) -> Operation[None]:
-    """To the line, or to wait for their time."""
+    """Move the jobs to `waiting`, or to `delayed` if they are not due."""
+    move_now, move_later = moves
     later = {place.job: due for place in places if (due := _due(tx, place)) is not None}
     now = [place for place in places if place.job not in later]
     if now:
         asked = yield from _load_released(now, parents)
-        yield from transition(tx, moves[0], State.WAITING_CHILDREN, asked)
-        _record_released(tx, moves[0], now, {})
+        yield from transition(tx, move_now, State.WAITING_CHILDREN, asked)
+        _record_released(tx, move_now, now, {})
     if later:
         asked = {job: [0, due] for job, due in later.items()}
-        yield from transition(tx, moves[1], State.WAITING_CHILDREN, asked)
-        _record_released(tx, moves[1], [p for p in places if p.job in later], later)
+        yield from transition(tx, move_later, State.WAITING_CHILDREN, asked)
+        _record_released(tx, move_later, [p for p in places if p.job in later], later)
 
 
 def _due(tx: Transaction, place: LockedJob) -> int | None:

@@ -19,6 +19,7 @@ from ..errors import (
 )
 from .add import NewJob
 from .dependencies import CHILD, DEPENDENCY
+from .queues import OpenedQueue
 from .transaction import Operation
 from .transitions import LockedJob, allocate_ids, load_for_update
 
@@ -59,6 +60,10 @@ class Edge(NamedTuple):
     policy: str
     key: str
 
+    @property
+    def jobs(self) -> tuple[int, int]:
+        return self.downstream, self.upstream
+
 
 class FlowRejected(Exception):
     """Nothing is to be added, and why."""
@@ -85,9 +90,10 @@ def load_existing(nodes: Sequence[Node]) -> Operation[ExistingJobs]:
             known = yield "queue_named", {"name": name}
             if not known.rows:
                 continue
-            queues[name] = known.rows[0][0]
+            queues[name] = OpenedQueue(*known.rows[0]).id
         params = {"queue": queues[name], "custom_ids": as_json(sorted(ids))}
-        found |= {FlowRef(name, row[0]): row[1] for row in (yield "taken_custom_ids", params).rows}
+        taken = (yield "taken_custom_ids", params).rows
+        found |= {FlowRef(name, custom_id): job for custom_id, job in taken}
         numbers = {FlowRef(name, id): job_number(id) for id in ids}
         found |= {ref: number for ref, number in numbers.items() if number is not None}
     places = yield from load_for_update(sorted(set(found.values())))

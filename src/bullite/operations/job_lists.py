@@ -38,4 +38,4 @@ def rows_of_list(queue: int, statement: str, params: Params) -> Operation[Sequen
 def _has_lanes(queue: int) -> Operation[bool]:
     """Return whether jobs wait in several lanes: by their names, or aside because of their keys."""
     rows = (yield "add_info", {"queue": queue}).rows
-    return bool(rows and (rows[0][0] or rows[0][2]))
+    return any(by_name or by_key for by_name, _, by_key, _ in rows)

@@ -118,7 +118,7 @@ def _without_children_elsewhere(
     if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
         return places
     found = yield "with_children_elsewhere", {"jobs": as_json([place.job for place in places])}
-    kept = {row[0] for row in found.rows}
+    kept = {job for (job,) in found.rows}
     return [place for place in places if place.job not in kept]
 
 
@@ -191,7 +191,7 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
             "most": request.most,
         }
         rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
-        jobs = [row[0] for row in rows]
+        jobs = [job for job, *_ in rows]
         by_hand = MoveJobs(
             request.move, jobs, request.delay, request.forget_attempts, with_parents=is_taken_out
         )
@@ -200,8 +200,11 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
         left = sum(p.queue == request.queue and p.state in _UNSTARTED for p in moved)
         frees = is_taken_out and _unstarted(tx, request.queue) > ready - left
         went = {place.job for place in moved}
-        ids = [row[1] or str(row[0]) for row in rows if row[0] in went]
-        after = (rows[-1][2], rows[-1][3]) if len(rows) == request.most else None
+        ids = [custom_id or str(job) for job, custom_id, *_ in rows if job in went]
+        after = None
+        if len(rows) == request.most:
+            *_, (_, _, first, second) = rows
+            after = first, second
         answers.append(Moved(ids, after, frees, tx.now))
     return answers
 
@@ -256,13 +259,13 @@ def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
     if not scheduled:
         return {}
     found = yield "owning_schedulers", {"jobs": as_json(scheduled)}
-    return {row[0]: row[1] for row in found.rows}
+    return dict(found.rows)
 
 
 def _descendants(request: MoveJob) -> Operation[list[LockedJob]]:
     """Of a job that is brought back, those that were taken out and can be brought back, too."""
     found = yield "descendants", {"jobs": as_json([request.job])}
-    places = yield from load_for_update([row[0] for row in found.rows])
+    places = yield from load_for_update([job for job, *_ in found.rows])
     is_back = request.move in RESTORE.values()
     return [p for p in places.values() if (p.state == State.REMOVED) == is_back]
 
@@ -277,7 +280,8 @@ def _move_with_descendants(
             for state, move in RESTORE.items():
                 jobs = [member.job for member in family if member.removed_from == state]
                 yield from move_jobs(tx, [MoveJobs(move, jobs)])
-        return (yield from move_jobs(tx, [by_hand]))[0]
+        [moved] = yield from move_jobs(tx, [by_hand])
+        return moved
     [moved] = yield from move_jobs(tx, [by_hand])
     if moved and family:
         yield from move_jobs(tx, [MoveJobs(request.move, [p.job for p in family])])
@@ -334,7 +338,7 @@ def _with_free_ids(move: Move, places: list[LockedJob]) -> Operation[list[Locked
     taken: set[tuple[int, str]] = set()
     for queue, ids in by_queue.items():
         found = yield "taken_custom_ids", {"queue": queue, "custom_ids": as_json(ids)}
-        taken |= {(queue, row[0]) for row in found.rows}
+        taken |= {(queue, custom_id) for custom_id, _ in found.rows}
     free = []
     for place in places:
         id = wanted.get(place.job)

@@ -9,7 +9,7 @@ from ..core.codec import encode_plain
 from ..core.event_log import CLEANED, CUSTOM, PAUSED, RESUMED
 from ..database.driver import ANY_NAME
 from .request import ALONE_BESIDE_OTHERS, Request
-from .transaction import Operation, Transaction
+from .transaction import Operation, Transaction, read_counts
 
 DEFAULT_PRIORITY_ORDER = "low"
 MAX_TRIMMED = 1_000
@@ -25,7 +25,7 @@ class OpenQueue(Request):
 
 
 class OpenedQueue(NamedTuple):
-    """Columns of a queue that a producer needs."""
+    """Columns of a queue that a producer needs: those of the statement `queue_named`."""
 
     id: int
     priority_order: str
@@ -51,15 +51,31 @@ def find_or_make(tx: Transaction, name: str) -> Operation[int]:
     """Return the pk of the queue of this name; make the queue if there is none."""
     found = yield "queue_named", {"name": name}
     if found.rows:
-        id: int = found.rows[0][0]
-        return id
+        return OpenedQueue(*found.rows[0]).id
     return (yield from _make(tx, name, DEFAULT_PRIORITY_ORDER))
 
 
 def _make(tx: Transaction, name: str, order: str) -> Operation[int]:
     made = yield "insert_queue", {"name": name, "priority_order": order, "now": tx.now}
-    id: int = made.rows[0][0]
-    return id
+    [(id,)] = made.rows
+    return int(id)
+
+
+class QueueAddInfo(NamedTuple):
+    """Columns of a queue that an insert reads: those of the statement `add_info`."""
+
+    by_name: int
+    """Its jobs are in the lanes of their names."""
+    version: int
+    """Version of the settings."""
+    by_key: int
+    """Keys have rate limits, so jobs may be in parked lanes."""
+    has_quotas: int
+
+
+def load_add_info(queue: int) -> Operation[QueueAddInfo]:
+    result = yield "add_info", {"queue": queue}
+    return QueueAddInfo(*result.rows[0])
 
 
 class Settings(NamedTuple):
@@ -148,10 +164,10 @@ def _auto_retry(settings: Settings) -> tuple[int | None, int]:
 def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
     """Reschedule the automatic retry of failed jobs of the queue and of its dead letters."""
     origins = yield "source_queues_of_failed", {"queue": queue}
-    groups: list[tuple[int, int | None]] = [(queue, row[0]) for row in origins.rows]
+    groups: list[tuple[int, int | None]] = [(queue, origin) for (origin,) in origins.rows]
     if settings.dead_letter not in (None, settings.name):
         found = yield "queue_named", {"name": settings.dead_letter}
-        groups += [(row[0], queue) for row in found.rows]
+        groups += [(OpenedQueue(*row).id, queue) for row in found.rows]
     for place, origin in groups:
         there = yield from read_settings(place)
         if origin is not None:
@@ -189,10 +205,9 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
             if request.paused:
                 tx.limited.add(request.queue)
             tx.log(request.queue, PAUSED if request.paused else RESUMED, [(None, None)])
-            counts = yield "counts", {"queue": request.queue}
-            waiting, prioritized, *_ = counts.rows[0]
+            counts = yield from read_counts(request.queue)
             # Workers poll either way: to claim jobs, or to return those they have prefetched.
-            ready = 0 if request.paused else waiting + prioritized
+            ready = 0 if request.paused else counts["waiting"] + counts["prioritized"]
             tx.notify_ready(request.queue, ANY_NAME, ready)
         answers.append(bool(changed.changed))
     return answers
@@ -264,7 +279,8 @@ def may_sweep(queue: int) -> Operation[bool]:
 def may_keep_house(queue: int, chore: str) -> Operation[bool]:
     """Return True if no other process does this chore for a queue, until this commits."""
     taken = yield "try_housekeeping", {"queue": queue, "chore": chore}
-    return bool(taken.rows[0][0])
+    [(is_taken, *_)] = taken.rows
+    return bool(is_taken)
 
 
 def _trim(queue: int, keep: int) -> Operation[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from ..errors import QueueFull
-from .transaction import COUNTED, Operation, Transaction
+from .transaction import Operation, Transaction, read_counts
 
 STILL_TO_RUN = ("waiting", "prioritized", "delayed", "waiting_children")
 """What `max_waiting` counts."""
@@ -95,7 +95,6 @@ def load_quotas(tx: Transaction, queue: int) -> Operation[QuotaCheck]:
     """The door of a queue; nobody else lets jobs in until this transaction has ended."""
     yield from tx.lock_limits(queue)
     found = yield "quotas", {"queue": queue}
-    stored = yield "counts", {"queue": queue}
-    counts: Mapping[str, int] = dict(zip(COUNTED, stored.rows[0], strict=True))
+    counts = yield from read_counts(queue)
     waiting = sum(counts[kind] + tx.counted(queue, kind) for kind in STILL_TO_RUN)
     return QuotaCheck(Quotas(*found.rows[0]), waiting, tx.now)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..database.driver import ANY_NAME
 from .request import ALONE_BESIDE_OTHERS, Request
-from .transaction import Operation, Transaction
+from .transaction import Operation, Transaction, read_counts
 
 WINDOW_USED_UP = 2**53
 """What a window counts that was used up by hand: more than any limit allows."""
@@ -82,8 +82,8 @@ def available_slots(
 ) -> Operation[int]:
     """How many of so many jobs may begin."""
     if limits.concurrency is not None:
-        running = yield "count_active", {"queue": queue}
-        slots = min(slots, max(0, limits.concurrency - running.rows[0][0]))
+        [(running,)] = (yield "count_active", {"queue": queue}).rows
+        slots = min(slots, max(0, limits.concurrency - running))
     left = limits.remaining(limiter, tx.now)
     return slots if left is None else min(slots, left)
 
@@ -179,10 +179,9 @@ def read_limits(queue: int) -> Operation[QueueLimits]:
 
 def notify_limit_change(tx: Transaction, queue: int) -> Operation[None]:
     """A limit of the queue has changed: all workers are to look, and give back what is ahead."""
-    counts = yield "counts", {"queue": queue}
-    waiting, prioritized, *_ = counts.rows[0]
+    counts = yield from read_counts(queue)
     tx.limited.add(queue)
-    tx.notify_ready(queue, ANY_NAME, max(1, waiting + prioritized))
+    tx.notify_ready(queue, ANY_NAME, max(1, counts["waiting"] + counts["prioritized"]))
 
 
 def _locked(queue: int) -> Operation[QueueLimits]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
 from ..core.job_flags import LIMITED
+from ..core.job_record import FLAGS, ID, OPTS
 from .rate_limits import Rate, notify_limit_change
 from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
@@ -37,8 +38,6 @@ Lanes = Callable[[], Operation[Sequence[str]]]
 
 Look = Callable[[Sequence[str], int], Operation[Sequence[Any]]]
 """The next so many in these lanes, with JobRow's fields."""
-
-_OPTS, _FLAGS = 10, 13
 
 
 class RateWindow(NamedTuple):
@@ -105,14 +104,14 @@ def next_allowed(
             everywhere = bool(lanes)
             break
         if not behind:
-            taken = {row[0] for row in rows}
+            taken = {row[ID] for row in rows}
             yield from _park(tx, queue, lanes, {key: windows[key] for key in used_up}, taken)
         brought |= behind
         looks += 1
         everywhere = looks < MAX_LOOKS
     yield from _count(tx, queue, rows, windows)
-    back = yield "next_unpark", {"queue": queue}
-    return Claimable(rows, everywhere, back.rows[0][0])
+    [(next_unpark,)] = (yield "next_unpark", {"queue": queue}).rows
+    return Claimable(rows, everywhere, next_unpark)
 
 
 def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, RateWindow]]:
@@ -120,13 +119,18 @@ def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, RateW
     if not keys:
         return {}
     found = yield "key_windows", {"queue": queue, "keys": as_json(sorted(keys))}
-    stored = {row[0]: RateWindow(*row) for row in found.rows}
+    stored = _by_key(found.rows)
     return {key: _resolved(key, stored) for key in keys}
 
 
 def window_of(key: str, rows: Sequence[Sequence[Any]]) -> RateWindow:
     """What limits a key, from the rows that are stored about it."""
-    return _resolved(key, {row[0]: RateWindow(*row) for row in rows})
+    return _resolved(key, _by_key(rows))
+
+
+def _by_key(rows: Sequence[Sequence[Any]]) -> dict[str, RateWindow]:
+    windows = (RateWindow(*row) for row in rows)
+    return {window.key: window for window in windows}
 
 
 def _resolved(key: str, stored: Mapping[str, RateWindow]) -> RateWindow:
@@ -138,9 +142,9 @@ def _resolved(key: str, stored: Mapping[str, RateWindow]) -> RateWindow:
 
 
 def _key_of(row: Sequence[Any]) -> str | None:
-    if not row[_FLAGS] & LIMITED:
+    if not row[FLAGS] & LIMITED:
         return None
-    key: str = decode(row[_OPTS])["limit_key"]
+    key: str = decode(row[OPTS])["limit_key"]
     return key
 
 
@@ -190,7 +194,7 @@ def _unpark_due(tx: Transaction, queue: int) -> Operation[bool]:
     due = yield "keys_to_unpark", {"queue": queue, "now": tx.now, "most": MAX_KEYS}
     if not due.rows:
         return True
-    windows = yield from read_windows(queue, [row[0] for row in due.rows])
+    windows = yield from read_windows(queue, list(_by_key(due.rows)))
     for window in windows.values():
         yield from _unpark(tx, queue, window)
     return len(due.rows) < MAX_KEYS
@@ -217,7 +221,7 @@ def _parked_lanes(queue: int, key: str) -> Operation[list[str]]:
     first = f"{PARKED_LANE}{key}{PARKED_LANE}"
     last = f"{PARKED_LANE}{key} "
     found = yield "parked_lanes", {"queue": queue, "first_lane": first, "last_lane": last}
-    return [row[0] for row in found.rows]
+    return [lane for (lane,) in found.rows]
 
 
 def _count(

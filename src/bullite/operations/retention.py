@@ -8,11 +8,12 @@ from ..core.codec import as_json
 from ..core.job_flags import UPSTREAM
 from ..core.retention import Retention
 from ..core.states import State
+from .dependencies import Link
 from .queues import Settings, may_sweep, read_settings
 from .rate_limits import read_limits
 from .rate_limits_by_key import delete_idle_limit_keys
 from .request import ALONE, Request
-from .transaction import COUNTED, Operation, Transaction
+from .transaction import Operation, Transaction, read_counts
 from .transitions import delete_jobs, load_for_update
 
 MAX_PRUNED = 500
@@ -48,8 +49,8 @@ def prune_finished(
     if keep.age is not None:
         deleted += yield from _delete_oldest(tx, queue, state, tx.now - keep.age, limit)
     if keep.count is not None:
-        stored = yield "counts", {"queue": queue}
-        there: int = stored.rows[0][COUNTED.index(state.value)] + tx.counted(queue, state.value)
+        stored = yield from read_counts(queue)
+        there = stored[state.value] + tx.counted(queue, state.value)
         excess = min(there - keep.count, limit)
         if excess > 0:
             deleted += yield from _delete_oldest(tx, queue, state, tx.now, excess)
@@ -61,7 +62,7 @@ def _delete_oldest(
 ) -> Operation[int]:
     old = yield f"take_oldest:{state}", {"queue": queue, "before": before, "most": most}
     if old.rows:
-        yield from delete_finished(tx, queue, state, {row[0]: row[1] for row in old.rows})
+        yield from delete_finished(tx, queue, state, dict(old.rows))
     return len(old.rows)
 
 
@@ -115,7 +116,7 @@ def _prune_jobs(tx: Transaction, queue: int, settings: Settings) -> Operation[in
     before = tx.now - settings.trash_age
     trash = yield "trash_to_delete", {"queue": queue, "before": before, "most": MAX_PRUNED}
     if trash.rows:
-        yield from delete_jobs(tx, State.REMOVED, {row[0]: row[1] for row in trash.rows})
+        yield from delete_jobs(tx, State.REMOVED, dict(trash.rows))
         swept += len(trash.rows)
     over = yield "prune_dedup_keys", {"queue": queue, "now": tx.now, "most": MAX_PRUNED}
     swept += over.changed
@@ -151,7 +152,8 @@ def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
         tied = [place.job for place in there if place.flags & UPSTREAM]
         awaited: set[int] = set()
         if tied:
-            awaited = {row[0] for row in (yield "links_from", {"jobs": as_json(tied)}).rows}
+            links = yield "links_from", {"jobs": as_json(tied)}
+            awaited = {Link(*row).upstream for row in links.rows}
         going = {place.job: place.flags for place in there if place.job not in awaited}
         if going:
             yield from delete_finished(tx, request.queue, request.state, going)

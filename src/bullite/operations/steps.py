@@ -124,10 +124,11 @@ def _suspend_one(
 ) -> Operation[StepDone | Suspended]:
     r = request
     this = {"job": r.job, "kind": r.kind, "name": r.name, "number": r.number}
-    known = (yield "find_suspension", this).rows
-    if known and known[0][2] is not None:
-        return StepDone(known[0][0])
-    due = _due(tx, r.duration) if not known else known[0][1]
+    due = _due(tx, r.duration)
+    for value, known_due, ended_at in (yield "find_suspension", this).rows:
+        if ended_at is not None:
+            return StepDone(value)
+        due = known_due
     params = {**this, "place": r.place, "due_at": due, "now": tx.now}
     value = (yield from _take_signal(r)) if r.kind == EVENT else None
     yield from _set_steps_flag(place)
@@ -155,13 +156,10 @@ def _due(tx: Transaction, duration: int | None) -> int:
 def _take_signal(request: Suspend) -> Operation[str | None]:
     """The oldest event of the name that was sent to the job; it is used up by that."""
     this = {"job": request.job, "name": request.name}
-    rows = (yield "next_signal", this).rows
-    if not rows:
-        return None
-    number, payload = rows[0]
-    yield "delete_signal", {**this, "number": number}
-    sent: str = payload
-    return sent
+    for number, payload in (yield "next_signal", this).rows:
+        yield "delete_signal", {**this, "number": number}
+        return str(payload)
+    return None
 
 
 # --- events --------------------------------------------------------------------------------------

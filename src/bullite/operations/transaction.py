@@ -25,6 +25,12 @@ Event = int | str | tuple[int | str | None, Any]
 """The id of a job as users know it, with a detail if there is one to tell; None for the queue's."""
 
 
+def read_counts(queue: int) -> Operation[dict[str, int]]:
+    """Return how many jobs of a queue are stored in each state of COUNTED."""
+    [counts] = (yield "counts", {"queue": queue}).rows
+    return dict(zip(COUNTED, counts, strict=True))
+
+
 class LoggedEntries(NamedTuple):
     """What a transaction added to the log of one queue, in order."""
 
@@ -122,8 +128,9 @@ class Transaction:
         That may take a while: then it is later than it was.
         """
         turn = yield "lock_queue_limits", {"queue": queue}
-        if turn.rows and turn.rows[0][0] is not None:
-            self.now = max(self.now, turn.rows[0][0])
+        for (now,) in turn.rows:
+            if now is not None:
+                self.now = max(self.now, now)
 
     def write_counts_and_events(self) -> Operation[None]:
         """Write the counts and the events, a statement or two whatever the batch.
@@ -143,7 +150,7 @@ class Transaction:
             )
             if not changed.rows:
                 continue  # no such queue: there is nothing to keep books of
-            total, is_drained, shares_slots = changed.rows[0]
+            [(total, is_drained, shares_slots)] = changed.rows
             freed = -counts["active"]
             if shares_slots and freed > 0:
                 # However they ended: somebody, of any name, may take the slots.

@@ -10,6 +10,7 @@ from ..core.job_flags import COMMAND, DOWNSTREAM, STEPPED, TAGGED, UPSTREAM
 from ..core.states import DELETE, Move, State
 from ..database.driver import ANY_NAME, Conflict
 from ..database.statements import move_statement, same_token_statement
+from .queues import load_add_info, read_settings
 from .transaction import Operation, Transaction
 
 
@@ -38,9 +39,9 @@ class LockedJob(NamedTuple):
 
 
 def load_for_update(jobs: Sequence[int]) -> Operation[dict[int, LockedJob]]:
-    """The places of those jobs that exist."""
+    """Lock the rows of these jobs. Return those that exist, by their pk."""
     result = yield "load_jobs_for_update", {"jobs": as_json(jobs)}
-    return {row[0]: LockedJob(*row) for row in result.rows}
+    return {one.job: one for one in map(LockedJob._make, result.rows)}
 
 
 def transition(
@@ -81,19 +82,20 @@ def allocate_ids(count: int) -> Operation[Sequence[int]]:
     if not count:
         return ()
     result = yield "take_numbers", {"count": count}
-    first, last = result.rows[0][0], result.rows[-1][-1]
+    # A range, as its first and last number, or numbers with gaps, each in a row.
+    first, *_, last = [number for row in result.rows for number in (row[0], row[-1])]
     if last - first + 1 == count:
         return range(first, last + 1)
-    return sorted(row[0] for row in result.rows)
+    return sorted(number for (number,) in result.rows)
 
 
 def move_to_queue(
     queue: int, target: int, jobs: Sequence[int], original_queue: int | None
 ) -> Operation[None]:
     """Put finished jobs into another queue, as they are; counts and log are the caller's."""
-    here = yield "settings", {"queue": queue}
-    there = yield "settings", {"queue": target}
-    lanes = yield "add_info", {"queue": target}
+    here = yield from read_settings(queue)
+    there = yield from read_settings(target)
+    lanes = yield from load_add_info(target)
     yield (
         "move_to_queue",
         {
@@ -101,8 +103,8 @@ def move_to_queue(
             "queue": queue,
             "target": target,
             "original_queue": original_queue,
-            "turn": 1 if here.rows[0][1] == there.rows[0][1] else -1,
-            "by_name": lanes.rows[0][0],
+            "turn": 1 if here.priority_order == there.priority_order else -1,
+            "by_name": lanes.by_name,
         },
     )
     yield "move_tags", {"jobs": as_json(jobs), "target": target}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.backoff import delay_after
 from ..core.codec import as_json, decode
@@ -79,7 +79,7 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
                 "now": tx.now,
             },
         )
-        worker: int = made.rows[0][0]
+        [(worker,)] = made.rows
         yield "insert_worker_name", {"worker": worker, "name": r.name}
         yield "delete_old_worker_names", {"oldest": worker - NAMES_KEPT}
         answers.append(worker)
@@ -152,7 +152,7 @@ def renew_leases(tx: Transaction, requests: Sequence[RenewLeases]) -> Operation[
     params = {"lease_now": tx.lease_now, "now": tx.now, "nonce": tx.nonce}
     yield "renew_workers", params
     result = yield "workers_of_process", {"nonce": tx.nonce}
-    return [{row[0] for row in result.rows}] * len(requests)
+    return [{worker for (worker,) in result.rows}] * len(requests)
 
 
 class RecoverStalled(Request):
@@ -165,6 +165,23 @@ class RecoverStalled(Request):
     worker: WorkerRow
     dead: bool
     apart = ALONE
+
+
+class HeldJob(NamedTuple):
+    """A job that a worker holds: the columns of the statement `held_by_worker`."""
+
+    job: int
+    token: int
+    priority: int
+    prefetched: int
+    custom_id: str | None
+    flags: int
+    leaving: int
+    """The worker was told to stop, and registered that."""
+
+    @property
+    def public_id(self) -> str | int:
+        return self.custom_id or self.job
 
 
 class Recovered(NamedTuple):
@@ -191,7 +208,7 @@ def recover_stalled(
 def _recover_one(tx: Transaction, request: RecoverStalled) -> Operation[Recovered]:
     worker = request.worker
     expired_before = NEVER_EXPIRES if request.dead else tx.lease_now
-    held = yield (
+    found = yield (
         "held_by_worker",
         {
             "queue": worker.queue,
@@ -200,57 +217,58 @@ def _recover_one(tx: Transaction, request: RecoverStalled) -> Operation[Recovere
             "most": MAX_RECOVERED,
         },
     )
-    begun = [row for row in held.rows if not row[3]]
-    ahead = [row for row in held.rows if row[3]]
-    if begun and begun[0][6]:
-        yield from _release(tx, worker, begun)
-    elif begun:
-        yield from _stall(tx, worker, begun)
-    if ahead:
-        asked = {job: token for job, token, *_ in ahead}
-        yield from transition(tx, RETURN_UNSTARTED, State.ACTIVE, asked, nonce=worker.nonce)
-        _count_back(tx, worker.queue, ahead)
-    if held.rows:
-        yield "forget_tokens", {"jobs": as_json([row[0] for row in held.rows])}
-    cancelled = [row[0] for row in held.rows if row[5] & CANCELLED]
+    held = [HeldJob(*row) for row in found.rows]
+    started = [one for one in held if not one.prefetched]
+    prefetched = [one for one in held if one.prefetched]
+    if any(one.leaving for one in started):
+        yield from _release(tx, worker, started)
+    elif started:
+        yield from _stall(tx, worker, started)
+    if prefetched:
+        tokens = {one.job: one.token for one in prefetched}
+        yield from transition(tx, RETURN_UNSTARTED, State.ACTIVE, tokens, nonce=worker.nonce)
+        _count_back(tx, worker.queue, prefetched)
+    if held:
+        yield "forget_tokens", {"jobs": as_json([one.job for one in held])}
+    cancelled = [one.job for one in held if one.flags & CANCELLED]
     if cancelled:
         yield from end_cancelled(tx, cancelled)
     deleted = yield (
         "delete_idle_worker",
         {"worker": worker.id, "expired_before": expired_before, "dead": int(request.dead)},
     )
-    return Recovered(len(held.rows), deleted.changed > 0)
+    return Recovered(len(held), deleted.changed > 0)
 
 
-def _release(tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]) -> Operation[None]:
-    """The worker was told to stop, and its process ended before these had."""
-    asked = {job: token for job, token, *_ in begun}
-    yield from transition(tx, RELEASE, State.ACTIVE, asked, nonce=worker.nonce)
-    _count_back(tx, worker.queue, begun)
-    tx.log(worker.queue, RELEASE.name, [row[4] or row[0] for row in begun])
+def _release(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob]) -> Operation[None]:
+    """Release running jobs of a worker that was told to stop and whose process ended first."""
+    tokens = {one.job: one.token for one in jobs}
+    yield from transition(tx, RELEASE, State.ACTIVE, tokens, nonce=worker.nonce)
+    _count_back(tx, worker.queue, jobs)
+    tx.log(worker.queue, RELEASE.name, [one.public_id for one in jobs])
 
 
-def _stall(tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]) -> Operation[None]:
-    """The worker died under these."""
-    ended = [[job, STALLED, None, None] for job, *_ in begun]
+def _stall(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob]) -> Operation[None]:
+    """Recover running jobs whose worker died."""
+    ended = [[one.job, STALLED, None, None] for one in jobs]
     yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
     delays: dict[int, int] = {}
     if worker.stalled_backoff:
-        delays = yield from _backoffs(worker, [row[0] for row in begun])
-    to_front = [row for row in begun if row[0] not in delays]
+        delays = yield from _backoffs(worker, [one.job for one in jobs])
+    to_front = [one for one in jobs if one.job not in delays]
     if to_front:
         yield from _stall_to_front(tx, worker, to_front)
     if delays:
-        yield from _stall_for_later(tx, worker, [row for row in begun if row[0] in delays], delays)
+        yield from _stall_for_later(tx, worker, [one for one in jobs if one.job in delays], delays)
 
 
 def _backoffs(worker: WorkerRow, jobs: Sequence[int]) -> Operation[dict[int, int]]:
-    """How long those that may stall once more, and have a back-off, are to wait."""
+    """Return the ms to wait for each job that has a back-off and may stall once more."""
     found = yield "backoffs", {"jobs": as_json(jobs)}
     delays: dict[int, int] = {}
     for job, stalled_count, opts in found.rows:
         if stalled_count < worker.max_stalled_count:
-            # Spread without dice: neighbours lie far apart, and a job always waits the same.
+            # Deterministic jitter: multiples of the golden ratio spread neighbouring pks evenly.
             spread = job * 0.618034 % 1
             backoff = decode(opts).get("backoff")
             delay = delay_after(backoff, stalled_count + 1, None, partial(float, spread))
@@ -260,29 +278,27 @@ def _backoffs(worker: WorkerRow, jobs: Sequence[int]) -> Operation[dict[int, int
 
 
 def _stall_for_later(
-    tx: Transaction, worker: WorkerRow, rows: Sequence[Sequence[Any]], delays: dict[int, int]
+    tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob], delays: dict[int, int]
 ) -> Operation[None]:
-    asked = {job: [token, delays[job]] for job, token, *_ in rows}
+    asked = {one.job: [one.token, delays[one.job]] for one in jobs}
     yield from transition(tx, STALL_DELAYED, State.ACTIVE, asked, nonce=worker.nonce)
-    tx.count(worker.queue, "active", -len(rows))
-    tx.count(worker.queue, State.DELAYED.value, len(rows))
-    events: list[Event] = [(row[4] or row[0], tx.now + delays[row[0]]) for row in rows]
+    tx.count(worker.queue, "active", -len(jobs))
+    tx.count(worker.queue, State.DELAYED.value, len(jobs))
+    events: list[Event] = [(one.public_id, tx.now + delays[one.job]) for one in jobs]
     tx.log(worker.queue, STALL_DELAYED.name, events)
     tx.notify_due(worker.queue, tx.now + min(delays.values()))
-    tx.notify_ready(worker.queue, ANY_NAME, len(rows))  # there may be a limit to how many run
+    tx.notify_ready(worker.queue, ANY_NAME, len(jobs))  # a limit may let other jobs run now
 
 
-def _stall_to_front(
-    tx: Transaction, worker: WorkerRow, begun: Sequence[Sequence[Any]]
-) -> Operation[None]:
-    """To the front of the line; who was first there stays first.
+def _stall_to_front(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob]) -> Operation[None]:
+    """Move the jobs to the front of the queue, in their order.
 
-    Jobs of a scheduler may stall as often as they like, as long as it exists.
+    The job of a scheduler may stall any number of times, as long as the scheduler exists.
     """
-    numbers = yield from allocate_ids(len(begun))
-    asked = {job: [token, -number] for number, (job, token, *_) in zip(numbers, begun, strict=True)}
+    numbers = yield from allocate_ids(len(jobs))
+    asked = {one.job: [one.token, -number] for number, one in zip(numbers, jobs, strict=True)}
     spared = yield from with_live_scheduler(
-        worker.queue, {row[0]: row[4] for row in begun if row[5] & SCHEDULED}
+        worker.queue, {one.job: one.custom_id for one in jobs if one.flags & SCHEDULED}
     )
     for some, limit in (
         ({job: a for job, a in asked.items() if job not in spared}, worker.max_stalled_count),
@@ -298,11 +314,11 @@ def _stall_to_front(
                 max_stalled_count=limit,
                 reason=STALLED_TOO_OFTEN,
             )
-    _count_back(tx, worker.queue, begun)
-    tx.log(worker.queue, STALL.name, [row[4] or row[0] for row in begun])
+    _count_back(tx, worker.queue, jobs)
+    tx.log(worker.queue, STALL.name, [one.public_id for one in jobs])
 
 
-def _count_back(tx: Transaction, queue: int, rows: Sequence[Sequence[Any]]) -> None:
-    tx.count(queue, "active", -len(rows))
-    tx.count_waiting(queue, [row[2] for row in rows], +1)
-    tx.notify_ready(queue, ANY_NAME, len(rows))
+def _count_back(tx: Transaction, queue: int, jobs: Sequence[HeldJob]) -> None:
+    tx.count(queue, "active", -len(jobs))
+    tx.count_waiting(queue, [one.priority for one in jobs], +1)
+    tx.notify_ready(queue, ANY_NAME, len(jobs))

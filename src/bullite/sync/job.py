@@ -187,17 +187,17 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def pk(self) -> int:
-        """The number of the job, unique in the database."""
+        """The primary key of the job, unique in the database."""
         return self._async.pk
 
     @property
     def id(self) -> str:
-        """The id chosen for the job, or its number."""
+        """The custom id, or the primary key as text."""
         return self._async.id
 
     @property
     def custom_id(self) -> str | None:
-        """The id chosen for the job, if one was."""
+        """The option `job_id`; None without one."""
         return self._async.custom_id
 
     @property
@@ -210,12 +210,12 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def original_queue(self) -> str | None:
-        """The queue it failed in, when it was moved to a dead-letter queue."""
+        """The queue in which the job failed, if it is in a dead-letter queue; else None."""
         return self._async.original_queue
 
     @property
     def data(self) -> Any:
-        """What the job was given; parsed when first asked for."""
+        """The data of the job; parsed at first use."""
         return self._async.data
 
     @property
@@ -224,12 +224,12 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def attempts(self) -> int:
-        """How many runs it may have."""
+        """The largest number of runs."""
         return self._async.attempts
 
     @property
     def delay(self) -> int:
-        """Ms that it has to wait, or had to before its last run; 0 once its time has come."""
+        """Ms that the job has to wait, or had to before its last run; 0 once it was due."""
         return self._async.delay
 
     @property
@@ -247,7 +247,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def limit_key(self) -> str | None:
-        """The key whose rate limit it counts for."""
+        """The key whose rate limit counts the job."""
         return self._async.limit_key
 
     @property
@@ -257,17 +257,17 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def repeat_job_key(self) -> str | None:
-        """The id of the job scheduler that made it, if one did."""
+        """The id of the job scheduler that made the job; None without one."""
         return self._async.repeat_job_key
 
     @property
     def deduplication_id(self) -> str | None:
-        """The deduplication key that it was added under, whether it holds it or not."""
+        """The deduplication key of the job, even if it no longer holds it."""
         return self._async.deduplication_id
 
     @property
     def state(self) -> str:
-        """As last read; `prioritized` is waiting with a priority."""
+        """The state as last read; `prioritized` is waiting with a priority."""
         return self._async.state
 
     @property
@@ -279,29 +279,29 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def attempts_made(self) -> int:
-        """Runs that ended, by success or failure."""
+        """Number of runs that completed or failed."""
         return self._async.attempts_made
 
     @property
     def attempts_started(self) -> int:
-        """How often it was begun."""
+        """Number of runs that were started."""
         return self._async.attempts_started
 
     @property
     def stalled_count(self) -> int:
-        """How often its worker died under it."""
+        """Number of runs that were lost with their worker."""
         return self._async.stalled_count
 
     stalled_counter = stalled_count
 
     @property
     def deferred_failure(self) -> str | None:
-        """Why it will fail, without running, when it is next taken."""
+        """The reason for which the job fails at its next claim instead of running; else None."""
         return self._async.deferred_failure
 
     @property
     def progress(self) -> Any:
-        """As last reported; 0 at first, and 100 for a completed job that reported numbers."""
+        """The last reported value; at first 0; 100 if the job completed and reported numbers."""
         return self._async.progress
 
     @property
@@ -317,7 +317,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def stacktrace(self) -> list[str]:
-        """The stacks of its failed attempts, oldest first."""
+        """The stacks of the failed attempts, oldest first."""
         return self._async.stacktrace
 
     @property
@@ -327,12 +327,12 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def processed_by(self) -> str | None:
-        """The name of the worker that ran it last."""
+        """The name of the worker that ran the job last."""
         return self._async.processed_by
 
     @property
     def locked_by(self) -> str | None:
-        """The name of the worker that runs it."""
+        """The name of the worker that runs the job; None if none does."""
         return self._async.locked_by
 
     @property
@@ -341,7 +341,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def timestamp(self) -> int:
-        """When it was made, in ms since the epoch."""
+        """When the job was created, in ms since the epoch."""
         return self._async.timestamp
 
     @property
@@ -355,17 +355,17 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it fails if nobody has begun it."""
+        """When the job fails unless it has started; None without `expires`."""
         return self._async.expires_at
 
     @property
     def processed_at(self) -> datetime | None:
-        """When it was last taken."""
+        """When the job was last claimed."""
         return self._async.processed_at
 
     @property
     def processed_on(self) -> int | None:
-        """The same in ms since the epoch."""
+        """The same, in ms since the epoch."""
         return self._async.processed_on
 
     @property
@@ -374,7 +374,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def finished_on(self) -> int | None:
-        """The same in ms since the epoch."""
+        """The same, in ms since the epoch."""
         return self._async.finished_on
 
     @property
