@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from bullite import FlowProducer, Job, JobFailed, Queue, QueueEvents, Worker
-from bullite.client.runtime.store import StoreReader
+from bullite.client.runtime.store_reader import StoreReader
 from bullite.database.sqlite import checkpoints
 from bullite.errors import StoreUnsynced
 

@@ -280,7 +280,7 @@ class Process:
         self.driver = Recorder(driver)
         self.driver.open()
         self.engine = ThoroughEngine(self.driver)
-        self.engine.reading = self.reads = Reads(self.driver)
+        self.engine.read_thread = self.reads = Reads(self.driver)
         assert isinstance(self.engine._maintenance, Maintenance)
         self.engine._maintenance = Resting(self.driver)
         self.queue = self.open_queue(QUEUE)

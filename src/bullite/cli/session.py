@@ -103,7 +103,7 @@ class Session:
         if self._reader is None:
             reader = self._existing().reader()
             if reader is None:
-                from ..client.runtime.store import StoreReader
+                from ..client.runtime.store_reader import StoreReader
 
                 reader = StoreReader(self.store())
             self._reader = reader

@@ -92,7 +92,7 @@ class Engine:
         self._order: LockOrder | None = None
         self._dispatcher = Dispatcher(driver)
         self.metrics = MetricsBuffer()
-        self.reading = ReadThread(driver.reader, spawn, self._end)
+        self.read_thread = ReadThread(driver.reader, spawn, self._end)
         self._result_waiters = ResultWaiters(driver, self._read_for_watchers)
         self.held_locks = HeldLocks(driver, self.submit)
         self._check_at = self._check_from = self._poll_at = 0
@@ -386,7 +386,7 @@ class Engine:
         def found(answer: Any) -> None:
             self.submit(EngineCall(partial(self._ends_found, gone, answer)), _ignore_reply)
 
-        self.reading.read(statement, params, found, SAME_THREAD)
+        self.read_thread.read(statement, params, found, SAME_THREAD)
 
     def _end(self, error: StoreError) -> None:
         """A reader found that the store must be opened again; called on its thread."""

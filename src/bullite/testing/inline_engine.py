@@ -36,7 +36,7 @@ class InlineEngine(Engine):
         self._one_at_a_time = threading.RLock()
         self._is_turning = False
         driver.open()
-        self.reading: ReadThread = InlineReading(driver)
+        self.read_thread: ReadThread = InlineReading(driver)
 
     def submit_all(self, asks: Sequence[PendingRequest]) -> None:
         super().submit_all(asks)
@@ -127,11 +127,7 @@ class InlineStore(Store):
     def is_open(self) -> bool:
         return not self.engine.is_stopping
 
-    @property
-    def read_thread(self) -> ReadThread:
-        return self.engine.reading
-
     def close(self) -> None:
         """Let go of the file without a word to the others: what a killed process does, too."""
-        self.engine.reading.close()
+        self.engine.read_thread.close()
         self.engine.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bullite import Job, Queue, QueueEvents, Store, Worker
-from bullite.client.runtime.store import StoreReader
+from bullite.client.runtime.store_reader import StoreReader
 from bullite.core.clock import SystemClock
 from bullite.database.sqlite import checkpoints, driver, wal_sync
 from bullite.database.sqlite.driver import SQLiteDriver

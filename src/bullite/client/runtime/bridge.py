@@ -18,10 +18,11 @@ from ...engine.result_waiters import AwaitedJob
 from ...engine.subscription import Subscription
 from .add_coalescing import coalesced
 from .blocking import BlockingFuture, running_loop
-from .store import Store
 
 if TYPE_CHECKING:
     import asyncio
+
+    from .store import Store
 
 T = TypeVar("T")
 
@@ -141,10 +142,10 @@ def query(store: Store, statement: str, params: Params) -> Awaitable[Sequence[An
     loop = running_loop()
     if loop is None:
         answer: BlockingFuture[Sequence[Any]] = BlockingFuture()
-        store.read_thread.read(statement, params, answer, SAME_THREAD)
+        store.open().read_thread.read(statement, params, answer, SAME_THREAD)
         return answer
     future = loop.create_future()
-    store.read_thread.read(statement, params, Resolver(future), reply_target())
+    store.open().read_thread.read(statement, params, Resolver(future), reply_target())
     return future
 
 

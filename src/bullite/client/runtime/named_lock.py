@@ -15,10 +15,11 @@ from ...errors import LockNotAcquired, LostLock
 from ...operations.locks import Lease
 from . import bridge
 from .pending import Pending, Plan, is_in_loop
-from .store import Store
 
 if TYPE_CHECKING:
     import asyncio
+
+    from .store import Store
 
 LOOK_SOON, LOOK_LATE = 5, 250
 """Ms between looks at a lock that another process holds: few at first, then more."""

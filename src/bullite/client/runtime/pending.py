@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...database.driver import Params
-from ...engine.replies import SAME_THREAD
+from ...engine.replies import SAME_THREAD, Reply, ReplyTarget
 from .blocking import run_blocking, running_loop
 from .bridge import Resolver, reply_target
-from .store import Store
 
 if TYPE_CHECKING:
     import asyncio
+
+    from .store import Store
 
 T = TypeVar("T")
 Plan = Generator[Awaitable[Any], Any, T]
@@ -30,29 +31,27 @@ class Pending(Generic[T]):
     __slots__ = ("_future", "_meaning", "_read")
 
     def __init__(self, store: Store, request: Any, read: Callable[[Any], T]) -> None:
+        reply, target = self._expect_reply(read)
+        store.open().submit(request, reply, target)
+
+    def _expect_reply(self, read: Callable[[Any], T]) -> tuple[Reply, ReplyTarget]:
+        """Make the future. Return the reply that resolves it, and where that is to be called."""
         self._read = read
         self._meaning: tuple[Any, Exception | None] | None = None
         self._future: asyncio.Future[Any] | concurrent.futures.Future[Any]
         loop = running_loop()
         if loop is None:
             self._future = concurrent.futures.Future()
-            store.open().submit(request, _resolver(self._future))
-        else:
-            self._future = loop.create_future()
-            store.open().submit(request, Resolver(self._future), reply_target())
+            return _resolver(self._future), SAME_THREAD
+        self._future = loop.create_future()
+        return Resolver(self._future), reply_target()
 
     @classmethod
     def from_query(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
         """The rows of a read."""
         pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
-        pending._read, pending._meaning = _same, None
-        loop = running_loop()
-        if loop is None:
-            pending._future = concurrent.futures.Future()
-            store.read_thread.read(statement, params, _resolver(pending._future), SAME_THREAD)
-        else:
-            pending._future = loop.create_future()
-            store.read_thread.read(statement, params, Resolver(pending._future), reply_target())
+        reply, target = pending._expect_reply(_same)
+        store.open().read_thread.read(statement, params, reply, target)
         return pending
 
     @classmethod
