@@ -121,7 +121,7 @@ async def test_when_the_store_is_closed_everybody_is_told(
     await expect_a_crowd(queue)
     adds = [asyncio.ensure_future(queue.add("late")) for _ in range(3)]
     await asyncio.sleep(0)
-    queue.store.open()._stopping = True
+    queue.store.open()._state.is_stopping = True
 
     found = await asyncio.gather(*adds, return_exceptions=True)
 

@@ -13,6 +13,7 @@ from bullite.database.driver import Result
 from bullite.engine.engine import Engine
 from bullite.engine.read_thread import ReadThread
 from bullite.engine.replies import PendingRequest, Reply, ReplyTarget
+from bullite.engine.transaction_runner import TransactionRunner
 from tests.support.helpers import until
 
 FEW, MANY = 5, 60
@@ -26,7 +27,7 @@ class Sent:
         self.names: list[str] = []
         self.looked_at = 0
         """Rows of lists of jobs that were read in order to move them."""
-        submit_all, read, execute = Engine.submit_all, ReadThread.read, Engine._timed
+        submit_all, read, execute = Engine.submit_all, ReadThread.read, TransactionRunner._timed
 
         def submitted(engine: Engine, asks: Sequence[PendingRequest]) -> None:
             self.names += [type(ask.request).__name__ for ask in asks]
@@ -42,13 +43,13 @@ class Sent:
             self.names.append(statement)
             read(thread, statement, params, answered, mailbox)
 
-        def executed(engine: Engine, statement: str, params: Any) -> Result:
-            result = execute(engine, statement, params)
+        def executed(runner: TransactionRunner, statement: str, params: Any) -> Result:
+            result = execute(runner, statement, params)
             self._count(statement, result.rows)
             return result
 
         monkeypatch.setattr(Engine, "submit_all", submitted)
-        monkeypatch.setattr(Engine, "_timed", executed)
+        monkeypatch.setattr(TransactionRunner, "_timed", executed)
         monkeypatch.setattr(ReadThread, "read", read_by)
 
     def _count(self, statement: str, rows: Sequence[Any]) -> None:

@@ -75,7 +75,7 @@ async def test_nobody_waits_any_more_after_a_timeout(queue: Queue) -> None:
     with pytest.raises(TimeoutError):
         await job.result(timeout=1)
     await queue.add("b")  # whatever was asked of the engine before is done now
-    assert not queue.store.open()._is_waited_for()
+    assert not queue.store.open()._poll_timer.is_needed()
 
 
 async def test_the_timeout_is_a_duration(queue: Queue) -> None:

@@ -8,8 +8,8 @@ MUTANTS = (
     # --- what is on the disk ---
     Mutant(
         "what was asked for is on the disk before it is answered",
-        "engine/engine.py",
-        "            self.driver.sync()\n",
+        "engine/transaction_runner.py",
+        "            self._driver.sync()\n",
         "            pass\n",
         ["database/sqlite/test_wal_sync.py"],
     ),
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failed sync of a checkpoint ends the engine",
-        "engine/engine.py",
+        "engine/failures.py",
         "        if isinstance(error, ENDING):\n            log.error",
         "        if False:\n            log.error",
         ["database/sqlite/test_failed_syncs.py"],
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "a producer hears of its job before it begins",
-        "engine/engine.py",
+        "engine/transaction_runner.py",
         " and not any(r.reply_before_claims for r in requests)",
         "",
         ["database/sqlite/test_wal_sync.py"],
@@ -52,9 +52,9 @@ MUTANTS = (
     # --- lost locks ---
     Mutant(
         "requests run alone are run with care",
-        "engine/engine.py",
-        "self._run_with_retries([ask], careful=True)",
-        "self._run_with_retries([ask])",
+        "engine/batch_runner.py",
+        "self._run_with_retries([pending], verify_first=True)",
+        "self._run_with_retries([pending])",
         ["test_batches.py::test_a_lost_verdict_does_not_harm_the_others_of_its_batch"],
     ),
     Mutant(
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "a manual claim gets nothing while the subscription is paused",
-        "engine/engine.py",
+        "engine/subscriptions.py",
         "if subscription.paused",
         "if False and subscription.paused",
         [
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "who stops waiting twice owes nothing",
-        "engine/engine.py",
+        "engine/subscriptions.py",
         "max(0, subscription.concurrency + more)",
         "subscription.concurrency + more",
         ["test_manual_workers.py::test_to_stop_waiting_twice_does_no_harm"],
@@ -140,44 +140,44 @@ MUTANTS = (
     Mutant(
         "a lost verdict ends nobody's wait",
         "engine/result_waiters.py",
-        "if verdict.job not in settled.lost and ",
+        "if outcome.job not in result.lost and ",
         "if ",
         ["test_result_waiters.py::test_a_verdict_that_was_lost_ends_nobodys_wait"],
     ),
     Mutant(
         "the event log is read once for all jobs that are gone",
         "engine/result_waiters.py",
-        "        if not self._gone or self._looked_up:\n",
-        "        if not self._gone:\n",
+        "        if not self._deleted or self._looked_up:\n",
+        "        if not self._deleted:\n",
         ["test_result_waiters.py::test_the_event_log_is_not_read_again_before_it_has_been_read"],
     ),
     Mutant(
         "a follower hears only of its queue",
-        "engine/engine.py",
+        "engine/followers.py",
         "if entry.queue == queue and (",
         "if (",
         ["test_local_events.py::test_a_follower_hears_only_of_its_queue"],
     ),
     Mutant(
         "a follower hears only what it wants",
-        "engine/engine.py",
+        "engine/followers.py",
         " and (kinds is None or entry.kind in kinds)",
         "",
         ["test_local_events.py::test_a_follower_may_want_some_kinds_only"],
     ),
     Mutant(
         "a caretaker has the chores done",
-        "engine/engine.py",
-        "return bool(self._dispatcher) or self._maintenance_users > 0",
+        "engine/maintenance_runner.py",
+        "return bool(self._dispatcher) or self._users > 0",
         "return bool(self._dispatcher)",
         ["test_local_events.py::test_a_caretaker_has_the_chores_done_without_a_worker"],
     ),
     # --- batches ---
     Mutant(
         "one durable request makes its batch durable",
-        "engine/engine.py",
-        "self.driver.begin(any(",
-        "self.driver.begin(all(",
+        "engine/transaction_runner.py",
+        "self._begin(any(",
+        "self._begin(all(",
         ["test_claim.py::test_one_durable_request_makes_its_whole_batch_durable"],
     ),
     Mutant(
@@ -206,8 +206,8 @@ MUTANTS = (
     ),
     Mutant(
         "a full disk is not tried again",
-        "engine/engine.py",
-        "        except StoreError as error:\n            self._fail(asks, error)\n      "
+        "engine/batch_runner.py",
+        "        except StoreError as error:\n            self._failures.fail(batch, error)\n      "
         "  except Exception",
         "        except Exception",
         ["test_batches.py::test_when_the_disk_is_full_the_whole_batch_fails_once"],
@@ -215,9 +215,9 @@ MUTANTS = (
     # --- PostgreSQL ---
     Mutant(
         "housekeeping shares no transaction with claims",
-        "engine/engine.py",
-        "self._run_transaction([piece.ask], serves=False)",
-        "self._run_transaction([piece.ask])",
+        "engine/maintenance_runner.py",
+        "self._transactions.run([task.pending], claims_jobs=False)",
+        "self._transactions.run([task.pending])",
         ["test_maintenance.py"],
     ),
     Mutant(
@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         "who waits for a job hears at once that it is cancelled",
         "engine/result_waiters.py",
-        "_MOVING = AwaitChildren | Cancel | ",
-        "_MOVING = AwaitChildren | ",
+        "_MOVES = AwaitChildren | Cancel | ",
+        "_MOVES = AwaitChildren | ",
         ["test_cancel.py"],
     ),
     # --- measuring ---
@@ -266,16 +266,16 @@ MUTANTS = (
     ),
     Mutant(
         "a worker that leaves leaves its readings",
-        "engine/engine.py",
-        "        last = self._record()",
+        "engine/subscriptions.py",
+        "        last = self._write_metrics()",
         "        last = list[PendingRequest]()",
         ["test_metrics.py::test_a_worker_that_leaves_leaves_its_readings"],
     ),
     Mutant(
         "what was measured is written when the store is closed",
         "engine/engine.py",
-        "PendingRequest(EngineCall(self._record), _ignore)",
-        "PendingRequest(EngineCall(lambda ask: None), _ignore)",
+        "call(lambda pending: self._write_metrics(), log_failure)",
+        "call(lambda pending: None, log_failure)",
         ["client/test_metrics.py::test_what_was_measured_is_written_when_the_store_is_closed"],
     ),
     # --- commands and their workers ---

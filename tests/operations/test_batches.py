@@ -18,7 +18,7 @@ from bullite.core.states import (
     RETURN_UNSTARTED,
     State,
 )
-from bullite.engine import engine
+from bullite.engine import transaction_runner
 from bullite.engine.batching import group
 from bullite.engine.replies import SAME_THREAD
 from bullite.errors import StoreFull, StoreUnavailable
@@ -306,7 +306,7 @@ def test_claimed_jobs_are_handed_over_even_if_looking_for_results_fails(store: S
     first, second = store.add(), store.add()
     worker = store.worker()
     held = worker.claim_one()
-    store.home.engine.watch(store.watched(first), lambda answer: None, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(first), lambda answer: None, SAME_THREAD)
     store.home.engine.turn()
     worker.wants(1)
     store.home.driver.fail_at["finished_jobs"] = StoreUnavailable("cannot read")
@@ -362,7 +362,7 @@ def test_a_running_job_cannot_be_deleted_by_hand(store: Store) -> None:
 def test_a_slow_statement_is_named_in_the_log_once_a_second_at_most(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(engine, "SLOW_STATEMENT", 0.0)
+    monkeypatch.setattr(transaction_runner, "SLOW_STATEMENT", 0.0)
     store.add()
     store.add()
     [warning] = [line for line in caplog.messages if line.startswith("the statement")]

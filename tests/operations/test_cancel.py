@@ -85,7 +85,7 @@ ENDED = ("failed", CANCELLED, REASON)
 
 def watch(store: Store, job: int) -> list[Any]:
     told: list[Any] = []
-    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), told.append, SAME_THREAD)
     store.home.engine.turn()
     return told
 

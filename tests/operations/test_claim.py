@@ -419,7 +419,7 @@ def test_pause_subscription_stops_claims(store: Store) -> None:
     worker = store.worker()
     worker.wants(1)
     answers: list[object] = []
-    store.home.engine.pause_subscription(worker.subscription, answers.append)
+    store.home.engine.subscriptions.pause(worker.subscription, answers.append)
     store.home.engine.turn()
     assert answers == [None]
     store.add()

@@ -193,6 +193,6 @@ def test_the_scheduler_finds_expired_jobs_of_queues_without_a_worker(store: Stor
     assert store.home.chores(Expire) == []
     store.clock.advance(5)
     store.worker()
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.state(job) == "failed"

@@ -380,7 +380,7 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
     job = store.add()
     worker = store.worker()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), told.append, SAME_THREAD)
     held = worker.claim_one()
     assert told == []
     worker.complete(held, value="7")
@@ -390,7 +390,7 @@ def test_who_waits_for_a_job_is_told_in_the_batch_that_finishes_it(store: Store)
 def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), told.append, SAME_THREAD)
     store.home.engine.turn()
     worker = store.process().worker()
     worker.fail(worker.claim_one(), reason="no")
@@ -402,7 +402,7 @@ def test_who_waits_for_a_job_of_another_process_is_told_on_the_next_look(store: 
 def test_who_waits_for_a_job_that_is_removed_is_told_that_it_is_gone(store: Store) -> None:
     job = store.add()
     told: list[object] = []
-    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), told.append, SAME_THREAD)
     store.move(REMOVE, job)
     store.home.engine.poll_now()
     store.home.engine.turn()

@@ -15,7 +15,7 @@ from tests.support.harness import Process, Store, new_job
 
 def follow(process: Process, queue: int, kinds: frozenset[str] | None = None) -> list[Any]:
     heard: list[Any] = []
-    process.engine.follow(queue, heard.append, SAME_THREAD, kinds)
+    process.engine.followers.follow(queue, heard.append, SAME_THREAD, kinds)
     process.engine.turn()
     return heard
 
@@ -65,15 +65,17 @@ def test_who_follows_no_more_hears_no_more(store: Store) -> None:
     heard: list[Any] = []
     other = follow(store.home, store.queue)
     reply = heard.append
-    store.home.engine.follow(store.queue, reply, SAME_THREAD)
-    store.home.engine.unfollow(reply)
+    store.home.engine.followers.follow(store.queue, reply, SAME_THREAD)
+    store.home.engine.followers.unfollow(reply)
     store.ask(PublishEvent(store.queue, "tick", {}))
     assert (heard, kinds_of(other)) == ([], ["custom"])
 
 
 def test_a_follower_hears_before_the_caller_is_answered(store: Store) -> None:
     order: list[str] = []
-    store.home.engine.follow(store.queue, lambda logged: order.append("heard"), SAME_THREAD)
+    store.home.engine.followers.follow(
+        store.queue, lambda logged: order.append("heard"), SAME_THREAD
+    )
     store.home.engine.submit(
         AddJobs(store.queue, [new_job()]), lambda answer: order.append("answered")
     )
@@ -87,7 +89,7 @@ def test_a_follower_hears_before_the_caller_is_answered(store: Store) -> None:
 def test_without_a_worker_the_chores_are_left_to_others(store: Store) -> None:
     job = store.add(delay=5)
     store.clock.advance(5)
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.state(job) == "delayed"
 
@@ -95,14 +97,14 @@ def test_without_a_worker_the_chores_are_left_to_others(store: Store) -> None:
 def test_a_caretaker_has_the_chores_done_without_a_worker(store: Store) -> None:
     job = store.add(delay=5)
     store.clock.advance(5)
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.change_maintenance_users(+1)
     store.home.engine.turn()
     assert store.state(job) == "waiting"
 
 
 def test_when_the_last_caretaker_has_gone_they_are_left_to_others_again(store: Store) -> None:
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     for more in (+1, +1, -1, -1):
         store.home.engine.change_maintenance_users(more)
     job = store.add(delay=5)
@@ -120,7 +122,7 @@ def lose_a_job(store: Store) -> None:
 
 def recoveries(store: Store) -> bool:
     """Whether the engine takes back the jobs of dead workers when it next does its chores."""
-    chores = store.home.engine._maintenance
+    chores = store.home.engine._maintenance.schedule
     due = Maintenance(store.home.driver, recovers=chores.recovers).due(store.clock.lease_now())
     return any(isinstance(chore, RecoverStalled) for chore in due)
 
@@ -154,13 +156,13 @@ def test_the_strictest_habits_of_a_process_count(store: Store) -> None:
     store.worker(
         habits=WorkerIntervals(maintenance_interval=900, stalled_interval=100, renew_every=7_000)
     )
-    chores = store.home.engine._maintenance
+    chores = store.home.engine._maintenance.schedule
     assert (chores.maintenance_interval, chores.renew_every) == (100, 7_000)
 
 
 def test_a_worker_is_told_whether_its_lease_was_renewed(store: Store) -> None:
     kept: list[bool] = []
     store.worker(habits=WorkerIntervals(renewed=kept.append))
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert kept == [True]

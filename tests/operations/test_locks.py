@@ -177,7 +177,7 @@ def test_lapsed_locks_are_cleared_away_and_no_others(store: Store) -> None:
 
 def granted(process: Process, name: str = "invoice") -> LockRequest:
     grant = LockRequest(name, TTL)
-    process.ask(process.engine.acquire_lock_call(grant, None))
+    process.ask(process.engine.held_locks.acquire_call(grant, None))
     return grant
 
 
@@ -211,14 +211,14 @@ def test_a_lock_that_was_not_renewed_in_time_is_lost(
 
 def test_what_is_released_is_not_renewed(store: Store) -> None:
     grant = granted(store.home)
-    assert store.home.ask(store.home.engine.release_lock_call(grant)) is True
+    assert store.home.ask(store.home.engine.held_locks.release_call(grant)) is True
     assert store.home.engine.held_locks.next_at() is None
 
 
 def test_a_lock_that_nobody_waits_for_any_more_is_let_go_when_it_comes(store: Store) -> None:
     grant, engine = LockRequest("invoice", TTL), store.home.engine
-    engine.submit(engine.acquire_lock_call(grant, None), lambda answer: None)
-    engine.abandon(grant)
+    engine.submit(engine.held_locks.acquire_call(grant, None), lambda answer: None)
+    engine.held_locks.abandon(grant)
     engine.turn()
     engine.turn()
     assert locks(store) == {}
@@ -226,7 +226,7 @@ def test_a_lock_that_nobody_waits_for_any_more_is_let_go_when_it_comes(store: St
 
 def test_a_lock_that_came_just_before_its_waiter_went_is_let_go(store: Store) -> None:
     grant = granted(store.home)
-    store.home.engine.abandon(grant)
+    store.home.engine.held_locks.abandon(grant)
     store.home.engine.turn()
     assert locks(store) == {}
 
@@ -234,15 +234,15 @@ def test_a_lock_that_came_just_before_its_waiter_went_is_let_go(store: Store) ->
 def test_who_waited_longest_in_this_process_is_woken_when_a_lock_is_let_go(store: Store) -> None:
     grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
-    store.home.ask(store.home.engine.release_lock_call(grant))
+    store.home.ask(store.home.engine.held_locks.release_call(grant))
     assert (first.done(), second.done()) == (True, False)
 
 
 def test_who_waits_no_more_is_not_woken(store: Store) -> None:
     grant, keeping = granted(store.home), store.home.engine.held_locks
     first, second = keeping.queue_up("invoice"), keeping.queue_up("invoice")
-    keeping.leave("invoice", first)
-    store.home.ask(store.home.engine.release_lock_call(grant))
+    keeping.leave_queue("invoice", first)
+    store.home.ask(store.home.engine.held_locks.release_call(grant))
     assert (first.done(), second.done()) == (False, True)
 
 

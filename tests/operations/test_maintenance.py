@@ -12,8 +12,9 @@ import pytest
 from bullite.core.decide_outcome import RunOutcome
 from bullite.core.states import COMPLETE
 from bullite.database.driver import Params, Result, Step, TransactionAborted
-from bullite.engine.engine import MAX_POSTPONED, Engine
+from bullite.engine.engine import Engine
 from bullite.engine.maintenance import Maintenance
+from bullite.engine.maintenance_runner import MAX_POSTPONED
 from bullite.errors import StoreBusy
 from bullite.operations import retention
 from bullite.operations.add import AddJobs
@@ -29,7 +30,7 @@ LATE = 20_000
 @pytest.fixture
 def store(store: Store) -> Store:
     """A store whose first process looks after it."""
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     return store
 
 
@@ -142,7 +143,7 @@ def test_housekeeping_that_is_undone_again_and_again_is_left_for_the_next_time(s
         store.home.driver.fail_at["renew_workers"] = TransactionAborted("to let others go on")
         Engine.turn(store.home.engine)
 
-    assert store.home.engine._backlog == deque()
+    assert store.home.engine._maintenance._backlog == deque()
     assert store.state(store.add()) == "waiting"
 
 
@@ -172,7 +173,7 @@ def test_housekeeping_that_is_left_is_not_put_in_twice(store):
         store.clock.advance(LATE)
         Engine.turn(store.home.engine)
 
-    kinds = [type(piece.ask.request) for piece in store.home.engine._backlog]
+    kinds = [type(task.pending.request) for task in store.home.engine._maintenance._backlog]
     assert len(kinds) == len(set(kinds))
 
 

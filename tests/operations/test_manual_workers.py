@@ -12,7 +12,7 @@ from tests.support.harness import LOCK_DURATION, Store, Worker, new_job
 
 def claim_now(worker: Worker) -> Any:
     answers: list[Any] = []
-    worker.process.engine.claim_one(worker.subscription, answers.append, SAME_THREAD)
+    worker.process.engine.subscriptions.claim_one(worker.subscription, answers.append, SAME_THREAD)
     worker.process.engine.turn()
     [answer] = answers
     return answer
@@ -30,7 +30,7 @@ def test_it_is_given_one_job_for_each_time_it_is_asked(store: Store) -> None:
     jobs = store.add_all(*(new_job() for _ in range(3)))
     worker = store.worker(by_hand=True)
     for _ in range(2):
-        store.home.engine.request_job(worker.subscription)
+        store.home.engine.subscriptions.request_job(worker.subscription)
     store.home.engine.turn()
     store.home.engine.turn()
     assert [held.id for held in worker.received] == jobs[:2]
@@ -38,7 +38,7 @@ def test_it_is_given_one_job_for_each_time_it_is_asked(store: Store) -> None:
 
 def test_it_is_given_a_job_that_comes_later(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.request_job(worker.subscription)
+    store.home.engine.subscriptions.request_job(worker.subscription)
     store.home.engine.turn()
     assert worker.received == []
     job = store.add()
@@ -47,16 +47,16 @@ def test_it_is_given_a_job_that_comes_later(store: Store) -> None:
 
 def test_who_waits_no_more_is_given_nothing(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.request_job(worker.subscription)
-    store.home.engine.cancel_request_job(worker.subscription)
+    store.home.engine.subscriptions.request_job(worker.subscription)
+    store.home.engine.subscriptions.cancel_request_job(worker.subscription)
     store.add()
     assert worker.received == []
 
 
 def test_to_stop_waiting_twice_does_no_harm(store: Store) -> None:
     worker = store.worker(by_hand=True)
-    store.home.engine.cancel_request_job(worker.subscription)
-    store.home.engine.request_job(worker.subscription)
+    store.home.engine.subscriptions.cancel_request_job(worker.subscription)
+    store.home.engine.subscriptions.request_job(worker.subscription)
     job = store.add()
     assert [held.id for held in worker.received] == [job]
 
@@ -65,7 +65,7 @@ def test_jobs_it_still_runs_do_not_keep_it_from_more(store: Store) -> None:
     store.add_all(new_job(), new_job())
     worker = store.worker(by_hand=True)
     for _ in range(2):
-        store.home.engine.request_job(worker.subscription)
+        store.home.engine.subscriptions.request_job(worker.subscription)
         store.home.engine.turn()
     assert len(worker.received) == 2
 
@@ -94,10 +94,10 @@ def test_manual_claim_returns_nothing_until_the_subscription_is_resumed(store: S
     store.add()
     worker = store.worker(by_hand=True)
     answers: list[Any] = []
-    store.home.engine.pause_subscription(worker.subscription, answers.append)
+    store.home.engine.subscriptions.pause(worker.subscription, answers.append)
     assert claim_now(worker) is None
     assert answers == [None]
-    store.home.engine.resume_subscription(worker.subscription)
+    store.home.engine.subscriptions.resume(worker.subscription)
     assert len(claim_now(worker).rows) == 1
 
 

@@ -378,16 +378,16 @@ def test_the_engine_writes_it_down_by_itself_from_time_to_time(store: Store) -> 
     run(store, worker, completed=1, failed=0)
     engine = store.home.engine
     answers: list[Any] = []
-    asks = engine._record_if_due()
+    asks = engine._due_metrics()
     assert [type(ask.request) for ask in asks] == [WriteMetrics]
     engine.submit_all([PendingRequest(ask.request, answers.append) for ask in asks])
     engine.turn()
     assert answers == [None]
     assert metrics(store).completed == 1
     run(store, worker, completed=1, failed=0)
-    assert engine._record_if_due() == []
+    assert engine._due_metrics() == []
     store.clock.advance(2_000)
-    assert len(engine._record_if_due()) == 1
+    assert len(engine._due_metrics()) == 1
 
 
 def test_what_is_stored_is_what_was_measured() -> None:

@@ -156,7 +156,7 @@ def test_ends_of_runs_wait_only_as_long_as_jobs_may_be_held_ahead(
     worker.wants(1, ahead=ahead)
     engine.poll_now()
     engine.turn()
-    engine.submit_merged(taken, "the end of a run", hurry=False)
+    engine.submit_merged(taken, "the end of a run", urgent=False)
     store.clock.advance(later)
     engine.turn()
     assert (taken.parts == []) is waits

@@ -130,7 +130,7 @@ def test_the_scheduler_sweeps_until_nothing_is_left_to_sweep(
     store.home.configure(keep_completed_age=10)
     store.clock.advance(11)
     store.worker()
-    store.home.engine._maintenance = maintenance.Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = maintenance.Maintenance(store.home.driver)
     for _ in range(4):
         store.home.engine.turn()
     assert store.states(*jobs) == [None] * 5

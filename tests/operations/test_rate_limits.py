@@ -322,7 +322,7 @@ def test_a_worker_that_is_limited_looks_again_when_the_window_ends(store: Store)
     worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
-    assert store.home.engine._dispatcher.next_at() == 1_000
+    assert store.home.engine._dispatcher.next_in() == 1_000
     store.clock.advance(1_000)
     turn(store)
     assert len(worker.received) == 2
@@ -333,7 +333,7 @@ def test_it_looks_again_sooner_if_it_wants_to(store: Store) -> None:
     worker = store.worker(limiter=Rate(1, 1_000), longest_rest=300)
     worker.wants(2)
     turn(store)
-    assert store.home.engine._dispatcher.next_at() == 300
+    assert store.home.engine._dispatcher.next_in() == 300
 
 
 def test_delayed_jobs_are_promoted_though_nothing_may_begin(store: Store) -> None:
@@ -341,7 +341,7 @@ def test_delayed_jobs_are_promoted_though_nothing_may_begin(store: Store) -> Non
     worker = store.worker(limiter=Rate(1, 1_000))
     worker.wants(2)
     turn(store)
-    assert store.home.engine._dispatcher.next_at() == 400
+    assert store.home.engine._dispatcher.next_in() == 400
     store.clock.advance(400)
     turn(store)
     assert store.counts() == {"waiting": 2, "active": 1}
@@ -375,7 +375,7 @@ def test_a_job_asked_for_by_hand_counts(store: Store) -> None:
     worker = store.worker(limiter=Rate(1, 1_000), by_hand=True)
     answers: list[int] = []
     for _ in range(2):
-        store.home.engine.claim_one(
+        store.home.engine.subscriptions.claim_one(
             worker.subscription, lambda claimed: answers.append(len(claimed.rows)), _Box()
         )
         turn(store)

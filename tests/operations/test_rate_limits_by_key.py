@@ -83,7 +83,7 @@ def test_the_worker_looks_again_when_the_first_window_ends(store: Store) -> None
     store.home.engine.turn()
     store.home.engine.turn()
     assert len(worker.received) == 2
-    assert store.home.engine._dispatcher.next_at() == 300
+    assert store.home.engine._dispatcher.next_in() == 300
 
 
 def test_a_window_begins_with_the_first_job_of_its_key(store: Store) -> None:

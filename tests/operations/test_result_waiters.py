@@ -19,7 +19,7 @@ from tests.support.harness import Store, new_job
 
 def watch(store: Store, job: int) -> list[Any]:
     told: list[Any] = []
-    store.home.engine.watch(store.watched(job), told.append, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), told.append, SAME_THREAD)
     store.home.turn()
     return told
 
@@ -150,9 +150,9 @@ def test_who_waits_no_more_is_not_told(store: Store) -> None:
     told: list[Any] = []
     other: list[Any] = []
     reply = told.append
-    store.home.engine.watch(store.watched(job), reply, SAME_THREAD)
-    store.home.engine.watch(store.watched(job), other.append, SAME_THREAD)
-    store.home.engine.unwatch(job, reply)
+    store.home.engine.result_waiters.watch(store.watched(job), reply, SAME_THREAD)
+    store.home.engine.result_waiters.watch(store.watched(job), other.append, SAME_THREAD)
+    store.home.engine.result_waiters.unwatch(job, reply)
     worker = store.worker()
     worker.complete(worker.claim_one())
     assert (told, len(other)) == ([], 1)
@@ -167,11 +167,11 @@ def test_nothing_is_remembered_of_jobs_that_nobody_waits_for_any_more(store: Sto
     answers: list[Any] = []
     reply = answers.append
     gone = store.add()
-    store.home.engine.watch(store.watched(gone), reply, SAME_THREAD)
-    store.home.engine.unwatch(gone, reply)
+    store.home.engine.result_waiters.watch(store.watched(gone), reply, SAME_THREAD)
+    store.home.engine.result_waiters.unwatch(gone, reply)
     store.home.engine.turn()
-    watchers = store.home.engine._result_waiters
-    assert [len(kept) for kept in (watchers._requests, watchers._watched)] == [0, 0]
+    watchers = store.home.engine.result_waiters
+    assert [len(kept) for kept in (watchers._callers, watchers._jobs)] == [0, 0]
 
 
 class _Joiner:
@@ -183,9 +183,9 @@ class _Joiner:
 def test_while_somebody_waits_for_a_job_every_end_is_urgent(store: Store, is_watched: bool) -> None:
     job, engine = store.add(), store.home.engine
     if is_watched:
-        engine.watch(store.watched(job), lambda answer: None, SAME_THREAD)
+        engine.result_waiters.watch(store.watched(job), lambda answer: None, SAME_THREAD)
         engine.turn()
-    engine.submit_merged(_Joiner(), "the end of a run", hurry=False)
+    engine.submit_merged(_Joiner(), "the end of a run", urgent=False)
     assert engine._inbox.has_urgent() is is_watched
 
 
@@ -252,7 +252,7 @@ def test_how_jobs_ended_that_are_gone_is_read_for_all_of_them_at_once(store: Sto
     worker.complete(*worker.claim(1_000), value="7", retention=Retention(0))
     told: list[Any] = []
     for each in watched:
-        store.home.engine.watch(each, told.append, SAME_THREAD)
+        store.home.engine.result_waiters.watch(each, told.append, SAME_THREAD)
     store.home.turn()
     assert told == [["completed", "7", None]] * 1_000
     assert [statement for statement, _ in store.home.reads.asked] == ["ends_in_log"]
@@ -267,7 +267,7 @@ def test_the_event_log_is_not_read_again_before_it_has_been_read(store: Store) -
     reads.is_slow = True
     told: list[Any] = []
     for each in watched:
-        store.home.engine.watch(each, told.append, SAME_THREAD)
+        store.home.engine.result_waiters.watch(each, told.append, SAME_THREAD)
         look(store)
     assert (told, len(reads.asked)) == ([], 1)
     reads.go_on()

@@ -18,7 +18,7 @@ class Outage:
     """Nothing can be read or written while it lasts."""
 
     def __init__(self, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-        process.engine._maintenance = Maintenance(process.driver)
+        process.engine._maintenance.schedule = Maintenance(process.driver)
         self._process = process
         self._patch = monkeypatch
         self.error = StoreUnavailable("the database cannot be reached")

@@ -50,7 +50,7 @@ def test_a_lost_worker_is_logged_by_the_process_that_recovers_its_jobs(
     store.kill(doomed)
     seen = [(process, process.chores(RecoverStalled)) for process in others]
     for process, [chore] in seen:
-        process.engine._maintenance_done(chore, process.ask(chore))
+        process.engine._maintenance._done(chore, process.ask(chore))
     lost = f"worker {worker.id} was lost; 1 of its jobs were taken back"
     assert [record.getMessage() for record in caplog.records] == [lost]
 
@@ -137,7 +137,7 @@ def test_the_scheduler_finds_dead_workers_by_itself(store: Store) -> None:
     doomed.worker().claim_one()
     store.kill(doomed)
     store.worker()
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.state(job) == "waiting"
 
@@ -183,7 +183,7 @@ def test_the_limit_is_that_of_the_worker_which_takes_its_place(store: Store) -> 
     store.kill(doomed)
     store.worker(max_stalled_count=0)
     store.worker(queue=store.home.open_queue("elsewhere"))
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     assert store.row(job).deferred_failure == STALLED_TOO_OFTEN
 
@@ -445,7 +445,7 @@ def test_renewing_keeps_the_leases_of_registered_workers_of_this_process(store: 
 def test_the_lease_of_a_newcomer_is_renewed_as_often_as_it_asks_for(store: Store) -> None:
     """Its process renews the longer lease of another worker less often."""
     engine = store.home.engine
-    engine._maintenance = Maintenance(store.home.driver)
+    engine._maintenance.schedule = Maintenance(store.home.driver)
     store.worker(habits=WorkerIntervals(renew_every=15_000))
     renewed: list[bool] = []
     hasty = store.worker(
@@ -486,7 +486,7 @@ def test_a_worker_that_was_given_up_registers_anew(store: Store) -> None:
     worker = store.worker()
     first = worker.id
     store.ask(workers.DeregisterWorker(first))
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.engine.turn()
     store.home.engine.turn()
     assert worker.id != first
@@ -520,7 +520,7 @@ def test_a_worker_is_told_which_of_its_jobs_were_taken_away(store: Store) -> Non
     as_held = {(one.id, one.token) for one in held}
     lost: list[set[tuple[int, int]]] = []
     worker.subscription.holds, worker.subscription.report_lost = lambda: as_held, lost.append
-    process.engine._maintenance = Maintenance(process.driver)
+    process.engine._maintenance.schedule = Maintenance(process.driver)
     process.turn()
     assert lost == []
     store.ask(RecoverStalled(worker.as_seen(), dead=True))
@@ -542,6 +542,6 @@ def test_a_job_taken_again_under_another_token_is_taken_away_from_its_old_run(
         lambda: {(first.id, first.token)},
         lost.append,
     )
-    store.home.engine._maintenance = Maintenance(store.home.driver)
+    store.home.engine._maintenance.schedule = Maintenance(store.home.driver)
     store.home.turn()
     assert lost == [{(first.id, first.token)}]

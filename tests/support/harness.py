@@ -146,7 +146,7 @@ class ThoroughEngine(Engine):
 
     def turn(self) -> None:
         super().turn()
-        while self._backlog and not self._stopping:
+        while self._maintenance.has_backlog() and not self.is_stopping:
             super().turn()
 
 
@@ -279,10 +279,10 @@ class Process:
         self.nonce = driver.nonce
         self.driver = Recorder(driver)
         self.driver.open()
-        self.engine = ThoroughEngine(self.driver)
-        self.engine.read_thread = self.reads = Reads(self.driver)
-        assert isinstance(self.engine._maintenance, Maintenance)
-        self.engine._maintenance = Resting(self.driver)
+        self.reads = Reads(self.driver)
+        self.engine = ThoroughEngine(self.driver, read_thread=self.reads)
+        assert isinstance(self.engine._maintenance.schedule, Maintenance)
+        self.engine._maintenance.schedule = Resting(self.driver)
         self.queue = self.open_queue(QUEUE)
 
     def close(self) -> None:
@@ -452,7 +452,7 @@ class Worker:
             self.stopped.extend,
             manual=by_hand,
         )
-        process.engine.subscribe(self.subscription)
+        process.engine.subscriptions.subscribe(self.subscription)
 
     @property
     def id(self) -> int:
@@ -530,7 +530,7 @@ class Worker:
 
     def leave(self) -> None:
         """Go off the register, whatever is still held."""
-        self.process.engine.unsubscribe(self.subscription, lambda answer: None)
+        self.process.engine.subscriptions.unsubscribe(self.subscription, lambda answer: None)
         self.process.engine.turn()
 
     def leave_running(self) -> None:

@@ -69,20 +69,20 @@ def test_a_part_keeps_the_engine_from_sleeping(inbox: Inbox) -> None:
 
 def test_a_part_without_hurry_waits_for_one_that_has_some(inbox: Inbox) -> None:
     joiner = Joined()
-    inbox.put_fragment(joiner, 1, hurry=False)
+    inbox.put_fragment(joiner, 1, urgent=False)
 
     assert inbox, "it must not be forgotten when the engine stops"
     assert not inbox.has_urgent()
-    assert inbox.take(patiently=True) == []
+    assert inbox.take(only_urgent=True) == []
     inbox.put_fragment(joiner, 2)
-    inbox.put_fragment(joiner, 3, hurry=False)
+    inbox.put_fragment(joiner, 3, urgent=False)
     assert inbox.has_urgent()
     assert taken(inbox) == [[1, 2, 3]]
     assert not inbox.has_urgent()
 
 
 def test_a_part_without_hurry_comes_with_any_request(inbox: Inbox) -> None:
-    inbox.put_fragment(Joined(), "part", hurry=False)
+    inbox.put_fragment(Joined(), "part", urgent=False)
     inbox.put([PendingRequest("request", ignore)])
 
     assert taken(inbox) == ["request", ["part"]]

@@ -208,7 +208,7 @@ async def is_at_rest(queue: Queue) -> None:
     """Nobody looks at the clock any more."""
     await queue.add("a", job_id="later", delay=10)
     await asyncio.sleep(0.1)
-    assert not queue.store.open()._has_maintenance()
+    assert not queue.store.open()._maintenance.is_needed()
     assert await is_in(queue, "later", "delayed")
 
 

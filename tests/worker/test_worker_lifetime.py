@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.engine import engine
+from bullite.engine import polling
 from bullite.errors import StoreError
 from tests.support.databases import Database
 from tests.support.helpers import again, python, until
@@ -112,8 +112,8 @@ async def test_a_worker_that_cannot_start_says_why_when_it_is_closed(database: D
 async def test_an_idle_worker_is_woken_by_an_add(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "CHECK_EVERY", 600_000)  # it would not look by itself
-    monkeypatch.setattr(engine, "CHECK_SOON", 600_000)
+    monkeypatch.setattr(polling, "CHECK_EVERY", 600_000)  # it would not look by itself
+    monkeypatch.setattr(polling, "CHECK_SOON", 600_000)
     async with Worker(queue, echo):
         for _ in range(5):
             assert await (await queue.add("a", 1)).result(timeout="5s") == 1

@@ -192,7 +192,7 @@ class QueueEvents(OwnEmitter):
         if self.name is not None and self._queue is None:
             opened = await bridge.submit(self.store, OpenQueue(self.name, None))
             self._queue = opened.id
-            self.store.open().follow(self._queue, self._ring, bridge.reply_target())
+            self.store.open().followers.follow(self._queue, self._ring, bridge.reply_target())
         self._place = await self._end_of_log()
 
     async def _end_of_log(self) -> Position:
@@ -296,7 +296,7 @@ class QueueEvents(OwnEmitter):
                 if not task.cancelled():
                     task.exception()  # reported already
         if self._queue is not None and self.store.is_open:
-            self.store.open().unfollow(self._ring)
+            self.store.open().followers.unfollow(self._ring)
         if self._owns_store:
             await bridge.run_in_thread(self.store.close)
 

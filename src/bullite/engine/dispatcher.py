@@ -11,29 +11,30 @@ from msgspec.structs import replace
 
 from ..core.codec import as_json
 from ..core.log_throttle import ThrottledLog
-from ..database.driver import ANY_NAME, Driver, Step, WorkerRow
+from ..database.driver import ANY_NAME, Driver, Notifications, Step, WorkerRow
 from ..errors import StoreError
 from ..operations.claim import Claim, Claimed, claim, first_statements
 from ..operations.transaction import Operation, Transaction
-from .replies import PendingRequest
+from .replies import Answered, PendingRequest
 from .subscription import MAX_BACKOFF, MIN_BACKOFF, CancelRunning, Subscription, WorkerIntervals
 
 log = logging.getLogger("bullite.engine")
 
 Drive = Callable[[Operation[Any]], Any]
-Served = Sequence[tuple[Subscription, Claimed]]
+Claims = Sequence[tuple[Subscription, Claimed]]
+"""The claims of one transaction."""
 
 MAX_CLAIMED = 1_000
 """Jobs one worker may claim in one transaction."""
 
-LOOKING, WRITING = "looking", "writing"
-"""What fails when the database does."""
+READING, WRITING = "reading", "writing"
+"""What fails if the database does."""
 
 _ANYTHING = {ANY_NAME: 1}
 
 
 class Dispatcher:
-    """The standing orders of this process's workers."""
+    """The subscriptions of this process, and what is known of their queues."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -46,9 +47,11 @@ class Dispatcher:
         self._throttled_log = ThrottledLog(log)
         self._to_poll: set[int] = set()
         self._failing: set[str] = set()
-        """Of looking and writing, what failed last time."""
+        """Of reading and writing, what failed last time."""
         self.trouble: StoreError | None = None
         """The error of a failed read that was not reported to any worker yet."""
+        self.may_have_cancelled = False
+        """Running jobs of this process may have been cancelled."""
 
     # --- subscriptions ---
 
@@ -104,7 +107,7 @@ class Dispatcher:
         subscription.worker = 0
         subscription.advertised_idle = False
 
-    # --- what may be there for them ---
+    # --- what may be ready for them ---
 
     def has_capacity(self) -> bool:
         return any(subscription.has_capacity for subscription in self._subscriptions)
@@ -117,27 +120,33 @@ class Dispatcher:
         )
 
     def are_held_off(self) -> bool:
-        """Whether a claim could not look for jobs, and may in a transaction of its own."""
+        """Return True if a claim was skipped, and may be made in a transaction of its own."""
         return any(not subscription.is_in_turn for subscription in self._subscriptions)
 
     def mark_ready(self, queue: int, names: Mapping[str, int] = _ANYTHING) -> None:
-        """Something in this queue became ready, or will be: a claim finds out about both."""
+        """Note that jobs of this queue became ready, or will: a claim reads both."""
         for subscription in self._subscriptions:
             if subscription.queue == queue and subscription.accepts(names):
                 subscription.needs_poll = True
 
+    def take_notifications(self, received: Notifications) -> None:
+        """Note what other processes notified this one of."""
+        for queue in received.ready:
+            self.mark_ready(queue)
+        self.may_have_cancelled = received.is_alerted
+
     def arm_timer(self, queue: int, due: int) -> None:
-        """A delayed job of this queue is due then: arm the timer, if a worker of it lives here."""
+        """Claim at `due`, when a delayed job becomes ready, if a worker of its queue lives here."""
         if any(subscription.queue == queue for subscription in self._subscriptions):
             self._due[queue] = min(due, self._due.get(queue, due))
 
     def poll_queues(self) -> None:
-        """Another process has committed: poll for jobs."""
+        """Poll for jobs: another process has committed."""
         for queue in {a.queue for a in self._subscriptions if a.has_capacity and not a.needs_poll}:
             self.poll_queue(queue)
 
     def poll_queue(self, queue: int) -> None:
-        """See, without the write lock, whether a queue has something to take, now or later."""
+        """Read, without the write lock, whether a queue has ready or delayed jobs."""
         try:
             ready, due = self._driver.execute("has_ready_or_due", {"queue": queue}).rows[0]
         except StoreError as error:
@@ -161,10 +170,10 @@ class Dispatcher:
         return self._subscriptions
 
     def holds_jobs(self) -> bool:
-        """Whether a worker of this process may run something."""
+        """Return True if a worker of this process may run a job."""
         return any(subscription.held or subscription.manual for subscription in self._subscriptions)
 
-    def cancel_running_jobs(self) -> list[tuple[PendingRequest, Any]]:
+    def cancel_running_jobs(self) -> list[Answered]:
         """Return the calls that tell the workers of this process which jobs are cancelled."""
         try:
             rows = self._driver.execute(
@@ -186,9 +195,9 @@ class Dispatcher:
             if subscription.worker in stops
         ]
 
-    def taken_away(self) -> list[tuple[PendingRequest, Any]]:
+    def lost_jobs(self) -> list[Answered]:
         """Return the calls that tell the workers of this process which jobs they have lost."""
-        # Asked before the look: what is claimed or recorded meanwhile does not appear lost.
+        # Before the read: what is claimed or recorded meanwhile does not appear lost.
         held = [(subscription, subscription.holds()) for subscription in self._subscriptions]
         jobs = sorted({job for _, holds in held for job, _ in holds})
         if not jobs:
@@ -208,7 +217,7 @@ class Dispatcher:
         ]
 
     def mark_due_ready(self) -> None:
-        """The time of delayed jobs has come."""
+        """Note the queues whose delayed jobs are due."""
         if self._due:
             now = self._clock.now()
             for queue in [queue for queue, due in self._due.items() if due <= now]:
@@ -231,8 +240,8 @@ class Dispatcher:
                 subscription.last_progress_at = lease_now
                 subscription.return_prefetched()
 
-    def next_at(self) -> int | None:
-        """Ms until a delayed job is due, a pause ends or a worker should be unloaded."""
+    def next_in(self) -> int | None:
+        """Ms until a delayed job is due, a pause ends or prefetched jobs should be returned."""
         lease_now = self._clock.lease_now()
         times = [
             ms for a in self._subscriptions if (ms := a.prefetch_timeout_in(lease_now)) is not None
@@ -251,23 +260,23 @@ class Dispatcher:
         return replace(subscription.claim(self._last_token, 1), demand=1, start_now=1)
 
     def first_statements(self) -> list[Step]:
-        """What `serve` will ask first, if nothing else happens before."""
+        """Return what a transaction without requests executes first."""
         for subscription in self._subscriptions:
             if subscription.needs_poll and subscription.has_capacity:
                 return first_statements(subscription.claim(0, MAX_CLAIMED), subscription.limited)
         return []
 
-    def claim_for_subscribers(self, tx: Transaction, drive: Drive) -> Served:
-        """Claim for every worker that has free slots and may find something."""
-        served: list[tuple[Subscription, Claimed]] = []
+    def claim_for_subscribers(self, tx: Transaction, drive: Drive) -> Claims:
+        """Claim for every worker that has free slots, and whose queue may have jobs."""
+        claims: list[tuple[Subscription, Claimed]] = []
         if self._is_paused():
-            return served
+            return claims
         if self._driver.may_have_lost_commits():
             for subscription in self._subscriptions:
                 subscription.advertised_idle = False
                 subscription.needs_poll = True
         # Queue after queue: claims under limits wait for each other. Only the first may wait, so
-        # those come first that could not the last time.
+        # claims that were skipped the last time come first.
         for subscription in sorted(self._subscriptions, key=attrgetter("is_in_turn", "queue")):
             names = tx.ready.get(subscription.queue)
             if names and subscription.accepts(names):
@@ -278,17 +287,17 @@ class Dispatcher:
                 subscription.is_in_turn = not claimed.held_off
                 if claimed.held_off:
                     continue
-                served.append((subscription, claimed))
+                claims.append((subscription, claimed))
                 subscription.limited, subscription.fair_share = claimed.limited, claimed.fair_share
                 idle = claimed.exhausted and subscription.demand > len(claimed.rows)
                 if idle != subscription.advertised_idle:
                     self._driver.set_idle(subscription.worker, idle)
-        return served
+        return claims
 
-    def notify_others(self, tx: Transaction, served: Served) -> None:
+    def notify_others(self, tx: Transaction, claims: Claims) -> None:
         """Notify as many idle workers of other processes as there are jobs left for them."""
         left = {queue: (sum(names.values()), names) for queue, names in tx.ready.items()}
-        for subscription, claimed in served:
+        for subscription, claimed in claims:
             number, names = left.get(subscription.queue, (0, {}))
             number -= len(claimed.rows)
             if not claimed.exhausted and subscription.advertised_idle:
@@ -301,9 +310,17 @@ class Dispatcher:
             if number > 0:
                 self._driver.queue_notification(queue, names, number)
 
-    # --- and after it ---
+    def notify_cancelled(self, tx: Transaction) -> None:
+        """Notify the processes that run jobs which the transaction cancels."""
+        for queue, nonce in tx.stopping:
+            if nonce == self._driver.nonce:
+                self.may_have_cancelled = True
+            else:
+                self._driver.queue_cancel_notification(queue, nonce)
 
-    def after_commit(self, tx: Transaction, served: Served) -> list[tuple[PendingRequest, Any]]:
+    # --- after a transaction ---
+
+    def after_commit(self, tx: Transaction, claims: Claims) -> list[Answered]:
         """Update subscriptions and timers after a commit; return the jobs to deliver."""
         self._pause = MIN_BACKOFF
         if self._failing:
@@ -312,45 +329,45 @@ class Dispatcher:
             self.mark_ready(queue, names)
         for queue, due in tx.delayed.items():
             self.arm_timer(queue, due)
-        for subscription, claimed in served:
+        for subscription, claimed in claims:
             subscription.add_held(len(claimed.rows), tx.lease_now)
-            was_told, subscription.advertised_idle = (
+            was_idle, subscription.advertised_idle = (
                 subscription.advertised_idle,
                 claimed.exhausted and subscription.demand > 0,
             )
             # Not advertised as idle, so no process notifies it: poll when it next has capacity.
             subscription.needs_poll = not subscription.advertised_idle
-            if subscription.advertised_idle and not was_told and self._driver.has_other_writers:
+            if subscription.advertised_idle and not was_idle and self._driver.has_other_writers:
                 self._to_poll.add(subscription.queue)
             if claimed.next_due is not None:
                 self.arm_timer(subscription.queue, claimed.next_due)
             if claimed.paused or (claimed.limited and subscription.held > subscription.concurrency):
-                self._unload(subscription)
+                self._return_prefetched(subscription)
             if claimed.unregistered:
                 self._register_anew(subscription)
         for queue in tx.limited:
             self._return_all_prefetched(queue)
-        if len(self._subscriptions) > 1 and served:
-            # The subscription that was served first is served last next time.
+        if len(self._subscriptions) > 1 and claims:
+            # The first to claim in this transaction is the last in the next.
             self._subscriptions.append(self._subscriptions.pop(0))
         return [
             (PendingRequest(None, a.reply, a.target), claimed)
-            for a, claimed in served
+            for a, claimed in claims
             if claimed.rows or claimed.exhausted
         ]
 
     def _return_all_prefetched(self, queue: int) -> None:
         for subscription in self._subscriptions:
             if subscription.queue == queue:
-                self._unload(subscription)
+                self._return_prefetched(subscription)
 
-    def _unload(self, subscription: Subscription) -> None:
-        """Nothing that was claimed up to now may begin, but what has a slot."""
-        if subscription.returned_until < self._last_token:  # else it has been told of all of it
+    def _return_prefetched(self, subscription: Subscription) -> None:
+        """Have a worker return what it prefetched in all claims up to now."""
+        if subscription.returned_until < self._last_token:  # else it was called for all of them
             subscription.returned_until = self._last_token
             subscription.return_prefetched()
 
-    def after_failure(self, error: Exception) -> list[tuple[PendingRequest, Any]]:
+    def after_failure(self, error: Exception) -> list[Answered]:
         """Pause after a failed transaction. Return the error for the workers that have capacity."""
         idle = [a for a in self._subscriptions if (a.needs_poll and a.has_capacity) or not a.worker]
         if not idle or self._is_paused():
@@ -359,13 +376,15 @@ class Dispatcher:
         self._paused_until = self._clock.lease_now() + min(asked_for, default=self._pause)
         self._pause = min(2 * self._pause, MAX_BACKOFF)
         self._failing.add(WRITING)
-        return self._tell(idle, error)
+        return self._report(idle, error)
 
-    def troubled(self, what: str, error: BaseException) -> list[tuple[PendingRequest, Any]]:
+    def troubled(self, what: str, error: BaseException) -> list[Answered]:
         """Note a failed read or write. Return the error for the workers whose report is due."""
         self._failing.add(what)
         lease_now = self._clock.lease_now()
-        return self._tell([a for a in self._subscriptions if a.next_report_at <= lease_now], error)
+        return self._report(
+            [a for a in self._subscriptions if a.next_report_at <= lease_now], error
+        )
 
     def works(self, what: str) -> None:
         """Note a read or write that worked. If both work again, the next error is reported anew."""
@@ -383,13 +402,13 @@ class Dispatcher:
         ]
         return lost._replace(max_stalled_count=min(limits, default=lost.max_stalled_count))
 
-    def report_to_all(self, error: BaseException) -> list[tuple[PendingRequest, Any]]:
-        """Something that concerns every worker failed."""
-        return self._tell(self._subscriptions, error)
+    def report_to_all(self, error: BaseException) -> list[Answered]:
+        """Return an error that concerns every worker, for each of them."""
+        return self._report(self._subscriptions, error)
 
-    def _tell(
+    def _report(
         self, subscriptions: Sequence[Subscription], error: BaseException
-    ) -> list[tuple[PendingRequest, Any]]:
+    ) -> list[Answered]:
         lease_now = self._clock.lease_now()
         for subscription in subscriptions:
             subscription.note_report(lease_now)

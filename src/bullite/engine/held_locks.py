@@ -1,4 +1,4 @@
-"""Named locks of this process: renew their leases, and wake the callers that wait for one here."""
+"""Named locks of this process: acquire, release and renew them, and wake callers that wait here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,23 +14,25 @@ from typing import Any
 
 from ..database.driver import Driver
 from ..operations.locks import ExtendLock, Lease, ReleaseLock, RenewLocks, TakeLock
-from .replies import PendingRequest
+from .calls import EngineCall, Submit, call
+from .replies import PendingRequest, deliver, ignore_reply
 
 log = logging.getLogger("bullite.engine")
 
-Bell = Future[None]
+Wakeup = Future[None]
+"""Set when a caller's turn to acquire a lock has come."""
 
 
 @dataclass(slots=True, eq=False)
 class LockRequest:
-    """A lock that was asked for, and what became of that."""
+    """A request for a named lock, and the lease that it got."""
 
     name: str
     ttl: int
     token: int = 0
     """0 until it is held."""
     until: int = 0
-    """The lease time up to which it is."""
+    """The lease time up to which it is held."""
     renew_at: int = 0
     abandoned: bool = False
     """The caller waits no more: if the lock is acquired, release it."""
@@ -39,128 +41,134 @@ class LockRequest:
 
 
 class HeldLocks:
-    """Named locks held by this process. Used on the engine's thread, except for the wake-ups."""
+    """Named locks that this process holds, and its callers that wait for one."""
 
-    def __init__(
-        self, driver: Driver, submit: Callable[[Any, Callable[[Any], None]], None]
-    ) -> None:
+    def __init__(self, driver: Driver, submit: Submit) -> None:
         self._driver = driver
         self._submit = submit
-        self._requests: list[LockRequest] = []
-        self._wakeups: dict[str, deque[Bell]] = {}
-        self._waking = threading.Lock()
+        self._held: list[LockRequest] = []
+        self._wakeups: dict[str, deque[Wakeup]] = {}
+        self._wakeups_lock = threading.Lock()
 
-    # --- taking and letting go ---
+    # --- from any thread ---
 
-    def take(
-        self, grant: LockRequest, instead_of: int | None, ask: PendingRequest
-    ) -> list[PendingRequest]:
-        """Acquire a lock if it has no other holder."""
-        self._driver.start_heartbeat()
-        request = TakeLock(grant.name, grant.ttl, self._driver.clock.boot, instead_of)
-        return [PendingRequest(request, partial(self._taken, grant, ask))]
+    def acquire_call(self, lock: LockRequest, instead_of: int | None) -> EngineCall:
+        """Return the call that acquires a lock if it has no other holder, or only `instead_of`."""
+        return EngineCall(partial(self._acquire, lock, instead_of))
 
-    def _taken(self, grant: LockRequest, ask: PendingRequest, answer: Any) -> None:
-        if isinstance(answer, Lease):
-            self._hold(grant, answer)
-            if grant.abandoned:
-                self._submit(ReleaseLock(grant.name, grant.token), _ignore_reply)
-                self._forget(grant)
-        ask.target.deliver([(ask.reply, answer)])
+    def release_call(self, lock: LockRequest) -> EngineCall:
+        """Return the call that releases a lock, and wakes a caller of this process that waits."""
+        return EngineCall(partial(self._release, lock))
 
-    def _hold(self, grant: LockRequest, lease: Lease) -> None:
-        grant.token, grant.until = lease
-        grant.renew_at = grant.until - grant.ttl + grant.ttl // 3
-        self._requests.append(grant)
+    def extend_call(self, lock: LockRequest, ttl: int) -> EngineCall:
+        """Return the call that extends a lock to `ttl` from now; each renewal extends it so."""
+        return EngineCall(partial(self._extend, lock, ttl))
 
-    def abandon(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
+    def abandon(self, lock: LockRequest) -> None:
         """Give up a lock that no caller waits for any more."""
-        grant.abandoned = True
-        return self.release(grant, ask) if grant.token and not grant.lost else []
+        self._submit(call(partial(self._abandon, lock)))
 
-    def release(self, grant: LockRequest, ask: PendingRequest) -> list[PendingRequest]:
-        """Release a lock, and wake the next caller that waits for it in this process."""
-        self._forget(grant)
-        request = ReleaseLock(grant.name, grant.token)
-        return [PendingRequest(request, partial(self._released, grant, ask))]
+    def queue_up(self, name: str) -> Wakeup:
+        """Return a future that is set when a release here makes it the caller's turn."""
+        wakeup: Wakeup = Future()
+        with self._wakeups_lock:
+            self._wakeups.setdefault(name, deque()).append(wakeup)
+        return wakeup
 
-    def _released(self, grant: LockRequest, ask: PendingRequest, answer: Any) -> None:
-        self.wake_waiters(grant.name)
-        ask.target.deliver([(ask.reply, answer)])
+    def leave_queue(self, name: str, wakeup: Wakeup) -> None:
+        """Wait no more."""
+        with self._wakeups_lock:
+            waiting = self._wakeups.get(name, deque())
+            if wakeup in waiting:
+                waiting.remove(wakeup)
+            if not waiting:
+                self._wakeups.pop(name, None)
 
-    def extend(self, grant: LockRequest, ttl: int, ask: PendingRequest) -> list[PendingRequest]:
-        """Hold a lock for `ttl` from now, and so at each renewal."""
-        request = ExtendLock(grant.name, grant.token, ttl)
-        return [PendingRequest(request, partial(self._extended, grant, ttl, ask))]
+    # --- acquiring and releasing, on the engine's thread ---
 
-    def _extended(self, grant: LockRequest, ttl: int, ask: PendingRequest, answer: Any) -> None:
+    def _acquire(
+        self, lock: LockRequest, instead_of: int | None, pending: PendingRequest
+    ) -> list[PendingRequest]:
+        self._driver.start_heartbeat()
+        request = TakeLock(lock.name, lock.ttl, self._driver.clock.boot, instead_of)
+        return [PendingRequest(request, partial(self._acquired, lock, pending))]
+
+    def _acquired(self, lock: LockRequest, pending: PendingRequest, answer: Any) -> None:
         if isinstance(answer, Lease):
-            grant.ttl, grant.until = ttl, answer.until
-            grant.renew_at = answer.until - ttl + ttl // 3
-        elif answer is None:
-            self._forget(grant)
-        ask.target.deliver([(ask.reply, answer)])
+            lock.token, lock.until = answer
+            lock.renew_at = lock.until - lock.ttl + lock.ttl // 3
+            self._held.append(lock)
+            if lock.abandoned:
+                # If this fails, the lease ends by itself.
+                release = ReleaseLock(lock.name, lock.token)
+                self._submit([PendingRequest(release, ignore_reply)])
+                self._forget(lock)
+        deliver([(pending, answer)])
 
-    def _forget(self, grant: LockRequest) -> None:
-        grant.lost = True
-        if grant in self._requests:
-            self._requests.remove(grant)
+    def _abandon(self, lock: LockRequest, pending: PendingRequest) -> list[PendingRequest]:
+        lock.abandoned = True
+        return self._release(lock, pending) if lock.token and not lock.lost else []
+
+    def _release(self, lock: LockRequest, pending: PendingRequest) -> list[PendingRequest]:
+        self._forget(lock)
+        request = ReleaseLock(lock.name, lock.token)
+        return [PendingRequest(request, partial(self._released, lock, pending))]
+
+    def _released(self, lock: LockRequest, pending: PendingRequest, answer: Any) -> None:
+        self._wake_first(lock.name)
+        deliver([(pending, answer)])
+
+    def _wake_first(self, name: str) -> None:
+        """Wake the caller that has waited for the lock the longest."""
+        with self._wakeups_lock:
+            waiting = self._wakeups.get(name)
+            if waiting:
+                waiting.popleft().set_result(None)
+
+    def _extend(self, lock: LockRequest, ttl: int, pending: PendingRequest) -> list[PendingRequest]:
+        request = ExtendLock(lock.name, lock.token, ttl)
+        return [PendingRequest(request, partial(self._extended, lock, ttl, pending))]
+
+    def _extended(self, lock: LockRequest, ttl: int, pending: PendingRequest, answer: Any) -> None:
+        if isinstance(answer, Lease):
+            lock.ttl, lock.until = ttl, answer.until
+            lock.renew_at = answer.until - ttl + ttl // 3
+        elif answer is None:
+            self._forget(lock)
+        deliver([(pending, answer)])
+
+    def _forget(self, lock: LockRequest) -> None:
+        lock.lost = True
+        if lock in self._held:
+            self._held.remove(lock)
 
     def forget_all(self) -> None:
-        """The engine ends."""
-        for grant in list(self._requests):
-            self._forget(grant)
+        """Renew no lock any more: the engine ends."""
+        for lock in list(self._held):
+            self._forget(lock)
 
-    # --- renewing ---
+    # --- renewing, on the engine's thread ---
 
     def next_at(self) -> int | None:
         """The lease time at which a lock must be renewed; None if none is held."""
-        return min((grant.renew_at for grant in self._requests), default=None)
+        return min((lock.renew_at for lock in self._held), default=None)
 
     def due(self, lease_now: int) -> list[PendingRequest]:
-        grants = [grant for grant in self._requests if grant.renew_at <= lease_now]
-        if not grants:
+        """Return the request that renews the locks whose time has come."""
+        locks = [lock for lock in self._held if lock.renew_at <= lease_now]
+        if not locks:
             return []
-        for grant in grants:
-            grant.renew_at = lease_now + grant.ttl // 3
-        request = RenewLocks([(grant.name, grant.token, grant.ttl) for grant in grants])
-        return [PendingRequest(request, partial(self._renewed, grants))]
+        for lock in locks:
+            lock.renew_at = lease_now + lock.ttl // 3
+        request = RenewLocks([(lock.name, lock.token, lock.ttl) for lock in locks])
+        return [PendingRequest(request, partial(self._renewed, locks))]
 
-    def _renewed(self, grants: Sequence[LockRequest], answer: Any) -> None:
+    def _renewed(self, locks: Sequence[LockRequest], answer: Any) -> None:
         lease_now = self._driver.clock.lease_now()
         renewed = {} if isinstance(answer, BaseException) else answer
-        for grant in grants:
-            if grant.token in renewed:
-                grant.until = renewed[grant.token]
-            elif grant in self._requests and (renewed is answer or grant.until < lease_now):
-                log.error("the lock %r was lost: it was not renewed in time", grant.name)
-                self._forget(grant)
-
-    # --- waiting, from any thread ---
-
-    def queue_up(self, name: str) -> Bell:
-        """Return a future that is set when a release here makes it the caller's turn."""
-        bell: Bell = Future()
-        with self._waking:
-            self._wakeups.setdefault(name, deque()).append(bell)
-        return bell
-
-    def wake_waiters(self, name: str) -> None:
-        """Wake the caller that has waited for the lock the longest."""
-        with self._waking:
-            line = self._wakeups.get(name)
-            if line:
-                line.popleft().set_result(None)
-
-    def leave(self, name: str, bell: Bell) -> None:
-        """Wait no more; if it was the waiter's turn, it is the next one's."""
-        with self._waking:
-            line = self._wakeups.get(name, deque())
-            if bell in line:
-                line.remove(bell)
-            if not line:
-                self._wakeups.pop(name, None)
-
-
-def _ignore_reply(answer: Any) -> None:
-    """Ignore the reply: if the release failed, the lease ends by itself."""
+        for lock in locks:
+            if lock.token in renewed:
+                lock.until = renewed[lock.token]
+            elif lock in self._held and (renewed is answer or lock.until < lease_now):
+                log.error("the lock %r was lost: it was not renewed in time", lock.name)
+                self._forget(lock)

@@ -20,10 +20,10 @@ from .replies import PendingRequest, Reply, ReplyTarget, RequestMerger
 T = TypeVar("T")
 
 BATCH_ROWS = 2_000
-"""A batch is closed once it holds so many jobs: a transaction is one lock for everybody."""
+"""Jobs in a batch: a transaction locks out all other writers."""
 
 INBOX_ROWS = 20_000
-"""Above so many jobs in the inbox, producers are made to wait."""
+"""Jobs in the inbox above which producers wait."""
 
 
 class Inbox:
@@ -38,47 +38,47 @@ class Inbox:
         self._waiting_for_room: deque[tuple[Reply, ReplyTarget]] = deque()
         self._asleep = False
         self.is_closed = False
-        self._bell, self._rope = socket.socketpair()
-        self._bell.setblocking(False)
-        self._rope.setblocking(False)
+        self._wakeups, self._waker = socket.socketpair()
+        self._wakeups.setblocking(False)
+        self._waker.setblocking(False)
 
     # --- from any thread ---
 
-    def put(self, asks: Sequence[PendingRequest]) -> None:
-        """Put requests in; those put in together are taken together."""
-        for ask in asks:
-            if jobs := _jobs_in(ask.request):
+    def put(self, requests: Sequence[PendingRequest]) -> None:
+        """Put requests in. Requests put in together are taken together."""
+        for pending in requests:
+            if jobs := _jobs_in(pending.request):
                 with self._counting:
                     self._rows_in += jobs
-        self._requests.extend(asks)
+        self._requests.extend(requests)
         self.wake()
 
-    def put_fragment(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
-        """Put in what becomes a request together with its like, behind all that was put in.
+    def put_fragment(self, merger: RequestMerger, part: Any, urgent: bool = True) -> None:
+        """Put in a part of a request, which `merger` makes; it comes after all that was put in.
 
-        If there is no hurry, it waits until there is something else to do.
+        Unless it is urgent, it waits until there is something else to do.
         """
-        self._fragments.append((joiner, part))
-        if hurry:
+        self._fragments.append((merger, part))
+        if urgent:
             self._fragments_are_urgent = True
             self.wake()
 
     def has_room(self) -> bool:
         return self._rows_in - self._rows_out < INBOX_ROWS
 
-    def when_room(self, reply: Reply, mailbox: ReplyTarget) -> None:
-        self._waiting_for_room.append((reply, mailbox))
+    def when_room(self, reply: Reply, target: ReplyTarget) -> None:
+        self._waiting_for_room.append((reply, target))
         self.wake()
 
     def wake(self) -> None:
-        # The engine says that it is asleep before its last look, so whatever is put in is either
-        # seen by that look or rings.
+        # The engine sets `_asleep` before its last check, so a request that is put in is either
+        # seen by that check or wakes the engine.
         if self._asleep:
             self._asleep = False
             try:
-                self._rope.send(b"!")
+                self._waker.send(b"!")
             except OSError:
-                pass  # full: it rings already; closed: nobody is there
+                pass  # full: it wakes already; closed: no engine is there
 
     # --- from the engine's thread ---
 
@@ -86,75 +86,75 @@ class Inbox:
         return bool(self._requests or self._fragments)
 
     def has_urgent(self) -> bool:
-        """Whether there is something in it that must not wait."""
+        """Return True if it has requests or fragments that must not wait."""
         return bool(self._requests) or self._fragments_are_urgent
 
-    def take(self, patiently: bool = False) -> list[PendingRequest]:
-        """What waits, up to a batch; `patiently` only what must not wait, and what goes with it."""
-        if patiently and not self.has_urgent():
+    def take(self, only_urgent: bool = False) -> list[PendingRequest]:
+        """Take a batch out. If `only_urgent`, take nothing unless something must not wait."""
+        if only_urgent and not self.has_urgent():
             return []
         self._fragments_are_urgent = False
-        # Counted first: who put a part in may have put a request in before.
+        # Counted first: a thread puts its requests in before its fragments.
         parts = len(self._fragments)
-        asks: list[PendingRequest] = []
+        requests: list[PendingRequest] = []
         rows = 0
         while self._requests and rows < BATCH_ROWS:
-            ask = self._requests.popleft()
-            jobs = _jobs_in(ask.request)
+            pending = self._requests.popleft()
+            jobs = _jobs_in(pending.request)
             self._rows_out += jobs
             rows += jobs or 1
-            asks.append(ask)
-        return asks if self._requests else asks + self._joined(parts)
+            requests.append(pending)
+        return requests if self._requests else requests + self._merged(parts)
 
-    def _joined(self, number: int) -> list[PendingRequest]:
-        """The requests that the first so many parts make."""
-        alike: dict[RequestMerger, list[Any]] = {}
+    def _merged(self, number: int) -> list[PendingRequest]:
+        """Return the requests that the first fragments make."""
+        fragments: dict[RequestMerger, list[Any]] = {}
         for _ in range(number):
-            joiner, part = self._fragments.popleft()
-            alike.setdefault(joiner, []).append(part)
-        return _requests(alike)
+            merger, part = self._fragments.popleft()
+            fragments.setdefault(merger, []).append(part)
+        return _requests(fragments)
 
     def drain(self) -> list[PendingRequest]:
-        """Once it is closed, take everything that is left; any thread, each request once."""
-        asks = list(_popped(self._requests))
-        alike: dict[RequestMerger, list[Any]] = {}
-        for joiner, part in _popped(self._fragments):
-            alike.setdefault(joiner, []).append(part)
-        return asks + _requests(alike)
+        """Take out all that is left after the close. Any thread may; each request is taken once."""
+        requests = list(_popped(self._requests))
+        fragments: dict[RequestMerger, list[Any]] = {}
+        for merger, part in _popped(self._fragments):
+            fragments.setdefault(merger, []).append(part)
+        return requests + _requests(fragments)
 
-    def sleep(self, ears: Sequence[int], timeout: float | None) -> bool:
-        """Wait until something is put in or an ear hears; whether an ear did."""
+    def sleep(self, notification_fds: Sequence[int], timeout: float | None) -> bool:
+        """Wait until something is put in or a notification comes. Return True for the latter."""
         self._asleep = True
         if self.has_urgent() or self._waiting_for_room:
             self._asleep = False
             return False
-        ready = _first_ready([self._bell.fileno(), *ears], timeout)
+        ready = _first_ready([self._wakeups.fileno(), *notification_fds], timeout)
         self._asleep = False
-        if self._bell.fileno() in ready:
-            self._bell.recv(4096)
+        if self._wakeups.fileno() in ready:
+            self._wakeups.recv(4096)
             return len(ready) > 1
         return bool(ready)
 
     def waiters_to_release(self) -> list[tuple[PendingRequest, None]]:
-        """Who may go on producing now."""
+        """Return the producers that may go on now."""
         is_full = self._rows_in - self._rows_out > INBOX_ROWS // 2
         if not self._waiting_for_room or (is_full and not self.is_closed):
             return []
         waiting = _popped(self._waiting_for_room)
-        return [(PendingRequest(None, reply, mailbox), None) for reply, mailbox in waiting]
+        return [(PendingRequest(None, reply, target), None) for reply, target in waiting]
 
     def close(self) -> None:
-        """From now on nothing is taken out but by `drain`."""
+        """Have all that is still put in taken out by `drain` only."""
         self.is_closed = True
 
     def release(self) -> None:
         """Close the sockets; the engine sleeps no more."""
-        self._bell.close()
-        self._rope.close()
+        self._wakeups.close()
+        self._waker.close()
 
 
 def _popped(waiting: deque[T]) -> Iterator[T]:
-    """Take out what is there; what another thread takes meanwhile is left out."""
+    """Take out all elements, but for those that another thread takes meanwhile."""
     while waiting:
         try:
             yield waiting.popleft()
@@ -162,14 +162,14 @@ def _popped(waiting: deque[T]) -> Iterator[T]:
             return
 
 
-def _requests(alike: dict[RequestMerger, list[Any]]) -> list[PendingRequest]:
-    return [ask for joiner, parts in alike.items() for ask in joiner.merge(parts)]
+def _requests(fragments: dict[RequestMerger, list[Any]]) -> list[PendingRequest]:
+    return [pending for merger, parts in fragments.items() for pending in merger.merge(parts)]
 
 
 def _first_ready(descriptors: Sequence[int], timeout: float | None) -> list[int]:
-    """Those of the descriptors that something is to be read from, once there is one, or none.
+    """Return the descriptors that can be read, once there is one; none after the timeout.
 
-    Asked anew each time: ears come and go, and a new one may have the number of an old one.
+    Registered again each time: sockets come and go, and a new one may get the number of an old one.
     """
     poll = select.poll()
     for descriptor in descriptors:

@@ -24,39 +24,40 @@ QUEUES = frozenset(("claim_info", "add_info", "lock_queue_limits"))
 KEYS = frozenset(("lock_dedup_keys", "free_keys", "delete_keys"))
 """Statements that lock deduplication keys; those of one group of requests do so in one order."""
 
-LOOK = "load_jobs_for_update"
-"""The statement that locks jobs and reads what is known of them."""
+LOAD_JOBS = "load_jobs_for_update"
+"""The statement that locks jobs and reads their rows."""
 
 
 @cache
 def _locks_nothing(statement: str) -> bool:
-    """Whether a statement locks neither queues nor jobs nor keys. Moves of jobs have a colon."""
-    return statement not in QUEUES | KEYS | {LOOK} and ":" not in statement
+    """Return True if a statement locks no queue, job or key. Moves of jobs have a colon."""
+    return statement not in QUEUES | KEYS | {LOAD_JOBS} and ":" not in statement
 
 
-class Ahead(NamedTuple):
-    """What a transaction locks at its beginning: what it could not lock when it came to need it."""
+class FirstLocks(NamedTuple):
+    """What a transaction locks at its beginning, because its last try could not lock it later."""
 
     queues: frozenset[int] = frozenset()
     jobs: frozenset[int] = frozenset()
     keyed: frozenset[int] = frozenset()
     """Jobs whose deduplication keys are locked as well."""
 
-    def and_what_stopped(self, error: OutOfOrder) -> Ahead:
-        return Ahead(
+    def and_missing(self, error: OutOfOrder) -> FirstLocks:
+        """Return these locks, and those that stopped the transaction."""
+        return FirstLocks(
             self.queues | error.queues,
             self.jobs | error.jobs | error.keyed,
             self.keyed | error.keyed,
         )
 
 
-NOTHING_AHEAD = Ahead()
+NO_FIRST_LOCKS = FirstLocks()
 
 
-def locked_ahead(
-    requests: Sequence[Request], groups: Sequence[Sequence[int]], known: Ahead
-) -> Ahead:
-    """`known`, and all jobs of the requests if several statements would lock some of them."""
+def first_locks(
+    requests: Sequence[Request], groups: Sequence[Sequence[int]], known: FirstLocks
+) -> FirstLocks:
+    """Return `known`, with all jobs of the requests if several statements lock some of them."""
     jobs = _locked_by_several([[requests[index] for index in group] for group in groups])
     return known._replace(jobs=known.jobs | jobs) if jobs else known
 
@@ -72,34 +73,34 @@ def _locked_by_several(groups: Sequence[Sequence[Any]]) -> Set[int]:
 
 
 class LockOrder:
-    """Runs the statements of one transaction, and has none wait out of order."""
+    """Executes the statements of one transaction, and lets none wait out of order."""
 
     __slots__ = (
         *("_claims", "_execute", "_group", "_group_of_keys", "_holds", "_keyed", "_known"),
         *("_shares", "_turns"),
     )
 
-    def __init__(self, execute: Execute, ahead: Ahead) -> None:
+    def __init__(self, execute: Execute, first: FirstLocks) -> None:
         self._execute = execute
         self._shares, self._turns = set[int](), set[int]()
         self._holds = False
         self._group = 0
         self._claims = False
-        self._keyed, self._known = set[int](), ahead.keyed
+        self._keyed, self._known = set[int](), first.keyed
         self._group_of_keys: int | None = None
-        if ahead is NOTHING_AHEAD:
+        if first is NO_FIRST_LOCKS:
             return
-        if ahead.queues:
-            execute("lock_queues", {"queues": _as_json(ahead.queues)})
-            self._turns = set(ahead.queues)
-        if ahead.jobs:
-            execute("lock_jobs", {"jobs": _as_json(ahead.jobs)})
+        if first.queues:
+            execute("lock_queues", {"queues": _as_json(first.queues)})
+            self._turns = set(first.queues)
+        if first.jobs:
+            execute("lock_jobs", {"jobs": _as_json(first.jobs)})
             self._holds = True
-        if ahead.keyed:
-            execute("lock_keys", {"jobs": _as_json(ahead.keyed)})
+        if first.keyed:
+            execute("lock_keys", {"jobs": _as_json(first.keyed)})
 
     def begin_group(self, claims: bool = False) -> None:
-        """From here on another group of requests is carried out, or claims are made."""
+        """Begin another group of requests, or the claims."""
         self._group += 1
         self._claims = claims  # what they move, they have locked without waiting
 
@@ -110,10 +111,10 @@ class LockOrder:
             return self._lock_queue(statement, params)
         if statement in KEYS:
             self._lock_keys(statement, params)
-        is_move, is_look = ":" in statement, statement == LOOK
-        if (is_move or is_look) and not self._claims and self._has_keys_of_others():
+        is_move, is_load = ":" in statement, statement == LOAD_JOBS
+        if (is_move or is_load) and not self._claims and self._has_keys_of_others():
             raise NotTogether("jobs are locked after the keys of other requests")
-        if is_look:
+        if is_load:
             return self._lock_jobs(statement, params)
         self._holds = self._holds or is_move
         return self._execute(statement, params)
@@ -122,7 +123,7 @@ class LockOrder:
         return self._group_of_keys not in (None, self._group)
 
     def _lock_keys(self, statement: str, params: Params) -> None:
-        """See that the keys of ended jobs are not freed one after the other."""
+        """Make sure that the keys of ended jobs are freed together, not one after the other."""
         if self._has_keys_of_others():
             raise NotTogether("two groups of requests lock deduplication keys")
         self._group_of_keys, self._holds = self._group, True

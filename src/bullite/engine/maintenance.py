@@ -43,7 +43,7 @@ UNTIL_KILLED = 50
 MAX_LOOKS = 20
 """How often that is seen before jobs run again all the same: some can never be killed."""
 
-Chore = (
+MaintenanceRequest = (
     CatchUpScheduler
     | Expire
     | Promote
@@ -105,12 +105,12 @@ class Maintenance:
     def are_due(self, lease_now: int) -> bool:
         return lease_now + TIMER_SLACK >= self.next_at()
 
-    def due(self, lease_now: int) -> list[Chore]:
+    def due(self, lease_now: int) -> list[MaintenanceRequest]:
         """The requests whose time has come, or is about to.
 
         If the database cannot be read, those that need no look, and `trouble` has the error.
         """
-        chores: list[Chore] = []
+        chores: list[MaintenanceRequest] = []
         if lease_now + TIMER_SLACK >= self._renew_at:
             self._renew_at = lease_now + self.renew_every
             chores.append(RenewLeases())
@@ -121,7 +121,7 @@ class Maintenance:
             self.trouble = error
         return chores
 
-    def _found(self, lease_now: int) -> Iterator[Chore]:
+    def _found(self, lease_now: int) -> Iterator[MaintenanceRequest]:
         """What is seen to be due in the database."""
         soon = lease_now + TIMER_SLACK
         if soon >= self._recover_at:
@@ -139,7 +139,7 @@ class Maintenance:
             yield from self._auto_retries()
             yield from self._prunes()
 
-    def again(self, chore: Chore, answer: Any) -> bool:
+    def again(self, chore: MaintenanceRequest, answer: Any) -> bool:
         """Whether a chore that did as much as one transaction may has more to do.
 
         Log a recovery: in the process that made it, for all see that a worker is lost.

@@ -38,16 +38,16 @@ class ReadThread:
         """Held while a request is put in, so that none comes behind the close."""
         self._ended = threading.Event()
 
-    def read(self, statement: str, params: Params, reply: Reply, mailbox: ReplyTarget) -> None:
+    def read(self, statement: str, params: Params, reply: Reply, target: ReplyTarget) -> None:
         """`reply` gets the rows."""
         with self._entering:
             if not self._closed:
                 if not self._started:
                     self._spawn(self._run, "bullite-reader")
                     self._started = True
-                self._requests.put((statement, params, reply, mailbox))
+                self._requests.put((statement, params, reply, target))
                 return
-        mailbox.deliver([(reply, StoreClosed("the store is closed"))])
+        target.deliver([(reply, StoreClosed("the store is closed"))])
 
     def close(self) -> None:
         """Answer what was put in, then stop; wait for that, 10 s at most."""
@@ -60,7 +60,7 @@ class ReadThread:
     def _run(self) -> None:
         reader: Reader | None = None
         while (request := self._requests.get()) is not _STOP:
-            statement, params, reply, mailbox = request
+            statement, params, reply, target = request
             answer: Any
             try:
                 reader = reader or self._open_reader()
@@ -69,7 +69,7 @@ class ReadThread:
                 answer = error
                 if isinstance(error, ENDING):
                     self._tell_ended(error)
-            mailbox.deliver([(reply, answer)])
+            target.deliver([(reply, answer)])
         if reader is not None:
             reader.close()
         self._ended.set()

@@ -7,8 +7,10 @@ target are delivered together.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
+
+from ..errors import StoreClosed
 
 log = logging.getLogger("bullite.engine")
 
@@ -34,7 +36,7 @@ class SameThread:
             try:
                 reply(answer)
             except Exception:
-                log.exception("an answer could not be delivered")
+                log.exception("a reply could not be delivered")
 
     def alive(self) -> bool:
         return True
@@ -43,19 +45,42 @@ class SameThread:
 SAME_THREAD = SameThread()
 
 
-class RequestMerger(Protocol):
-    """Makes few requests of many parts, which came to the inbox one by one."""
-
-    def merge(self, parts: Sequence[Any]) -> Sequence[PendingRequest]:
-        """The requests for parts that came one after the other; called on the engine's thread."""
-
-
 class PendingRequest:
     """A request that waits for its reply, and the destination of that reply."""
 
     __slots__ = ("reply", "request", "target")
 
-    def __init__(self, request: Any, reply: Reply, mailbox: ReplyTarget = SAME_THREAD) -> None:
+    def __init__(self, request: Any, reply: Reply, target: ReplyTarget = SAME_THREAD) -> None:
         self.request = request
         self.reply = reply
-        self.target = mailbox
+        self.target = target
+
+
+Answered = tuple[PendingRequest, Any]
+"""A request, and its reply or the exception."""
+
+
+def deliver(answered: Iterable[Answered]) -> None:
+    """Deliver replies: those for one target together."""
+    by_target: dict[ReplyTarget, list[tuple[Reply, Any]]] = {}
+    for pending, answer in answered:
+        by_target.setdefault(pending.target, []).append((pending.reply, answer))
+    for target, replies in by_target.items():
+        target.deliver(replies)
+
+
+def ignore_reply(answer: Any) -> None:
+    """Ignore the reply: errors are reported elsewhere, or do not matter."""
+
+
+def log_failure(answer: Any) -> None:
+    """Log a warning if the request failed."""
+    if isinstance(answer, BaseException) and not isinstance(answer, StoreClosed):
+        log.warning("%s", answer)
+
+
+class RequestMerger(Protocol):
+    """Merges fragments, which were submitted one by one, into few requests."""
+
+    def merge(self, parts: Sequence[Any]) -> Sequence[PendingRequest]:
+        """Return the requests for fragments, in their order; called on the engine's thread."""

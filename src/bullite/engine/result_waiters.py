@@ -8,34 +8,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
 from ..core.log_throttle import ThrottledLog
 from ..core.states import CANCEL, COMPLETE, EXPIRE, FAIL, State
-from ..database.driver import Driver, InvalidData, Params, TransactionAborted
+from ..database.driver import Driver, InvalidData, TransactionAborted
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
 from ..operations.cancel_and_expire import Cancel
 from ..operations.children import AwaitChildren
 from ..operations.finish import FinishResult, FinishRuns
 from ..operations.move import MoveJob, MoveJobs
 from ..operations.steps import Suspend
-from .replies import PendingRequest, Reply
+from .calls import Submit, call
+from .read_thread import ReadThread
+from .replies import SAME_THREAD, Answered, PendingRequest, Reply, ReplyTarget, deliver
 
 log = logging.getLogger("bullite.engine")
 
+_MOVES = AwaitChildren | Cancel | MoveJobs | MoveJob | Suspend
+"""Requests that may finish a job, without the result in their answer."""
 
-_MOVING = AwaitChildren | Cancel | MoveJobs | MoveJob | Suspend
-"""Requests that may end a job, and do not tell how."""
-
-
-MOST_AT_ONCE = 10_000
-"""How many jobs that are gone are looked for in the event log with one statement."""
+MAX_LOOKED_UP = 10_000
+"""Deleted jobs that one statement looks up in the event log."""
 
 
 class AwaitedJob(NamedTuple):
-    """A job that somebody waits for."""
+    """A job whose result a caller waits for."""
 
     job: int
     queue: int
@@ -43,164 +44,181 @@ class AwaitedJob(NamedTuple):
 
 
 class ResultWaiters:
-    """Who waits for which job; answers are [state, return value, failed reason].
+    """Which callers wait for which job; their reply is [state, return value, failed reason].
 
-    `read` runs a statement on the thread for reads, and gives the answer to `ends_found`.
+    `began` is called on the engine's thread when a caller begins to wait.
     """
 
     def __init__(
-        self, driver: Driver, read: Callable[[str, Params, Sequence[AwaitedJob]], None]
+        self, driver: Driver, read_thread: ReadThread, submit: Submit, began: Callable[[], None]
     ) -> None:
         self._driver = driver
-        self._read = read
+        self._read_thread = read_thread
+        self._submit = submit
+        self._began = began
         self._throttled_log = ThrottledLog(log)
-        self._requests: dict[int, list[PendingRequest]] = {}
-        self._watched: dict[int, AwaitedJob] = {}
+        self._callers: dict[int, list[PendingRequest]] = {}
+        self._jobs: dict[int, AwaitedJob] = {}
         self._noted: set[int] = set()
-        """Jobs that may have ended; `check_noted` looks at them."""
-        self._gone: dict[int, AwaitedJob] = {}
+        """Jobs that may have finished; `check_noted` reads them."""
+        self._deleted: dict[int, AwaitedJob] = {}
         """Jobs that do not exist any more; the event log may know how they ended."""
         self._looked_up: frozenset[int] = frozenset()
-        """Those of them that are being looked for in the event log."""
+        """Those of them that are being read from the event log."""
         self.since = 0
-        """The lease time at which somebody last began to wait."""
+        """The lease time at which a caller last began to wait."""
+
+    # --- from any thread ---
+
+    def watch(self, job: AwaitedJob, reply: Reply, target: ReplyTarget) -> None:
+        """Call `reply` with [state, return value, failed reason] once the job is finished."""
+        self._submit(call(partial(self._add, job), reply, target))
+
+    def unwatch(self, job: int, reply: Reply) -> None:
+        """End the wait that `watch` began with this reply."""
+        self._submit(call(partial(self._remove, job, reply)))
+
+    # --- on the engine's thread ---
 
     def __bool__(self) -> bool:
-        return bool(self._requests)
+        return bool(self._callers)
 
-    def add(self, watched: AwaitedJob, ask: PendingRequest) -> None:
+    def _add(self, job: AwaitedJob, pending: PendingRequest) -> None:
         self.since = self._driver.clock.lease_now()
-        self._watched[watched.job] = watched
-        self._requests.setdefault(watched.job, []).append(ask)
-        self._noted.add(watched.job)
+        self._jobs[job.job] = job
+        self._callers.setdefault(job.job, []).append(pending)
+        self._noted.add(job.job)
+        self._began()
 
-    def remove(self, job: int, reply: Reply) -> None:
-        """Somebody waits no more."""
-        left = [ask for ask in self._requests.pop(job, []) if ask.reply is not reply]
+    def _remove(self, job: int, reply: Reply, pending: PendingRequest) -> None:
+        left = [caller for caller in self._callers.pop(job, []) if caller.reply is not reply]
         if left:
-            self._requests[job] = left
+            self._callers[job] = left
         else:
-            self._watched.pop(job, None)
+            self._jobs.pop(job, None)
 
     def everyone(self) -> list[PendingRequest]:
-        return [ask for asks in self._requests.values() for ask in asks]
+        return [caller for callers in self._callers.values() for caller in callers]
 
-    def settled(
-        self, requests: Sequence[Any], answers: Sequence[Any]
-    ) -> list[tuple[PendingRequest, Any]]:
-        """Return the answers that these requests, now committed, hold themselves.
+    def finished(self, requests: Sequence[Any], answers: Sequence[Any]) -> list[Answered]:
+        """Return the replies that these requests, now committed, contain.
 
-        Read nothing: what else they may have ended is noted for `check_noted`.
+        Read nothing: other jobs that they may have finished are noted for `check_noted`.
         """
-        if not self._requests:
+        if not self._callers:
             return []
-        told: list[tuple[PendingRequest, Any]] = []
+        replies: list[Answered] = []
         for request, answer in zip(requests, answers, strict=True):
             if isinstance(request, FinishRuns):
-                told += self._ended(request, answer)
-            elif isinstance(request, _MOVING):
-                self._noted.update(self._requests.keys() & request.job_ids())
-        return told
+                replies += self._finished_by(request, answer)
+            elif isinstance(request, _MOVES):
+                self._noted.update(self._callers.keys() & request.job_ids())
+        return replies
 
-    def _ended(self, settle: FinishRuns, settled: FinishResult) -> list[tuple[PendingRequest, Any]]:
-        """From the verdicts themselves: the job may be gone already.
+    def _finished_by(self, request: FinishRuns, result: FinishResult) -> list[Answered]:
+        """Take the results from the outcomes themselves: the jobs may be deleted already.
 
-        Any but a completion may have ended one that was cancelled: that is looked for.
+        Any outcome but a completion may have finished a job that was cancelled: that is noted.
         """
-        mine = [verdict for verdict in settle.outcomes if verdict.job in self._requests]
-        ended = [
-            verdict
-            for verdict in mine
-            if verdict.move is COMPLETE or (verdict.move is FAIL and not verdict.manual)
-            if verdict.job not in settled.lost and verdict.job not in settled.overridden
+        awaited = [outcome for outcome in request.outcomes if outcome.job in self._callers]
+        final = [
+            outcome
+            for outcome in awaited
+            if outcome.move is COMPLETE or (outcome.move is FAIL and not outcome.manual)
+            if outcome.job not in result.lost and outcome.job not in result.overridden
         ]
-        told = [
-            (ask, [verdict.move.target, verdict.value, verdict.reason])
-            for verdict in ended
-            for ask in self._pop(verdict.job)
+        replies = [
+            (caller, [outcome.move.target, outcome.value, outcome.reason])
+            for outcome in final
+            for caller in self._pop(outcome.job)
         ]
-        self._noted.update(verdict.job for verdict in mine if verdict.job in self._requests)
-        return told
+        self._noted.update(outcome.job for outcome in awaited if outcome.job in self._callers)
+        return replies
 
-    def check_noted(self) -> list[tuple[PendingRequest, Any]]:
-        """Look at the jobs that somebody began to wait for, or that requests may have ended."""
+    def check_noted(self) -> list[Answered]:
+        """Read the jobs that callers began to wait for, or that requests may have finished."""
         if not self._noted:
             return []
         noted, self._noted = self._noted, set()
         return self.check(noted)
 
-    def check(self, jobs: Iterable[int] | None = None) -> list[tuple[PendingRequest, Any]]:
-        """Look at the watched jobs, or at those of them that are named; the answers there are."""
-        watched = [
+    def check(self, jobs: Iterable[int] | None = None) -> list[Answered]:
+        """Read the awaited jobs, or those of them that are given. Return the replies."""
+        awaited = [
             job
-            for job in (self._requests if jobs is None else jobs)
-            if job in self._requests and job not in self._looked_up
+            for job in (self._callers if jobs is None else jobs)
+            if job in self._callers and job not in self._looked_up
         ]
-        if not watched:
+        if not awaited:
             return []
-        params = {"jobs": as_json(watched)}
+        params = {"jobs": as_json(awaited)}
         try:
             finished = self._driver.execute("finished_jobs", params).rows
             existing = {row[0] for row in self._driver.execute("existing_jobs", params).rows}
-            if finished or len(existing) < len(watched):
-                self._driver.sync()  # somebody else may have committed that just now
+            if finished or len(existing) < len(awaited):
+                self._driver.sync()  # another process may just have committed that
         except _FAILURES as error:
             self._report(error)
             return []
-        answers: list[tuple[PendingRequest, Any]] = []
+        replies: list[Answered] = []
         for job, *result in finished:
-            answers += [(ask, result) for ask in self._pop(job)]
-        self._gone |= {
-            job: self._watched[job] for job in set(self._requests).intersection(watched) - existing
+            replies += [(caller, result) for caller in self._pop(job)]
+        self._deleted |= {
+            job: self._jobs[job] for job in set(self._callers).intersection(awaited) - existing
         }
-        self._look_into_log()
-        return answers
+        self._look_up_deleted()
+        return replies
 
     def _pop(self, job: int) -> Sequence[PendingRequest]:
-        """Those who wait for a job that ended."""
-        self._watched.pop(job, None)
-        return self._requests.pop(job, ())
+        """Return the callers of a job that finished, which wait no more."""
+        self._jobs.pop(job, None)
+        return self._callers.pop(job, ())
 
-    # --- jobs that are gone ---
+    # --- jobs that are deleted ---
 
-    def _look_into_log(self) -> None:
-        """Have the event log read for how jobs ended; all there are with one statement.
+    def _look_up_deleted(self) -> None:
+        """Have the event log read for how jobs ended: all of them with one statement.
 
-        It is as long as its readers want it. So it is never read on the engine's thread, and not
-        for one more job before it was read for the last.
+        The log may be long. So it is read on the read thread, and not again for one job more before
+        the last read has ended.
         """
-        if not self._gone or self._looked_up:
+        if not self._deleted or self._looked_up:
             return
-        gone = list(islice(self._gone.values(), MOST_AT_ONCE))
-        for watched in gone:
-            del self._gone[watched.job]
-        self._looked_up = frozenset(watched.job for watched in gone)
-        jobs = [[watched.job, watched.queue] for watched in gone]
-        queues = sorted({watched.queue for watched in gone})
-        self._read("ends_in_log", {"jobs": as_json(jobs), "queues": as_json(queues)}, gone)
+        deleted = list(islice(self._deleted.values(), MAX_LOOKED_UP))
+        for awaited in deleted:
+            del self._deleted[awaited.job]
+        self._looked_up = frozenset(awaited.job for awaited in deleted)
+        jobs = [[awaited.job, awaited.queue] for awaited in deleted]
+        queues = sorted({awaited.queue for awaited in deleted})
+        self._read_thread.read(
+            "ends_in_log",
+            {"jobs": as_json(jobs), "queues": as_json(queues)},
+            lambda rows: self._submit(call(partial(self._looked_up_deleted, deleted, rows))),
+            SAME_THREAD,
+        )
 
-    def ends_found(
-        self, gone: Sequence[AwaitedJob], found: Any
-    ) -> list[tuple[PendingRequest, Any]]:
-        """Return the answers for jobs that are gone; `found` is the rows, or the exception."""
+    def _looked_up_deleted(
+        self, deleted: Sequence[AwaitedJob], rows: Any, pending: PendingRequest
+    ) -> None:
+        """Deliver the replies for deleted jobs; `rows` is the log entries, or the exception."""
         self._looked_up = frozenset()
-        if isinstance(found, BaseException):
-            self._gone.clear()  # the next look finds them again
-            self._report(found)
-            return []
+        if isinstance(rows, BaseException):
+            self._deleted.clear()  # the next check finds them again
+            self._report(rows)
+            return
         newest: dict[int, tuple[int, str, Any]] = {}
-        for job, kind, entry, row in found:
+        for job, kind, entry, row in rows:
             if job not in newest or row > newest[job][0]:
                 newest[job] = row, kind, entry
-        answers: list[tuple[PendingRequest, Any]] = []
-        for watched in gone:
-            end = _end(watched, newest.get(watched.job))
-            answers += [(ask, end) for ask in self._pop(watched.job)]
-        self._look_into_log()
-        return answers
+        replies: list[Answered] = []
+        for awaited in deleted:
+            end = _end(awaited, newest.get(awaited.job))
+            replies += [(caller, end) for caller in self._pop(awaited.job)]
+        self._look_up_deleted()
+        deliver(replies)
 
     def _report(self, error: BaseException) -> None:
-        """Warn of a read that failed; raise what ends the store, and what is a mistake of ours."""
+        """Log a failed read. Raise an error that ends the engine, or that is a defect."""
         if isinstance(error, ENDING) or not isinstance(error, _FAILURES):
             raise error
         if not isinstance(error, StoreClosed):
@@ -210,9 +228,9 @@ class ResultWaiters:
 _FAILURES = (StoreError, InvalidData, TransactionAborted)
 
 
-def _end(watched: AwaitedJob, entry_in_log: tuple[int, str, Any] | None) -> Any:
-    """How a job that is gone ended, if the event log still knows; else that it is gone."""
-    gone = JobNotFound(f"job {watched.id} does not exist any more")
+def _end(awaited: AwaitedJob, entry_in_log: tuple[int, str, Any] | None) -> Any:
+    """Return how a deleted job ended, if the event log still has it; else JobNotFound."""
+    gone = JobNotFound(f"job {awaited.id} does not exist any more")
     if entry_in_log is None:
         return gone
     _, kind, entry = entry_in_log

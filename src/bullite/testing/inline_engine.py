@@ -31,23 +31,22 @@ class InlineEngine(Engine):
     """An engine that takes a turn for each request, on the caller's thread."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
-        super().__init__(driver)
-        self._maintenance = NoChores(driver)
+        driver.open()
+        super().__init__(driver, read_thread=InlineReading(driver))
+        self._maintenance.schedule = NoChores(driver)
         self._one_at_a_time = threading.RLock()
         self._is_turning = False
-        driver.open()
-        self.read_thread: ReadThread = InlineReading(driver)
 
-    def submit_all(self, asks: Sequence[PendingRequest]) -> None:
-        super().submit_all(asks)
+    def submit_all(self, requests: Sequence[PendingRequest]) -> None:
+        super().submit_all(requests)
         self._work()
 
-    def submit_merged(self, joiner: RequestMerger, part: Any, hurry: bool = True) -> None:
-        super().submit_merged(joiner, part)
+    def submit_merged(self, merger: RequestMerger, fragment: Any, urgent: bool = True) -> None:
+        super().submit_merged(merger, fragment)
         self._work()
 
-    def when_room(self, reply: Reply, mailbox: ReplyTarget) -> None:
-        super().when_room(reply, mailbox)
+    def when_room(self, reply: Reply, target: ReplyTarget) -> None:
+        super().when_room(reply, target)
         with self._one_at_a_time:
             self.turn()
 
@@ -63,7 +62,7 @@ class InlineEngine(Engine):
                 return  # submitted by a reply: the turn that delivers it continues with this
             self._is_turning = True
             try:
-                while not self._stopping and (self._inbox or self._dispatcher.wants_to_claim()):
+                while not self.is_stopping and (self._inbox or self._dispatcher.wants_to_claim()):
                     self.turn()
             finally:
                 self._is_turning = False
@@ -82,8 +81,8 @@ class InlineEngine(Engine):
             did = did or bool(answer)
             while chores.again(chore, answer):
                 answer = self.ask(chore)
-        if self._maintenance.record_is_due(self.clock.lease_now()):
-            self.submit_all(self._record())
+        if self._maintenance.schedule.record_is_due(self.clock.lease_now()):
+            self.submit_all(self._write_metrics())
         return did
 
 
@@ -94,7 +93,7 @@ class InlineReading(ReadThread):
         super().__init__(driver.reader)
         self._reader = driver.reader()
 
-    def read(self, statement: str, params: Params, reply: Reply, mailbox: ReplyTarget) -> None:
+    def read(self, statement: str, params: Params, reply: Reply, target: ReplyTarget) -> None:
         answer: Any
         if self._closed:
             answer = StoreClosed("the store is closed")
@@ -103,7 +102,7 @@ class InlineReading(ReadThread):
                 answer = self._reader.read(statement, params).rows
             except Exception as error:
                 answer = error
-        mailbox.deliver([(reply, answer)])
+        target.deliver([(reply, answer)])
 
     def close(self) -> None:
         if not self._closed:

@@ -113,7 +113,7 @@ class StepWorker(Worker):
             _nothing,
             manual=True,
         )
-        self._engine.subscribe(self._subscription)
+        self._engine.subscriptions.subscribe(self._subscription)
         self._completer = ImmediateCompleter(
             self._engine,
             self._subscription,
@@ -125,13 +125,13 @@ class StepWorker(Worker):
 
     def stop(self) -> None:
         """Off the register."""
-        self._engine.unsubscribe(self._subscription, _nothing)
+        self._engine.subscriptions.unsubscribe(self._subscription, _nothing)
 
     def take(self) -> Job | None:
         """The next job in line, claimed; None if there is none."""
         while True:
             answer: BlockingFuture[Claimed] = BlockingFuture()
-            self._engine.claim_one(self._subscription, answer, SAME_THREAD)
+            self._engine.subscriptions.claim_one(self._subscription, answer, SAME_THREAD)
             claimed = answer.result()
             if claimed.rows or claimed.exhausted or claimed.paused:
                 break  # otherwise it did as much as one transaction may, and there is more

@@ -87,7 +87,7 @@ class Completer:
         with self._lock:
             self.unconfirmed += len(verdicts)
         ask = self._ask(OutcomeBatch(verdicts, runs))
-        self._engine.finish_runs(ask.request, ask.reply, ask.target, self._worker)
+        self._engine.subscriptions.finish_runs(ask.request, ask.reply, ask.target, self._worker)
 
     def send_merged(self, part: Part, hurry: bool) -> None:
         """Send what a run in a thread came to, with others that end meanwhile.

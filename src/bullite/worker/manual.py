@@ -35,7 +35,7 @@ class ManualFetcher:
         self._subscription = Subscription(
             registration, 0, self._receive, self._mailbox, _nothing, habits, _nothing, manual=True
         )
-        engine.subscribe(self._subscription)
+        engine.subscriptions.subscribe(self._subscription)
 
     async def ready(self) -> None:
         """Wait until the worker is registered."""
@@ -43,7 +43,7 @@ class ManualFetcher:
 
     async def fetch(self, limit: float) -> Job | None:
         """The next job; None if there is none within so many seconds."""
-        taken = await self._ask(lambda taker: self._engine.claim_one(
+        taken = await self._ask(lambda taker: self._engine.subscriptions.claim_one(
             self._subscription, taker, self._mailbox
         ), None)  # fmt: skip
         if taken is not None or limit <= 0 or self._subscription.paused:
@@ -65,11 +65,11 @@ class ManualFetcher:
             taker.left = True
             if taker in self._waiting:
                 self._waiting.remove(taker)
-                self._engine.cancel_request_job(self._subscription)
+                self._engine.subscriptions.cancel_request_job(self._subscription)
 
     def _wait(self, taker: FetchCall) -> None:
         self._waiting.append(taker)
-        self._engine.request_job(self._subscription)
+        self._engine.subscriptions.request_job(self._subscription)
 
     def _receive(self, claimed: Claimed | BaseException) -> None:
         """Jobs for those who wait: one each."""
@@ -93,20 +93,22 @@ class ManualFetcher:
     async def pause(self) -> None:
         """Nothing more until `feed`; those who wait get nothing."""
         paused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.pause_subscription(self._subscription, bridge.Resolver(paused), self._mailbox)
+        self._engine.subscriptions.pause(self._subscription, bridge.Resolver(paused), self._mailbox)
         await paused
         while self._waiting:
             self._waiting.popleft().give(None)
-            self._engine.cancel_request_job(self._subscription)
+            self._engine.subscriptions.cancel_request_job(self._subscription)
 
     def resume(self) -> None:
-        self._engine.resume_subscription(self._subscription)
+        self._engine.subscriptions.resume(self._subscription)
 
     async def close(self) -> None:
         """Off the register; what was taken is still its takers', until its lease ends."""
         await self.pause()
         gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._engine.unsubscribe(self._subscription, bridge.Resolver(gone), self._mailbox)
+        self._engine.subscriptions.unsubscribe(
+            self._subscription, bridge.Resolver(gone), self._mailbox
+        )
         await gone
 
 

@@ -243,7 +243,7 @@ class Pool:
     def ended(self, job: Job, result: Result | None) -> None:
         """A run ended, on the loop or in a thread."""
         if result is None:
-            self._engine.ended(self.subscription, 1)
+            self._engine.subscriptions.runs_ended(self.subscription, 1)
             self._owner._check_drained()
             return
         if type(result) is Returned:  # what most runs come to, without asking what else it might be
@@ -302,7 +302,7 @@ class Pool:
             runner.change_concurrency(concurrency)
         if concurrency < self.subscription.concurrency:
             self.return_unstarted()
-        self._engine.change_concurrency(self.subscription, concurrency)
+        self._engine.subscriptions.change_concurrency(self.subscription, concurrency)
 
     def tell_begin(self, tell: bool) -> None:
         for runner in self.runners():

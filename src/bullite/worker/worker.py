@@ -304,14 +304,16 @@ class Worker(OwnEmitter):
             # The loop is ending without close(): claim nothing that nobody will run.
             self._closing = True
             for pool in self._pools:
-                self._engine.pause_subscription(pool.subscription, _ignore)
+                self._engine.subscriptions.pause(pool.subscription, _ignore)
                 pool.stop(interrupt=True)
-                self._engine.unsubscribe(pool.subscription, _ignore)
+                self._engine.subscriptions.unsubscribe(pool.subscription, _ignore)
             raise
 
     def _follow_stalls(self) -> None:
         kinds = frozenset((STALL.name, STALL_DELAYED.name))
-        self._engine.follow(self.queue.key, self._hear_of_stalls, bridge.reply_target(), kinds)
+        self._engine.followers.follow(
+            self.queue.key, self._hear_of_stalls, bridge.reply_target(), kinds
+        )
 
     def _open_pool(self, assignment: HandlerGroup) -> None:
         concurrency = assignment.concurrency or self._concurrency
@@ -329,7 +331,7 @@ class Worker(OwnEmitter):
         if self._paused:
             pool.subscription.paused = True
         self._pools.append(pool)
-        self._engine.subscribe(pool.subscription)
+        self._engine.subscriptions.subscribe(pool.subscription)
 
     def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> RegisterWorker:
         return RegisterWorker(
@@ -586,7 +588,7 @@ class Worker(OwnEmitter):
         if self._life_task is not None:
             self._idle_paused.clear()
             for pool in self._pools:
-                self._engine.resume_subscription(pool.subscription)
+                self._engine.subscriptions.resume(pool.subscription)
         self.emit("resumed")
 
     # --- leaving ---------------------------------------------------------------------------------
@@ -623,7 +625,7 @@ class Worker(OwnEmitter):
     async def _close_manual(self) -> None:
         assert self._manual is not None
         await self._manual.close()
-        self._engine.unfollow(self._hear_of_stalls)
+        self._engine.followers.unfollow(self._hear_of_stalls)
 
     async def _has_started(self) -> bool:
         """Wait until the worker works; False if it failed to."""
@@ -659,7 +661,7 @@ class Worker(OwnEmitter):
         """After this no claim of the worker is under way."""
         for pool in self._pools:
             paused: asyncio.Future[Any] = self._loop.create_future()
-            self._engine.pause_subscription(
+            self._engine.subscriptions.pause(
                 pool.subscription, bridge.Resolver(paused), bridge.reply_target()
             )
             await paused
@@ -689,10 +691,10 @@ class Worker(OwnEmitter):
         return sum(pool.busy() for pool in self._pools)
 
     async def _deregister(self) -> None:
-        self._engine.unfollow(self._hear_of_stalls)
+        self._engine.followers.unfollow(self._hear_of_stalls)
         for pool in self._pools:
             gone: asyncio.Future[Any] = self._loop.create_future()
-            self._engine.unsubscribe(
+            self._engine.subscriptions.unsubscribe(
                 pool.subscription, bridge.Resolver(gone), bridge.reply_target()
             )
             await gone

@@ -49,7 +49,7 @@ class LocalEventFeed:
         self._batches: deque[Sequence[LoggedEntries]] = deque()
         self._telling: asyncio.Task[None] | None = None
         self._mailbox = bridge.reply_target()
-        engine.follow(key, self._receive, self._mailbox)
+        engine.followers.follow(key, self._receive, self._mailbox)
 
     def is_alive(self) -> bool:
         """Whether the event loop that this was made in can still be told of anything."""
@@ -59,7 +59,7 @@ class LocalEventFeed:
         """One of those who wanted it wants it no more."""
         self.objects.remove(queue)
         if not self.objects:
-            self._engine.unfollow(self._receive)
+            self._engine.followers.unfollow(self._receive)
             key = (self._engine, self._key)
             if self._emitter._feeds.get(key) is self:
                 del self._emitter._feeds[key]

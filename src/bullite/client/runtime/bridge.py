@@ -169,21 +169,21 @@ async def wait_result(store: Store, job: AwaitedJob, seconds: float | None) -> A
     engine, loop = store.open(), running_loop()
     if loop is None:
         answer: BlockingFuture[Any] = BlockingFuture()
-        engine.watch(job, answer, SAME_THREAD)
+        engine.result_waiters.watch(job, answer, SAME_THREAD)
         try:
             return answer.result(seconds)
         except BaseException:
-            engine.unwatch(job.job, answer)
+            engine.result_waiters.unwatch(job.job, answer)
             raise
     import asyncio
 
     future = loop.create_future()
     resolve = Resolver(future)
-    engine.watch(job, resolve, reply_target())
+    engine.result_waiters.watch(job, resolve, reply_target())
     try:
         return await asyncio.wait_for(future, seconds)
     except (TimeoutError, asyncio.CancelledError):
-        engine.unwatch(job.job, resolve)
+        engine.result_waiters.unwatch(job.job, resolve)
         raise
 
 

@@ -94,7 +94,7 @@ class NamedLock:
             # It may have come in the very moment in which its waiter was told to go.
             grant, self._grant = self._grant, None
             if grant is not None:
-                self._store.open().abandon(grant)
+                self._store.open().held_locks.abandon(grant)
             raise
         return self
 
@@ -141,13 +141,13 @@ class NamedLock:
             if self._grant is grant:
                 self._grant = None
             if self._store.is_open:
-                self._store.open().abandon(grant)
+                self._store.open().held_locks.abandon(grant)
             raise
 
     def _take(self, engine: Engine, grant: LockRequest) -> Plan[None]:
         began = time.monotonic()
         instead_of: int | None = None
-        while not (yield self._ask(engine.acquire_lock_call(grant, instead_of))):
+        while not (yield self._ask(engine.held_locks.acquire_call(grant, instead_of))):
             instead_of = yield from self._until_it_may_be_had(engine, began)
 
     def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
@@ -166,7 +166,7 @@ class NamedLock:
                     yield _within(rung, pause)
             return None
         finally:
-            engine.held_locks.leave(self.name, bell)
+            engine.held_locks.leave_queue(self.name, bell)
 
     def _look(self, engine: Engine) -> Plan[tuple[bool, int | None]]:
         """Whether it seems free, and the token of its holder if that one is known to be gone."""
@@ -190,11 +190,11 @@ class NamedLock:
         return min(pause, self._wait - waited)
 
     def _release(self, grant: LockRequest) -> Plan[None]:
-        if not (yield self._ask(self._store.open().release_lock_call(grant))):
+        if not (yield self._ask(self._store.open().held_locks.release_call(grant))):
             raise LostLock(f"the lock {self.name!r} was lost before it was let go")
 
     def _extend(self, grant: LockRequest, ms: int) -> Plan[None]:
-        lease: Lease | None = yield self._ask(self._store.open().extend_lock_call(grant, ms))
+        lease: Lease | None = yield self._ask(self._store.open().held_locks.extend_call(grant, ms))
         if lease is None:
             raise LostLock(f"the lock {self.name!r} was lost before it was extended")
 

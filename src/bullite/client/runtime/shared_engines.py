@@ -158,8 +158,8 @@ def _leave(shared: _SharedEngine) -> None:
         shared.users -= 1
         if shared.users > 0:
             return
-    if shared.engine.still_runs():
-        shared.engine.when_all_left(partial(_close_unused, shared, 0))
+    if shared.engine.subscriptions.leaving.still_run():
+        shared.engine.subscriptions.leaving.when_all_left(partial(_close_unused, shared, 0))
     else:
         _close_unused(shared)
 
