@@ -33,7 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[AddJobs]:
 async def expect_a_crowd(queue: Queue) -> None:
     """As after several had their answers at the same time."""
     await queue.wait_until_ready()
-    bridge.reply_target()._is_crowded = True
+    bridge.reply_target()._is_busy = True
 
 
 async def at_once(queue: Queue, number: int) -> list[Any]:

@@ -12,18 +12,18 @@ from ...errors import RequestRefused, StoreError
 from ...operations.add import Added, AddJobs, StaleSettings
 
 
-def coalesced(engine: Engine, asks: Sequence[PendingRequest]) -> list[PendingRequest]:
-    """The same requests in the same order, neighbours that add a plain job each made one."""
+def coalesced(engine: Engine, requests: Sequence[PendingRequest]) -> list[PendingRequest]:
+    """Return the requests in their order, with neighbours that add one plain job each as one."""
     found: list[PendingRequest] = []
-    for terms, neighbours in groupby(asks, _terms):
+    for key, neighbours in groupby(requests, _key):
         group = list(neighbours)
-        found += group if terms is None or len(group) == 1 else [_as_one(engine, group, *terms)]
+        found += group if key is None or len(group) == 1 else [_as_one(engine, group, *key)]
     return found
 
 
-def _terms(ask: PendingRequest) -> tuple[int, int] | None:
-    """What requests must share to become one; None for one that cannot."""
-    request = ask.request
+def _key(pending: PendingRequest) -> tuple[int, int] | None:
+    """Return what requests must share to become one; None for one that cannot."""
+    request = pending.request
     if type(request) is not AddJobs or len(request.jobs) != 1 or request.always:
         return None
     [job] = request.jobs
@@ -32,31 +32,32 @@ def _terms(ask: PendingRequest) -> tuple[int, int] | None:
 
 
 def _as_one(
-    engine: Engine, asks: Sequence[PendingRequest], queue: int, version: int
+    engine: Engine, requests: Sequence[PendingRequest], queue: int, version: int
 ) -> PendingRequest:
-    jobs = [ask.request.jobs[0] for ask in asks]
-    return PendingRequest(AddJobs(queue, jobs, version), _Answers(engine, asks), asks[0].target)
+    jobs = [pending.request.jobs[0] for pending in requests]
+    reply = _SplitReply(engine, requests)
+    return PendingRequest(AddJobs(queue, jobs, version), reply, requests[0].target)
 
 
-class _Answers:
-    """Gives everybody the answer that is theirs."""
+class _SplitReply:
+    """Gives each request its part of the common reply."""
 
-    __slots__ = ("_asks", "_engine")
+    __slots__ = ("_engine", "_requests")
 
-    def __init__(self, engine: Engine, asks: Sequence[PendingRequest]) -> None:
+    def __init__(self, engine: Engine, requests: Sequence[PendingRequest]) -> None:
         self._engine = engine
-        self._asks = asks
+        self._requests = requests
 
     def __call__(self, answer: Any) -> None:
         if isinstance(answer, Added):
-            for ask, id in zip(self._asks, answer.ids, strict=True):
-                ask.reply(Added((id,), answer.created_at, answer.existing))
+            for pending, id in zip(self._requests, answer.ids, strict=True):
+                pending.reply(Added((id,), answer.created_at, answer.existing))
         elif isinstance(answer, StaleSettings) or _concerns_all(answer):
-            for ask in self._asks:
-                ask.reply(answer)
+            for pending in self._requests:
+                pending.reply(answer)
         else:
-            # There is no room for all of them, or one is at fault: each for itself.
-            self._engine.submit_all(self._asks)
+            # A quota has no room for all of them, or one is at fault: submit each by itself.
+            self._engine.submit_all(self._requests)
 
 
 def _concerns_all(answer: Any) -> bool:

@@ -21,7 +21,7 @@ _get_running_loop: Callable[[], asyncio.AbstractEventLoop | None] | None = None
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread; none does before somebody has imported asyncio."""
+    """Return the event loop that runs in this thread; None before asyncio was imported."""
     global _get_running_loop
     if _get_running_loop is None:
         _get_running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
@@ -31,43 +31,43 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def forbid_in_event_loop(verb: str, instead: str) -> None:
-    """What blocks a thread must not be called where an event loop runs."""
+    """Raise WrongLoop if an event loop runs in this thread: `verb` would block it."""
     if running_loop() is not None:
         raise WrongLoop(f"{verb} would block the event loop that runs here: {instead}")
 
 
 class BlockingFuture(Generic[T]):
-    """An answer to come, for a thread in which no event loop runs; called with what it is."""
+    """A future for a thread without an event loop. It is itself the reply that resolves it."""
 
-    __slots__ = ("_came", "_first", "_value")
+    __slots__ = ("_on_reply", "_resolved", "_value")
 
-    def __init__(self, first: Callable[[T], None] | None = None) -> None:
-        self._came = threading.Event()
-        self._first = first
+    def __init__(self, on_reply: Callable[[T], None] | None = None) -> None:
+        self._resolved = threading.Event()
+        self._on_reply = on_reply
         self._value: Any = None
 
     def __call__(self, answer: T | BaseException) -> None:
         self._value = answer
-        self._came.set()
+        self._resolved.set()
 
     def __await__(self) -> Generator[Any, None, T]:
         yield from ()
         return self.result()
 
     def result(self, timeout: float | None = None) -> T:
-        """Block for it; TimeoutError after so many seconds."""
-        if not self._came.wait(timeout):
+        """Block until it is resolved. Raise TimeoutError after `timeout` seconds."""
+        if not self._resolved.wait(timeout):
             raise TimeoutError
         if isinstance(self._value, BaseException):
             raise self._value
-        if self._first is not None:
-            self._first(self._value)
+        if self._on_reply is not None:
+            self._on_reply(self._value)
         answer: T = self._value
         return answer
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that waits for nothing but answers, in this thread."""
+    """Run a coroutine that awaits only replies of the engine, in this thread."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -78,7 +78,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate_blocking(iterator: AsyncIterator[T]) -> Iterator[T]:
-    """The same for an asynchronous iterator: its values, one after the other."""
+    """Iterate over an asynchronous iterator in the same way."""
     while True:
         try:
             yield run_blocking(_next(iterator))

@@ -28,71 +28,71 @@ T = TypeVar("T")
 
 
 class EventLoopTarget:
-    """Delivers into one event loop, and collects what many coroutines of it ask for."""
+    """Delivers replies into one event loop, and collects the requests of its coroutines."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weak: `_mailboxes` keeps a mailbox only as long as nothing it refers to keeps the loop.
+        # Weak: a target that kept its loop would stay in `_targets` with it.
         self._loop = weakref.ref(loop)
-        self._is_crowded = False
+        self._is_busy = False
         self._outgoing: dict[Engine, list[PendingRequest]] = {}
 
-    def send(self, engine: Engine, ask: PendingRequest) -> None:
-        """Put a request to the engine.
+    def send(self, engine: Engine, pending: PendingRequest) -> None:
+        """Submit a request to the engine.
 
-        When several coroutines ask at a time, those of one turn of the loop go together: the first
-        would wake the engine for itself alone.
+        If several coroutines submit at a time, the requests of one turn of the loop are submitted
+        together: the first one would wake the engine for itself alone.
         """
-        if not self._is_crowded:
-            engine.submit(ask.request, ask.reply, self)
+        if not self._is_busy:
+            engine.submit(pending.request, pending.reply, self)
             return
         if not self._outgoing and (loop := self._loop()) is not None:
             loop.call_soon(self._send_all)
-        self._outgoing.setdefault(engine, []).append(ask)
+        self._outgoing.setdefault(engine, []).append(pending)
 
     def _send_all(self) -> None:
         outgoing, self._outgoing = self._outgoing, {}
-        self._is_crowded = any(len(asks) > 1 for asks in outgoing.values())
-        for engine, asks in outgoing.items():
-            engine.submit_all(coalesced(engine, asks))
+        self._is_busy = any(len(requests) > 1 for requests in outgoing.values())
+        for engine, requests in outgoing.items():
+            engine.submit_all(coalesced(engine, requests))
 
     def deliver(self, answers: Sequence[tuple[Reply, Any]]) -> None:
-        self._is_crowded = self._is_crowded or len(answers) > 1
+        self._is_busy = self._is_busy or len(answers) > 1
         loop = self._loop()
         if loop is None:
             return
         try:
-            loop.call_soon_threadsafe(_hand_out, answers)
+            loop.call_soon_threadsafe(_call_all, answers)
         except RuntimeError:
-            pass  # the loop is closed: nobody is left to read the answers
+            pass  # the loop is closed: no coroutine is left to read the replies
 
     def alive(self) -> bool:
         loop = self._loop()
         return loop is not None and not loop.is_closed()
 
 
-def _hand_out(answers: Sequence[tuple[Reply, Any]]) -> None:
+def _call_all(answers: Sequence[tuple[Reply, Any]]) -> None:
     for reply, answer in answers:
         reply(answer)
 
 
-_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, EventLoopTarget] = (
+_targets: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, EventLoopTarget] = (
     weakref.WeakKeyDictionary()
 )
 
 
 def reply_target() -> EventLoopTarget:
-    """The mailbox of the running loop."""
+    """Return the reply target of the running loop."""
     loop = running_loop()
     if loop is None:
         raise RuntimeError("no running event loop")
-    found = _mailboxes.get(loop)
+    found = _targets.get(loop)
     if found is None:
-        found = _mailboxes[loop] = EventLoopTarget(loop)
+        found = _targets[loop] = EventLoopTarget(loop)
     return found
 
 
 class Resolver:
-    """A reply that resolves a future; a caller that was cancelled meanwhile is left alone."""
+    """A reply that resolves a future, unless its caller was cancelled meanwhile."""
 
     __slots__ = ("_future",)
 
@@ -109,22 +109,21 @@ class Resolver:
 
 
 def submit(
-    store: Store, request: Any, first: Callable[[Any], None] | None = None
+    store: Store, request: Any, on_reply: Callable[[Any], None] | None = None
 ) -> Awaitable[Any]:
-    """Put a request to the engine; await the answer. Cancelling does not undo the commit.
+    """Submit a request to the engine; await the answer. Cancelling does not undo the commit.
 
-    `first` is called with the answer before anything else that the same commit brought about.
+    `on_reply` is called with the answer before any event of the same commit is emitted.
     """
     loop = running_loop()
     if loop is None:
-        answer: BlockingFuture[Any] = BlockingFuture(first)
+        answer: BlockingFuture[Any] = BlockingFuture(on_reply)
         store.open().submit(request, answer)
         return answer
     future = loop.create_future()
-    box, reply = reply_target(), Resolver(future)
-    box.send(
-        store.open(), PendingRequest(request, reply if first is None else _both(first, reply), box)
-    )
+    target, resolve = reply_target(), Resolver(future)
+    reply = resolve if on_reply is None else _both(on_reply, resolve)
+    target.send(store.open(), PendingRequest(request, reply, target))
     return future
 
 
@@ -150,7 +149,7 @@ def query(store: Store, statement: str, params: Params) -> Awaitable[Sequence[An
 
 
 async def wait_for_capacity(store: Store) -> None:
-    """Wait until the engine takes more jobs."""
+    """Wait until the engine accepts more jobs."""
     engine = store.open()
     while not engine.has_room():
         loop = running_loop()
@@ -188,7 +187,7 @@ async def wait_result(store: Store, job: AwaitedJob, seconds: float | None) -> A
 
 
 async def sleep(seconds: float) -> None:
-    """Let time pass."""
+    """Suspend the coroutine; without an event loop, block the thread."""
     if running_loop() is None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to be held up
         return
@@ -198,18 +197,18 @@ async def sleep(seconds: float) -> None:
 
 
 async def wait_registered(engine: Engine, subscription: Subscription) -> None:
-    """Wait until the database knows a worker; once in its life, so a bell is not worth it."""
+    """Wait until a worker is registered. It polls: that happens once in the life of a worker."""
     while not (subscription.worker or subscription.unregistered or engine.is_stopping):
         await sleep(0.001)
 
 
 async def run_in_thread(call: Callable[[], T]) -> T:
-    """Run a blocking call beside the loop, in a thread that ends with it."""
+    """Run a blocking call in a thread of its own, which ends with the call."""
     loop = running_loop()
     if loop is None:
         return call()
     future: asyncio.Future[T] = loop.create_future()
-    box, resolve = reply_target(), Resolver(future)
+    target, resolve = reply_target(), Resolver(future)
 
     def run() -> None:
         answer: Any
@@ -217,7 +216,7 @@ async def run_in_thread(call: Callable[[], T]) -> T:
             answer = call()
         except BaseException as error:
             answer = error
-        box.deliver([(resolve, answer)])
+        target.deliver([(resolve, answer)])
 
     threading.Thread(target=run, name="bullite-open", daemon=True).start()
     return await future

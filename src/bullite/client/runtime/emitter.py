@@ -28,9 +28,9 @@ _OF_WORKERS = ("drained",)
 
 
 def plain(event: str) -> str:
-    """The one name of an event that may be written `job.log_added`, `log_added` or `log-added`.
+    """Return the one name of an event: `job.log_added`, `log_added` and `log-added` are the same.
 
-    What follows a colon is the id of a job and stays as it is.
+    The text after a colon is the id of a job and stays as it is.
     """
     for prefix in _PREFIXES:
         event = event.removeprefix(prefix)
@@ -39,11 +39,11 @@ def plain(event: str) -> str:
 
 
 def fitted(listener: Listener) -> Listener:
-    """The listener, spared the arguments at the end that it has no parameters for."""
+    """Return a listener that drops the last arguments if `listener` has no parameters for them."""
     try:
         parameters = inspect.signature(listener).parameters.values()
     except (TypeError, ValueError):
-        return listener  # a builtin that does not tell
+        return listener  # a builtin without a signature
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return listener
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -78,14 +78,14 @@ class EventEmitter:
         self._listeners: dict[str, list[Entry]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._feeds: dict[Hashable, Any] = {}
-        """What emits here from elsewhere, by its source; kept here so that it goes with us."""
+        """Sources that emit here, such as a followed queue; kept here so that they live as long."""
 
     @overload
     def on(self, event: str, listener: Listener) -> Self: ...
     @overload
     def on(self, event: str) -> Callable[[L], L]: ...
     def on(self, event: str, listener: Listener | None = None) -> Any:
-        """Call `listener` at every such event; without one, a decorator."""
+        """Call `listener` at every such event. Without a listener, return a decorator."""
         return self._register(event, listener, once=False)
 
     @overload
@@ -93,18 +93,18 @@ class EventEmitter:
     @overload
     def once(self, event: str) -> Callable[[L], L]: ...
     def once(self, event: str, listener: Listener | None = None) -> Any:
-        """The same for the next such event only."""
+        """Call `listener` at the next such event only."""
         return self._register(event, listener, once=True)
 
     def off(self, event: str, listener: Listener | None = None) -> Self:
-        """Forget a listener, or all of an event."""
+        """Remove a listener, or all listeners of an event."""
         self.forget(plain(event), listener)
         return self
 
     def forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
-        """Forget a listener, or all, of an event; only those of a scope, if there is one."""
+        """Remove a listener, or all, of an event; if `scope` is given, only within that scope."""
         entries = self._listeners.get(key, [])
-        # In place: it may be that they are being called.
+        # In place: `emit` may be calling them.
         entries[:] = [
             entry
             for entry in entries
@@ -119,11 +119,11 @@ class EventEmitter:
             self.forget(key, None)
 
     def listeners(self, event: str) -> list[Listener]:
-        """Those of an event, in the order in which they are called."""
+        """Return the listeners of an event, in the order in which they are called."""
         return [entry.listener for entry in self._listeners.get(plain(event), ())]
 
     def emit(self, event: str, *arguments: Any) -> bool:
-        """Call the listeners of an event, in order; whether there were any."""
+        """Call the listeners of an event, in order. Return True if there were any."""
         key = plain(event)
         entries = self._listeners.get(key)
         if not entries:
@@ -132,7 +132,7 @@ class EventEmitter:
         for entry in concerned:
             if entry.once:
                 if entry not in entries:
-                    continue  # it was called, or forgotten, by one before it
+                    continue  # an earlier listener has emitted the event, or removed this one
                 entries.remove(entry)
             self._call(key, entry, arguments)
         if not entries and self._listeners.get(key) is entries:
@@ -140,7 +140,7 @@ class EventEmitter:
         return bool(concerned)
 
     def hears(self, *events: str) -> bool:
-        """Whether anybody listens to one of these, which are plain names."""
+        """Return True if one of these events, given by plain names, has a listener."""
         listeners = self._listeners
         return bool(listeners) and any(event in listeners for event in events)
 
@@ -200,7 +200,7 @@ class EventEmitter:
             log.error("a listener of %r failed", key, exc_info=error)
 
     def _before_error(self, key: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of `error` before the error itself, when a listener of `key` failed."""
+        """Return the arguments of `error` that precede the error of a listener of `key`."""
         queue, worker = (*arguments, None, None)[:2]
         return queue if isinstance(queue, str) else None, worker if key in _OF_WORKERS else None
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GLANCE = 0.5
-"""Seconds between looks for a Ctrl-C, which on Windows wakes nobody who waits for a lock."""
+CHECK_INTERVAL = 0.5
+"""Seconds between checks for Ctrl-C, which on Windows does not interrupt a wait for a lock."""
 
-GRACE = 5.0
-"""Seconds that those who wait for something of a loop have to hear of it when it ends."""
+END_GRACE = 5.0
+"""Seconds that callers blocked in `wait` have to get their results when the loop ends."""
 
 
 class LoopThread:
-    """Runs until it is told to end, or until its process does."""
+    """Runs an event loop until `end` is called, or until the process ends."""
 
     def __init__(self, name: str) -> None:
         self._pid = os.getpid()
@@ -47,14 +47,14 @@ class LoopThread:
         self._begun.set()
         await self._end.wait()
         if self._waited_for:
-            await asyncio.wait(self._waited_for, timeout=GRACE)
+            await asyncio.wait(self._waited_for, timeout=END_GRACE)
 
     def is_here(self) -> bool:
-        """Whether this is called on it."""
+        """Return True if this is called on the thread itself."""
         return threading.current_thread() is self._thread
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have something awaited there, and block this thread for it."""
+        """Run a coroutine on the loop, and block this thread until it has ended."""
         if self._pid != os.getpid():
             coroutine.close()
             raise WrongProcess("this was started before a fork; make a new one in this process")
@@ -62,7 +62,7 @@ class LoopThread:
 
         future = asyncio.run_coroutine_threadsafe(self._visit(coroutine), self._loop)
         try:
-            while not concurrent.futures.wait([future], GLANCE).done:
+            while not concurrent.futures.wait([future], CHECK_INTERVAL).done:
                 pass
         except BaseException:
             future.cancel()
@@ -84,5 +84,5 @@ class LoopThread:
         try:
             self._loop.call_soon_threadsafe(self._end.set)
         except RuntimeError:
-            pass  # somebody else has ended it
+            pass  # another caller has ended it
         self._thread.join()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...core.checks import Duration, check_duration
 from ...core.names import check_name
+from ...engine.calls import EngineCall
 from ...engine.engine import Engine
 from ...engine.held_locks import LockRequest
 from ...errors import LockNotAcquired, LostLock
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from .store import Store
 
-LOOK_SOON, LOOK_LATE = 5, 250
-"""Ms between looks at a lock that another process holds: few at first, then more."""
+MIN_PAUSE, MAX_PAUSE = 5, 250
+"""Ms between checks of a lock that another process holds; they grow with the wait."""
 
 
 class NamedLock:
@@ -40,18 +41,18 @@ class NamedLock:
         self._store = store
         self._ttl = check_duration("ttl", ttl, least=100)
         self._wait = None if wait is None else check_duration("wait", wait)
-        self._grant: LockRequest | None = None
+        self._request: LockRequest | None = None
 
     def __repr__(self) -> str:
         return f"<NamedLock {self.name!r}: {'held' if self.held else 'not held'}>"
 
     @property
     def held(self) -> bool:
-        """Whether it is certainly held by this object, now."""
-        grant = self._grant
-        if grant is None or not grant.token or grant.lost or grant.pid != os.getpid():
+        """Return True if this object holds the lock now, without doubt."""
+        request = self._request
+        if request is None or not request.token or request.lost or request.pid != os.getpid():
             return False
-        return self._store.open().clock.lease_now() <= grant.until
+        return self._store.open().clock.lease_now() <= request.until
 
     @property
     def token(self) -> int | None:
@@ -60,7 +61,7 @@ class NamedLock:
         Every later holder has a greater token. A store that keeps the token with each write can
         reject writes with a lower one.
         """
-        return self._grant.token or None if self._grant is not None else None
+        return self._request.token or None if self._request is not None else None
 
     def acquire(self) -> Pending[int]:
         """Acquire the lock and return its fencing token.
@@ -68,22 +69,22 @@ class NamedLock:
         Wait up to `wait`, or without limit if it is None. Raise LockNotAcquired if `wait` elapses,
         or if this object already holds or awaits the lock.
         """
-        if self._grant is not None:
+        if self._request is not None:
             raise LockNotAcquired(
                 f"the lock {self.name!r} is held or waited for by this object: make another"
             )
-        self._grant = LockRequest(self.name, self._ttl)
-        return Pending.from_plan(self._acquire(self._grant))
+        self._request = LockRequest(self.name, self._ttl)
+        return Pending.from_plan(self._acquire(self._request))
 
     def release(self) -> Pending[None]:
-        """Let go of it; LostLock if it was lost before."""
-        grant, self._grant = self._own_grant(), None
-        return Pending.from_plan(self._release(grant))
+        """Release the lock. Raise LostLock if it was lost before."""
+        request, self._request = self._own_request(), None
+        return Pending.from_plan(self._release(request))
 
     def extend(self, ttl: Duration | None = None) -> Pending[None]:
-        """Hold it for `ttl` from now, unless given its own; LostLock if it was lost before."""
+        """Hold the lock for `ttl` from now [default: its own]. Raise LostLock if it was lost."""
         ms = self._ttl if ttl is None else check_duration("ttl", ttl, least=100)
-        return Pending.from_plan(self._extend(self._own_grant(), ms))
+        return Pending.from_plan(self._extend(self._own_request(), ms))
 
     # --- as a context ---
 
@@ -91,10 +92,10 @@ class NamedLock:
         try:
             await self.acquire()
         except BaseException:
-            # It may have come in the very moment in which its waiter was told to go.
-            grant, self._grant = self._grant, None
-            if grant is not None:
-                self._store.open().held_locks.abandon(grant)
+            # The lock may have been acquired when this coroutine was cancelled.
+            request, self._request = self._request, None
+            if request is not None:
+                self._store.open().held_locks.abandon(request)
             raise
         return self
 
@@ -120,56 +121,56 @@ class NamedLock:
 
     # --- underneath ---
 
-    def _own_grant(self) -> LockRequest:
-        """What was granted to this object in this process."""
-        grant = self._grant
-        if grant is None or not grant.token:
+    def _own_request(self) -> LockRequest:
+        """Return the request by which this object holds the lock in this process."""
+        request = self._request
+        if request is None or not request.token:
             raise LostLock(f"the lock {self.name!r} is not held by this object")
-        if grant.pid != os.getpid():
+        if request.pid != os.getpid():
             raise LostLock(
                 f"the lock {self.name!r} is held by the process that this was forked from"
             )
-        return grant
+        return request
 
-    def _acquire(self, grant: LockRequest) -> Plan[int]:
+    def _acquire(self, request: LockRequest) -> Plan[int]:
         try:
             if is_in_loop() and not self._store.is_open:
                 yield bridge.run_in_thread(self._store.open)
-            yield from self._take(self._store.open(), grant)
-            return grant.token
+            yield from self._take(self._store.open(), request)
+            return request.token
         except BaseException:
-            if self._grant is grant:
-                self._grant = None
+            if self._request is request:
+                self._request = None
             if self._store.is_open:
-                self._store.open().held_locks.abandon(grant)
+                self._store.open().held_locks.abandon(request)
             raise
 
-    def _take(self, engine: Engine, grant: LockRequest) -> Plan[None]:
+    def _take(self, engine: Engine, request: LockRequest) -> Plan[None]:
         began = time.monotonic()
         instead_of: int | None = None
-        while not (yield self._ask(engine.held_locks.acquire_call(grant, instead_of))):
-            instead_of = yield from self._until_it_may_be_had(engine, began)
+        while not (yield self._submit(engine.held_locks.acquire_call(request, instead_of))):
+            instead_of = yield from self._wait_until_free(engine, began)
 
-    def _until_it_may_be_had(self, engine: Engine, began: float) -> Plan[int | None]:
-        """Wait until it is let go here, or seems free; the token of a holder that is gone."""
-        bell = engine.held_locks.queue_up(self.name)
-        rung = _in_loop(bell) if is_in_loop() else None
+    def _wait_until_free(self, engine: Engine, began: float) -> Plan[int | None]:
+        """Wait until the lock is released here or seems free. Return the token of a dead holder."""
+        wakeup = engine.held_locks.queue_up(self.name)
+        in_loop = _wrap(wakeup) if is_in_loop() else None
         try:
-            while not bell.done():
-                is_free, holder = yield from self._look(engine)
+            while not wakeup.done():
+                is_free, holder = yield from self._check(engine)
                 if is_free:
                     return holder
                 pause = self._pause(int((time.monotonic() - began) * 1000)) / 1000
-                if rung is None:
-                    concurrent.futures.wait([bell], pause)
+                if in_loop is None:
+                    concurrent.futures.wait([wakeup], pause)
                 else:
-                    yield _within(rung, pause)
+                    yield _within(in_loop, pause)
             return None
         finally:
-            engine.held_locks.leave_queue(self.name, bell)
+            engine.held_locks.leave_queue(self.name, wakeup)
 
-    def _look(self, engine: Engine) -> Plan[tuple[bool, int | None]]:
-        """Whether it seems free, and the token of its holder if that one is known to be gone."""
+    def _check(self, engine: Engine) -> Plan[tuple[bool, int | None]]:
+        """Return if the lock seems free, and the token of its holder if that process is gone."""
         rows = yield Pending.from_query(self._store, "lock_holder", {"name": self.name})
         if not rows:
             return True, None
@@ -179,39 +180,41 @@ class NamedLock:
         return until < engine.clock.lease_now(), None
 
     def _pause(self, waited: int) -> int:
-        """Ms to the next look."""
-        pause = min(LOOK_LATE, max(LOOK_SOON, waited // 20))
+        """Return the ms until the next check. Raise LockNotAcquired if `wait` has elapsed."""
+        pause = min(MAX_PAUSE, max(MIN_PAUSE, waited // 20))
         if self._wait is None:
             return pause
         if waited >= self._wait:
             raise LockNotAcquired(
-                f"the lock {self.name!r} was held by somebody else for the {waited} ms of waiting"
+                f"the lock {self.name!r} was not acquired within {waited} ms: another holder has it"
             )
         return min(pause, self._wait - waited)
 
-    def _release(self, grant: LockRequest) -> Plan[None]:
-        if not (yield self._ask(self._store.open().held_locks.release_call(grant))):
-            raise LostLock(f"the lock {self.name!r} was lost before it was let go")
+    def _release(self, request: LockRequest) -> Plan[None]:
+        if not (yield self._submit(self._store.open().held_locks.release_call(request))):
+            raise LostLock(f"the lock {self.name!r} was lost before it was released")
 
-    def _extend(self, grant: LockRequest, ms: int) -> Plan[None]:
-        lease: Lease | None = yield self._ask(self._store.open().held_locks.extend_call(grant, ms))
+    def _extend(self, request: LockRequest, ms: int) -> Plan[None]:
+        lease: Lease | None = yield self._submit(
+            self._store.open().held_locks.extend_call(request, ms)
+        )
         if lease is None:
             raise LostLock(f"the lock {self.name!r} was lost before it was extended")
 
-    def _ask(self, request: Any) -> Pending[Any]:
-        return Pending(self._store, request, _same)
+    def _submit(self, call: EngineCall) -> Pending[Any]:
+        return Pending(self._store, call, _same)
 
 
-def _in_loop(bell: concurrent.futures.Future[None]) -> asyncio.Future[None]:
+def _wrap(wakeup: concurrent.futures.Future[None]) -> asyncio.Future[None]:
     import asyncio
 
-    return asyncio.wrap_future(bell)
+    return asyncio.wrap_future(wakeup)
 
 
-async def _within(rung: asyncio.Future[None], seconds: float) -> None:
+async def _within(in_loop: asyncio.Future[None], seconds: float) -> None:
     import asyncio
 
-    await asyncio.wait([rung], timeout=seconds)
+    await asyncio.wait([in_loop], timeout=seconds)
 
 
 def _same(answer: Any) -> Any:

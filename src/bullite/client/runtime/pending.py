@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Plan = Generator[Awaitable[Any], Any, T]
-"""Something to do that yields what it waits for, and is the same for coroutines and threads."""
+"""A procedure that yields what it waits for, and is the same for coroutines and threads."""
 
 
 class Pending(Generic[T]):
-    """An answer to come.
+    """The result of a request that is already submitted.
 
-    It is asked for already, whether anyone waits or not. In a coroutine, await it; in a thread,
-    call `result()`.
+    In a coroutine, await it. In a thread, call `result()`.
     """
 
-    __slots__ = ("_future", "_meaning", "_read")
+    __slots__ = ("_decoded", "_future", "_read")
 
     def __init__(self, store: Store, request: Any, read: Callable[[Any], T]) -> None:
         reply, target = self._expect_reply(read)
@@ -37,7 +36,7 @@ class Pending(Generic[T]):
     def _expect_reply(self, read: Callable[[Any], T]) -> tuple[Reply, ReplyTarget]:
         """Make the future. Return the reply that resolves it, and where that is to be called."""
         self._read = read
-        self._meaning: tuple[Any, Exception | None] | None = None
+        self._decoded: tuple[Any, Exception | None] | None = None
         self._future: asyncio.Future[Any] | concurrent.futures.Future[Any]
         loop = running_loop()
         if loop is None:
@@ -48,7 +47,7 @@ class Pending(Generic[T]):
 
     @classmethod
     def from_query(cls, store: Store, statement: str, params: Params) -> Pending[Sequence[Any]]:
-        """The rows of a read."""
+        """Submit a read; the result is its rows."""
         pending: Pending[Sequence[Any]] = Pending.__new__(Pending)
         reply, target = pending._expect_reply(_same)
         store.open().read_thread.read(statement, params, reply, target)
@@ -56,26 +55,26 @@ class Pending(Generic[T]):
 
     @classmethod
     def from_plan(cls, plan: Plan[T], then: Callable[[], object] | None = None) -> Pending[T]:
-        """What a plan comes to, and `then` when it has.
+        """Run a plan; the result is its return value. Call `then` when it has ended.
 
-        In a thread it is carried out at once, and what it raises is raised at once.
+        In a thread it has ended when this returns, and its exception is raised here.
         """
         if is_in_loop():
-            pending = cls.from_coroutine(_awaited(plan))
+            pending = cls.from_coroutine(_await_plan(plan))
             if then is not None:
                 pending._future.add_done_callback(lambda _: then())
             return pending
         pending = cls.__new__(cls)
-        pending._read, pending._meaning = _same, None
+        pending._read, pending._decoded = _same, None
         pending._future = concurrent.futures.Future()
-        pending._future.set_result(_carried_out(plan))
+        pending._future.set_result(_run_plan(plan))
         return pending
 
     @classmethod
     def from_coroutine(cls, answer: Coroutine[Any, Any, T]) -> Pending[T]:
-        """A coroutine, on its way; in a thread it is run at once."""
+        """Start a coroutine. In a thread it has ended when this returns."""
         pending: Pending[T] = cls.__new__(cls)
-        pending._read, pending._meaning = _same, None
+        pending._read, pending._decoded = _same, None
         loop = running_loop()
         if loop is None:
             pending._future = concurrent.futures.Future()
@@ -99,69 +98,69 @@ class Pending(Generic[T]):
         return self._decode_once(answer)
 
     def result(self, timeout: float | None = None) -> T:
-        """Block this thread for the answer; `timeout` in seconds."""
+        """Block this thread until the result is there. `timeout` is in seconds."""
         if not isinstance(self._future, concurrent.futures.Future):
             raise RuntimeError("this was asked for in an event loop: await it there")
         return self._decode_once(self._future.result(timeout))
 
     def ignore_result(self) -> None:
-        """Nobody will ask for the answer; an error is no news either."""
+        """Never read the result, nor an error."""
         self._future.add_done_callback(_swallow)
 
     def _decode_once(self, answer: Any) -> T:
-        """What the answer means; it is taken in once, however often it is asked for."""
-        if self._meaning is None:
+        """Decode the answer once, however often the result is read."""
+        if self._decoded is None:
             try:
-                self._meaning = (self._read(answer), None)
+                self._decoded = (self._read(answer), None)
             except Exception as error:
-                self._meaning = (None, error)
-        value, problem = self._meaning
+                self._decoded = (None, error)
+        value, problem = self._decoded
         if problem is not None:
             raise problem
         return value  # type: ignore[return-value]
 
 
 def is_in_loop() -> bool:
-    """Whether an event loop runs in this thread."""
+    """Return True if an event loop runs in this thread."""
     return running_loop() is not None
 
 
-async def _awaited(plan: Plan[T]) -> T:
+async def _await_plan(plan: Plan[T]) -> T:
     try:
-        wanted = next(plan)
+        step = next(plan)
         while True:
             try:
-                answer = await wanted
+                answer = await step
             except BaseException as error:
-                wanted = plan.throw(error)
+                step = plan.throw(error)
             else:
-                wanted = plan.send(answer)
+                step = plan.send(answer)
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-def _carried_out(plan: Plan[T]) -> T:
+def _run_plan(plan: Plan[T]) -> T:
     try:
-        wanted = next(plan)
+        step = next(plan)
         while True:
             try:
-                answer = wanted.result() if isinstance(wanted, Pending) else _run(wanted)
+                answer = step.result() if isinstance(step, Pending) else _run(step)
             except BaseException as error:
-                wanted = plan.throw(error)
+                step = plan.throw(error)
             else:
-                wanted = plan.send(answer)
+                step = plan.send(answer)
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-def _run(wanted: Awaitable[Any]) -> Any:
+def _run(step: Awaitable[Any]) -> Any:
     """A coroutine of the user's: it may wait for anything, and so needs a loop of its own."""
     import asyncio
 
     async def await_it() -> Any:
-        return await wanted
+        return await step
 
     return asyncio.run(await_it())
 
