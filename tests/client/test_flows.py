@@ -21,10 +21,9 @@ from bullite import (
 from bullite.client.runtime import bridge
 from bullite.errors import InvalidOption, InvalidOptionType, JobLocked
 from bullite.operations.queues import Configure
-
-from .helpers import again, case, state_of, until
-from .listening import gather, names_of, payloads, told
-from .relatives import FAIL, jobs_of, key, lose, producer, tree, work, working
+from tests.support.flows import FAIL, jobs_of, key, lose, producer, tree, work, working
+from tests.support.helpers import again, case, state_of, until
+from tests.support.listening import gather, names_of, payloads, told
 
 BLOCKED = "waiting-children"
 

@@ -13,8 +13,7 @@ from bullite.client.queue.settings import check_settings
 from bullite.client.runtime import bridge
 from bullite.errors import BulliteError, InvalidOption
 from bullite.operations.queues import Configure
-
-from .helpers import again, case, until
+from tests.support.helpers import again, case, until
 
 
 async def echo(job: Job) -> Any:

@@ -11,8 +11,7 @@ from bullite.client.runtime import bridge
 from bullite.core.states import State
 from bullite.errors import InvalidOption, InvalidOptionType
 from bullite.operations.retention import Purge
-
-from .helpers import case, state_of, until
+from tests.support.helpers import case, state_of, until
 
 
 async def work(job: Job) -> Any:

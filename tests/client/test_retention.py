@@ -13,8 +13,7 @@ from bullite.client.runtime import bridge
 from bullite.core.event_log import UNCOUNTED
 from bullite.operations.queues import Settings
 from bullite.operations.retention import PruneQueue
-
-from .helpers import case, fresh, until
+from tests.support.helpers import case, fresh, until
 
 
 async def work(job: Job) -> Any:

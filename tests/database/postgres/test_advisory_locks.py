@@ -17,9 +17,9 @@ from bullite.database.postgres.maintenance_locks import FORGOTTEN, HINDERED
 from bullite.operations.key_values import UpdateKeyValue
 from bullite.operations.metrics import MinuteTotals, WriteMetrics
 from bullite.operations.retention import PruneQueue
-from tests.api.helpers import until
+from tests.database.postgres.places import database_of_its_own, guarded_server, role, url_for
 from tests.support.harness import open_store
-from tests.postgres.places import database_of_its_own, guarded_server, role, url_for
+from tests.support.helpers import until
 from tests.support.postgres_database import PostgresDatabase
 
 WITHIN = 3_000

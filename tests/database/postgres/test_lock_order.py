@@ -25,9 +25,9 @@ from bullite.operations.metrics import MinuteTotals, WriteMetrics, write_metrics
 from bullite.operations.move import MoveJobs
 from bullite.operations.queues import Configure
 from bullite.operations.retention import PruneQueue
-from tests.crash.processes import wait_until
 from tests.support.harness import Held, Process, Store, new_job, node, open_store
 from tests.support.postgres_database import PostgresDatabase
+from tests.support.processes import wait_until
 
 ROUNDS = 60
 
