@@ -22,7 +22,9 @@ from bullite.cli import worker_process
 from bullite.cli.worker_process import SPEC, Spec
 from bullite.commands.processors import BuiltinProcessors
 from bullite.engine import maintenance
-from bullite.engine.maintenance import MAX_LOOKS, Maintenance
+from bullite.engine import orphaned_commands as engine_commands
+from bullite.engine.maintenance import Maintenance
+from bullite.engine.orphaned_commands import MAX_LOOKS
 from bullite.operations.workers import RecoverStalled
 from bullite.processes import orphaned_commands, process_info
 from bullite.processes.orphaned_commands import (
@@ -424,7 +426,7 @@ class Left:
 def left(monkeypatch: pytest.MonkeyPatch) -> Left:
     left = Left()
     monkeypatch.setattr(orphaned_commands, "commands", left.look)
-    monkeypatch.setattr(maintenance, "end", left.end)
+    monkeypatch.setattr(engine_commands, "end", left.end)
     monkeypatch.setattr(Look, "start", Look.run)
     return left
 

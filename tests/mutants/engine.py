@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "an idle process writes nothing",
         "engine/metrics.py",
-        " if self._told.get(worker) != text}",
+        " if self._written.get(worker) != text}",
         "}",
         ["test_metrics.py::test_nothing_is_written_while_nothing_happens"],
     ),
@@ -282,7 +282,7 @@ MUTANTS = (
     Mutant(
         "the commands of a dead worker are ended before its jobs run again",
         "engine/maintenance.py",
-        "        busy = self._end_commands(others, lost)\n",
+        "        busy = self._commands.end(others, lost)\n",
         "        busy: set[int] = set()\n",
         [
             "crash/test_commands.py::test_the_commands_of_a_killed_worker_are_dead_before_their_job_runs_again"
@@ -290,14 +290,14 @@ MUTANTS = (
     ),
     Mutant(
         "jobs wait until commands that may run have been looked for",
-        "engine/maintenance.py",
+        "engine/orphaned_commands.py",
         "            return gone\n",
         "            return set()\n",
         ["crash/test_commands.py::test_commands_are_looked_for_beside_the_engine"],
     ),
     Mutant(
         "a look that began before a process was lost says nothing of it",
-        "engine/maintenance.py",
+        "engine/orphaned_commands.py",
         " | (gone - look.lost)",
         "",
         [
@@ -307,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker process that begins ends what dead ones left running",
-        "engine/maintenance.py",
+        "engine/orphaned_commands.py",
         "(self._has_looked or not known)",
         "True",
         [
@@ -316,8 +316,8 @@ MUTANTS = (
     ),
     Mutant(
         "what a command left behind when it ended lives on",
-        "engine/maintenance.py",
-        "            if self._is_held(mark)\n",
+        "engine/orphaned_commands.py",
+        "            if self._is_claimed(marker)\n",
         "",
         ["crash/test_commands.py::test_only_commands_of_jobs_that_are_held_are_ended"],
     ),

@@ -148,7 +148,7 @@ class Dispatcher:
     def poll_queue(self, queue: int) -> None:
         """Read, without the write lock, whether a queue has ready or delayed jobs."""
         try:
-            ready, due = self._driver.execute("has_ready_or_due", {"queue": queue}).rows[0]
+            [[ready, due]] = self._driver.execute("has_ready_or_due", {"queue": queue}).rows
         except StoreError as error:
             self._throttled_log.warning("could not look for jobs: %s", error)
             self.trouble = error

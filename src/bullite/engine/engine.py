@@ -285,7 +285,7 @@ class Engine:
         if not self._dispatcher.holds_jobs():
             self._dispatcher.may_have_cancelled = False
             return
-        if self._dispatcher.may_have_cancelled or self._maintenance.schedule.stops_are_due(
+        if self._dispatcher.may_have_cancelled or self._maintenance.schedule.cancellations_are_due(
             self.clock.lease_now()
         ):
             self._dispatcher.may_have_cancelled = False

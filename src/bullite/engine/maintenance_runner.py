@@ -77,7 +77,7 @@ class MaintenanceRunner:
 
     def metrics_are_due(self) -> bool:
         """Return True if it is time to write what was measured of the workers."""
-        return bool(self._dispatcher) and self.schedule.record_is_due(self._clock.lease_now())
+        return bool(self._dispatcher) and self.schedule.metrics_are_due(self._clock.lease_now())
 
     def due(self) -> list[PendingRequest]:
         """Return the requests that are due; report it to the workers if a read fails."""

@@ -16,7 +16,7 @@ from ..operations.metrics import MINUTE, MinuteTotals, WriteMetrics
 from .subscription import Subscription
 
 SHORT = 0.001
-"""Seconds; the runs that are shorter are told apart only by their number and mean."""
+"""Seconds. Of shorter runs only the number and the mean are kept."""
 
 SLOW_LOCK = 0.001
 """Seconds of waiting for the write lock that count as a wait."""
@@ -24,7 +24,7 @@ SLOW_LOCK = 0.001
 
 @dataclass(slots=True)
 class RunTimings:
-    """How the runs of a worker went, in seconds; written by those who run its jobs."""
+    """Timings of the runs of a worker, in seconds; each of its runners writes its own."""
 
     runs: int = 0
     failed: int = 0
@@ -41,18 +41,18 @@ class RunTimings:
             self.long.append(seconds)
 
     def durations(self) -> DurationHistogram:
-        """Of the runs since this was last asked, in ms."""
-        sketch = DurationHistogram()
+        """Return the durations, in ms, of the runs since the last call."""
+        histogram = DurationHistogram()
         short, self.short = self.short, 0
         time, self.short_time = self.short_time, 0.0
         long, self.long = self.long, []
         self.runs += short + len(long)
         self.busy += time + sum(long)
         if short:
-            sketch.add(time * 1e3 / short, short)
+            histogram.add(time * 1e3 / short, short)
         for seconds in long:
-            sketch.add(seconds * 1e3)
-        return sketch
+            histogram.add(seconds * 1e3)
+        return histogram
 
     def as_json(self) -> dict[str, Any]:
         return {"runs": self.runs, "failed": self.failed, "busy_ms": round(self.busy * 1e3)}
@@ -60,19 +60,19 @@ class RunTimings:
 
 @dataclass(slots=True)
 class MetricsBuffer:
-    """What was measured since it was last written down; on the engine's thread."""
+    """Measurements that are not written yet; used on the engine's thread."""
 
     batches: int = 0
-    """Transactions in which jobs ended."""
+    """Transactions in which jobs finished."""
     batched: int = 0
-    """How many did in these."""
+    """Jobs that finished in them."""
     lock_waits: int = 0
     lock_wait: float = 0.0
     _minutes: dict[tuple[int, int], MinuteTotals] = field(default_factory=dict)
-    _told: dict[int, str] = field(default_factory=dict)
+    _written: dict[int, str] = field(default_factory=dict)
 
     def transacted(self, ended: int, waited: float) -> None:
-        """So many jobs ended in a transaction; it waited so long for the write lock."""
+        """Count a transaction that finished jobs, and its wait for the write lock in seconds."""
         self.batches += ended > 0
         self.batched += ended
         if waited > SLOW_LOCK:
@@ -80,39 +80,39 @@ class MetricsBuffer:
             self.lock_wait += waited
 
     def ended(self, queue: int, now: int, completed: int, failed: int) -> None:
-        tally = self._tally(queue, now)
-        tally.completed += completed
-        tally.failed += failed
+        minute = self._minute(queue, now)
+        minute.completed += completed
+        minute.failed += failed
 
     def waited(self, queue: int, now: int, ms: int, jobs: int) -> None:
-        """So many jobs that were taken together had waited for so long."""
-        self._tally(queue, now).waits.add(max(0, ms), jobs)
+        """Count jobs of one claim, which had waited `ms`."""
+        self._minute(queue, now).waits.add(max(0, ms), jobs)
 
-    def _tally(self, queue: int, now: int) -> MinuteTotals:
+    def _minute(self, queue: int, now: int) -> MinuteTotals:
         return self._minutes.setdefault((queue, now // MINUTE), MinuteTotals())
 
     def record(self, subscriptions: Iterable[Subscription], now: int) -> WriteMetrics | None:
-        """All that is new, to be written down; None if nothing is."""
+        """Return the request that writes what is new; None if nothing is."""
         stats: dict[int, str] = {}
         for subscription in subscriptions:
-            for readings in subscription.timings:
-                durations = readings.durations()
+            for timings in subscription.timings:
+                durations = timings.durations()
                 if durations.count:
-                    self._tally(subscription.queue, now).durations.merge(durations)
+                    self._minute(subscription.queue, now).durations.merge(durations)
             if subscription.worker:
                 stats[subscription.worker] = self._stats_of(subscription)
-        new = {worker: text for worker, text in stats.items() if self._told.get(worker) != text}
-        self._told = stats
+        new = {worker: text for worker, text in stats.items() if self._written.get(worker) != text}
+        self._written = stats
         minutes, self._minutes = self._minutes, {}
         return WriteMetrics(minutes, new) if minutes or new else None
 
     def _stats_of(self, subscription: Subscription) -> str:
-        told = [readings.as_json() for readings in subscription.timings]
-        own = {key: sum(one[key] for one in told) for key in RunTimings().as_json()}
+        timings = [each.as_json() for each in subscription.timings]
+        own = {key: sum(one[key] for one in timings) for key in RunTimings().as_json()}
         return encode_plain({**own, **self.as_json()}).decode()
 
     def as_json(self) -> dict[str, Any]:
-        """What is told of the engine; nothing that changes because it is told."""
+        """Return the numbers of the engine; none that changes because they are written."""
         return {
             "batches": self.batches,
             "batched": self.batched,

@@ -16,9 +16,10 @@ _STOP = None
 
 
 class ReadThread:
-    """Answers read requests one after the other; starts with the first.
+    """Executes read requests one after the other; its thread starts with the first.
 
-    `ended` hears of an error after which the store must be opened again, before the request does.
+    `ended` is called with an error after which the store must be opened again, before the reply is
+    delivered.
     """
 
     def __init__(
@@ -29,17 +30,17 @@ class ReadThread:
     ) -> None:
         self._open_reader = open_reader
         self._spawn = spawn
-        self._tell_ended = ended
+        self._ended_by = ended
         self._requests: queue.SimpleQueue[tuple[str, Params, Reply, ReplyTarget] | None] = (
             queue.SimpleQueue()
         )
         self._started = self._closed = False
         self._entering = threading.Lock()
-        """Held while a request is put in, so that none comes behind the close."""
+        """Held while a request is put in, so that none is put in after the close."""
         self._ended = threading.Event()
 
     def read(self, statement: str, params: Params, reply: Reply, target: ReplyTarget) -> None:
-        """`reply` gets the rows."""
+        """Execute a read. `reply` gets the rows, or the exception."""
         with self._entering:
             if not self._closed:
                 if not self._started:
@@ -50,7 +51,7 @@ class ReadThread:
         target.deliver([(reply, StoreClosed("the store is closed"))])
 
     def close(self) -> None:
-        """Answer what was put in, then stop; wait for that, 10 s at most."""
+        """Execute all that was put in, then stop. Wait for that, 10 s at most."""
         with self._entering:
             self._closed = True
             self._requests.put(_STOP)
@@ -68,7 +69,7 @@ class ReadThread:
             except Exception as error:
                 answer = error
                 if isinstance(error, ENDING):
-                    self._tell_ended(error)
+                    self._ended_by(error)
             target.deliver([(reply, answer)])
         if reader is not None:
             reader.close()

@@ -154,7 +154,7 @@ class ResultWaiters:
         params = {"jobs": as_json(awaited)}
         try:
             finished = self._driver.execute("finished_jobs", params).rows
-            existing = {row[0] for row in self._driver.execute("existing_jobs", params).rows}
+            existing = {job for [job] in self._driver.execute("existing_jobs", params).rows}
             if finished or len(existing) < len(awaited):
                 self._driver.sync()  # another process may just have committed that
         except _FAILURES as error:

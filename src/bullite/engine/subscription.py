@@ -15,35 +15,34 @@ if TYPE_CHECKING:
     from .metrics import RunTimings
 
 PREFETCH_RETURN_AFTER = 40
-"""Ms without any of a worker's jobs ending, after which it gives back what it fetched ahead."""
-
+"""Ms in which no job of a worker ended, after which it returns its prefetched jobs."""
 
 MIN_BACKOFF, MAX_BACKOFF = 1_000, 15_000
-"""Ms between tries, of claims and of results, and between reports, while the database fails;
-doubled each time."""
+"""Ms between tries of claims and of results, and between reports, while the database fails. They
+are doubled each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerIntervals:
-    """How often things are to be done for a worker, in ms; the strictest of a process count."""
+    """Intervals that a worker demands, in ms; the shortest of a process count."""
 
     renew_every: int = 15_000
     poll_interval: int = 1_000
-    """Ms after which it polls even without a notification."""
+    """Between polls without a notification."""
     maintenance_interval: int = 1_000
-    """The latest that housekeeping may be."""
+    """By which maintenance may be late."""
     stalled_interval: int = 30_000
-    """The latest that the jobs of lost workers may be looked for."""
+    """By which the recovery of lost workers may be late."""
     checks_stalled: bool = True
     pause_after_error: int | None = None
-    """Between tries while the database fails; None for the usual."""
+    """Between tries while the database fails; None for MIN_BACKOFF to MAX_BACKOFF."""
     renewed: Callable[[bool], None] = lambda kept: None
     """Called on the engine's thread after every renewal: True if the worker is still registered.
     Lost jobs are reported separately, by `report_lost`."""
 
 
 class CancelRunning(NamedTuple):
-    """A job that its worker should stop."""
+    """A request to stop a running job that was cancelled."""
 
     job: int
     token: int
@@ -64,17 +63,17 @@ class Subscription:
     reply: Reply
     target: ReplyTarget
     return_prefetched: Callable[[], None]
-    """Makes the worker give back what it has not begun; called on the engine's thread."""
+    """Makes the worker return prefetched jobs; called on the engine's thread."""
     intervals: WorkerIntervals
     stop: Callable[[Sequence[CancelRunning]], None]
-    """Makes the worker stop jobs that are cancelled; called where `reply` is, perhaps more than
-    once for a job."""
+    """Makes the worker stop cancelled jobs; called where `reply` is, perhaps more than once for a
+    job."""
     timings: Sequence[RunTimings] = ()
-    """What is measured of its runs."""
+    """Timings of its runs, one for each runner."""
     manual: bool = False
     """Jobs are claimed one by one, by callers of `get_next_job`."""
     prefetched: int = 0
-    """How many jobs it may hold beyond those it runs; the worker sets it from what they take."""
+    """How many jobs it may hold beyond those it runs; the worker sets it by their durations."""
     fair_share: float = math.inf
     """Waiting jobs per worker of its queue at its last claim. It prefetches no more than that, to
     leave jobs for the other workers."""
@@ -101,9 +100,9 @@ class Subscription:
     paused: bool = False
     runs: Callable[[], int] = lambda: 0
     """How many of its jobs run in this process, or have ended and are not recorded yet; may be
-    asked on any thread."""
+    called on any thread."""
     holds: Callable[[], Set[tuple[int, int]]] = frozenset
-    """The jobs, and their tokens, that it runs or is about to run; may be asked on any thread."""
+    """The jobs, and their tokens, that it runs or is about to run; may be called on any thread."""
     report_lost: Callable[[Set[tuple[int, int]]], None] = lambda lost: None
     """Called with the jobs of `holds` that it has lost, where `reply` is called; called again for a
     job that runs on."""
@@ -121,11 +120,11 @@ class Subscription:
 
     @property
     def demand(self) -> int:
-        """How many jobs it would take now."""
+        """How many jobs it would claim now."""
         if self.paused or not self.worker:
             return 0
-        ahead = 0 if self.limited else min(self.prefetched, self.fair_share)
-        return max(0, self.concurrency + int(ahead) - self.held)
+        extra = 0 if self.limited else min(self.prefetched, self.fair_share)
+        return max(0, self.concurrency + int(extra) - self.held)
 
     @property
     def has_capacity(self) -> bool:
@@ -141,7 +140,7 @@ class Subscription:
         self.next_report_at, self.report_backoff = 0, MIN_BACKOFF
 
     def add_held(self, jobs: int, lease_now: int) -> None:
-        """It was given jobs."""
+        """Count claimed jobs."""
         if self.manual:
             self.concurrency -= jobs
         else:
@@ -149,14 +148,14 @@ class Subscription:
         self.last_progress_at = lease_now
 
     def remove_held(self, jobs: int, lease_now: int) -> None:
-        """So many of its jobs have ended."""
+        """Count jobs that have ended."""
         self.held -= jobs
         self.last_progress_at = lease_now
-        # Under a limit, that one has ended may be what others were waiting for.
+        # Under a limit, the end of one job may allow the claim of another.
         self.needs_poll = self.needs_poll or self.limited
 
     def prefetch_timeout_in(self, lease_now: int) -> int | None:
-        """Ms until it should give back what it fetched ahead; None if it holds nothing ahead."""
+        """Ms until it should return its prefetched jobs; None if it has none."""
         if self.held <= self.concurrency:
             return None
         return self.last_progress_at + PREFETCH_RETURN_AFTER - lease_now
@@ -166,7 +165,7 @@ class Subscription:
         return due is not None and due <= 0
 
     def accepts(self, names: Mapping[str, int]) -> bool:
-        """Whether jobs of these names, of which "" means any, could be for this worker."""
+        """Return True if this worker claims a job of these names; "" stands for any name."""
         mine = self.registration.names
         return mine is None or "" in names or any(name in names for name in mine)
 

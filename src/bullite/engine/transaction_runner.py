@@ -7,11 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ..core.job_record import JobRow
 from ..core.log_throttle import ThrottledLog
 from ..database.driver import Driver, OutOfOrder, Params, Result, Step
 from ..operations import add
-from ..operations.claim import never_delayed_or_retried
 from ..operations.registry import OPERATIONS
 from ..operations.transaction import Operation, Transaction
 from .batching import group
@@ -28,8 +26,6 @@ T = TypeVar("T")
 
 SLOW_LOCK, SLOW_STATEMENT = 0.2, 0.1
 """Seconds worth a warning."""
-
-_CREATED_AT = JobRow._fields.index("created_at")
 
 
 class TransactionRunner:
@@ -159,10 +155,6 @@ class TransactionRunner:
         for queue, (completed, failed) in tx.ended.items():
             self._metrics.ended(queue, tx.now, completed, failed)
         for subscription, claimed in claims:
-            if claimed.rows:
-                # All waited as long as the one in their middle.
-                row = claimed.rows[len(claimed.rows) // 2]
-                if never_delayed_or_retried(row):
-                    ms = claimed.claimed_at - row[_CREATED_AT]
-                    jobs = len(claimed.rows)
-                    self._metrics.waited(subscription.queue, claimed.claimed_at, ms, jobs)
+            if (ms := claimed.typical_wait()) is not None:
+                jobs = len(claimed.rows)
+                self._metrics.waited(subscription.queue, claimed.claimed_at, ms, jobs)

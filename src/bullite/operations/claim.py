@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 
 from ..core.codec import as_json
 from ..core.job_flags import SCHEDULED
-from ..core.job_record import ATTEMPTS_MADE, ATTEMPTS_STARTED, CUSTOM_ID, FLAGS, ID, PRIORITY, SEQ
+from ..core.job_record import (
+    ATTEMPTS_MADE,
+    ATTEMPTS_STARTED,
+    CREATED_AT,
+    CUSTOM_ID,
+    FLAGS,
+    ID,
+    PRIORITY,
+    SEQ,
+)
 from ..core.states import CLAIM, PROMOTE, State
 from ..database.driver import ANY_NAME, OutOfOrder, Step
 from .cancel_and_expire import MAX_EXPIRED, expire_due
@@ -81,13 +90,17 @@ class Claimed(NamedTuple):
     failed_reasons: Mapping[int, str] = {}
     """Of those of the jobs that failed before, the errors of their last failed attempts."""
 
+    def typical_wait(self) -> int | None:
+        """Return the ms that the job in the middle waited; None if it was delayed or runs again.
 
-def never_delayed_or_retried(row: Sequence[Any]) -> bool:
-    """Return whether a job was claimable as soon as it was added, and starts for the first time.
-
-    A job that entered the queue later, or again, has a `seq` that differs from its id.
-    """
-    return bool(row[ATTEMPTS_STARTED] <= 1 and abs(row[SEQ]) == row[ID])
+        A job that entered the queue later than it was added, or again, has a `seq` that differs
+        from its id.
+        """
+        if not self.rows:
+            return None
+        row = self.rows[len(self.rows) // 2]
+        is_first_start = row[ATTEMPTS_STARTED] <= 1 and abs(row[SEQ]) == row[ID]
+        return self.claimed_at - row[CREATED_AT] if is_first_start else None
 
 
 class ClaimInfo(NamedTuple):

@@ -81,7 +81,7 @@ class InlineEngine(Engine):
             did = did or bool(answer)
             while chores.again(chore, answer):
                 answer = self.ask(chore)
-        if self._maintenance.schedule.record_is_due(self.clock.lease_now()):
+        if self._maintenance.schedule.metrics_are_due(self.clock.lease_now()):
             self.submit_all(self._write_metrics())
         return did
 
