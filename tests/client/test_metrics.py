@@ -23,7 +23,7 @@ LENGTH = 0.03
 @pytest.fixture
 def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is measured is written down at every opportunity."""
-    monkeypatch.setattr(maintenance, "RECORD_EVERY", 1)
+    monkeypatch.setattr(maintenance, "WRITE_METRICS_EVERY", 1)
 
 
 async def on_the_loop(job: Job) -> None:
