@@ -132,11 +132,6 @@ AMONG_OURSELVES = {
         "key",
         "priority_number",
     },
-    "Worker": {
-        "call_later",
-        "strategy",
-        "taken_away",
-    },
 }
 """Names without an underscore that are for other modules of the library."""
 

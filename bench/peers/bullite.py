@@ -112,6 +112,6 @@ def _function(handle: Handler) -> Any:
 
 def _fetch_nothing_ahead() -> None:
     """There is no option for it: what is fetched ahead is a matter of how long jobs take."""
-    from bullite.worker import runner
+    from bullite.worker import prefetch
 
-    runner.PREFETCH_MAX = 0
+    prefetch.PREFETCH_MAX = 0

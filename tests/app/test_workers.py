@@ -63,8 +63,8 @@ async def test_its_attributes_say_how_it_works(app: Bullite) -> None:
             "numbers": 1,
             "threes": 3,
         }
-        habits = {worker.queue.name: worker._intervals.poll_interval for worker in app._workers}
-        assert habits == {"numbers": 1_000, "threes": 200}
+        intervals = {w.queue.name: w._options.intervals.poll_interval for w in app._workers}
+        assert intervals == {"numbers": 1_000, "threes": 200}
 
 
 async def test_no_more_run_at_a_time_than_it_says(app: Bullite) -> None:

@@ -23,7 +23,9 @@ NEVER = {
     "asyncio",
     "rich",
     "bullite.worker.worker",
+    "bullite.worker.loop_runner",
     "bullite.worker.runner",
+    "bullite.worker.thread_runner",
     "bullite.worker.pool",
     "bullite.commands.processors",
 }

@@ -391,7 +391,7 @@ async def test_the_trouble_of_a_worker_reaches_a_shared_emitter(
     mails = Queue("mails", queue.store, events=bus)
     async with Worker(mails, echo, name="bob") as worker:
         await (await mails.add("a")).result()
-        worker._on_store_error(StoreError("the disk is gone"))
+        worker._notifications.store_failed(StoreError("the disk is gone"))
         await until(lambda: heard)
     assert heard[0][:3] == ("worker.error", "mails", "bob")
     assert isinstance(heard[0][3], StoreError)

@@ -501,10 +501,12 @@ def emitted_by(cls: type) -> Iterator[str]:
     modules = {base.__module__ for base in cls.__mro__ if base.__module__.startswith("bullite")}
     if cls is Queue:
         modules.add("bullite.client.job.job")  # a job that is removed tells its queue
+    if cls is bullite.Worker:
+        modules.add("bullite.worker.notifications")
     for place in map(import_module, modules):
         for call in ast.walk(ast.parse(inspect.getsource(place))):
             match call:
-                case ast.Call(ast.Attribute(attr="emit" | "_tell"), [event, *_]):
+                case ast.Call(ast.Attribute(attr="emit" | "_emit"), [event, *_]):
                     for part in ast.walk(event):
                         if isinstance(part, ast.Constant):
                             yield str(part.value)

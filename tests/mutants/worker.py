@@ -9,21 +9,21 @@ MUTANTS = (
     Mutant(
         "what was fetched ahead and taken away is not begun",
         "worker/pool.py",
-        "for job in runner.remove(numbers):",
+        "for job in runner.remove(pks):",
         "for job in runner.remove(()):",
         ["worker/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
     ),
     Mutant(
         "a job that its own run has moved was not taken away",
         "worker/pool.py",
-        " for job in self._held() if job.moving is None}",
-        " for job in self._held()}",
+        " for job in self._claimed() if job.moving is None}",
+        " for job in self._claimed()}",
         ["worker/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
     ),
     # --- PostgreSQL ---
     Mutant(
         "what was handed over to begin is not given back behind a slow job",
-        "worker/runner.py",
+        "worker/prefetch.py",
         "while self._jobs[-1].prefetched:",
         "while True:",
         [
@@ -34,50 +34,51 @@ MUTANTS = (
     # --- cancelling ---
     Mutant(
         "a consumer outlives the job that is cancelled",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "        return task.uncancel() == 0\n",
         "        return False\n",
         ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run that returned although it was cancelled leaves its consumer as it was",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "                if self._cancelled:\n",
         "                if False:\n",
         ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run with a timeout that returns although it was cancelled has completed",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "            if in_time and job in self._cancelled and not run.cancelled():",
         "            if False:",
         ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a run that is cancelled while it moves its job ends",
-        "worker/runner.py",
-        "                if _is_cancelled():\n                    raise\n",
+        "worker/loop_runner.py",
+        "                if _consumer_is_cancelled():\n                    raise\n",
         "                raise\n",
         ["worker/test_cancelling.py"],
     ),
     Mutant(
         "a job is told once that it is cancelled",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "        if consumer is not None and job not in self._cancelled:",
         "        if consumer is not None:",
         ["unit/test_cancelled_runs.py"],
     ),
     Mutant(
         "no thread sleeps while jobs are taken out of its line",
-        "worker/runner.py",
-        "        with self._counting:  # who finds the line empty meanwhile would sleep, unwoken\n",
+        "worker/thread_runner.py",
+        "        with self._counting:  # a thread that found the buffer empty would sleep, "
+        "unwoken\n",
         "        if True:\n",
         ["unit/test_cancelled_runs.py"],
     ),
     # --- commands and their workers ---
     Mutant(
         "a processor that raises GeneratorExit does not end its consumer",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "GeneratorExit) and not _is_current(this_consumer):",
         "GeneratorExit):",
         [
@@ -86,16 +87,16 @@ MUTANTS = (
     ),
     Mutant(
         "a consumer whose loop is gone is thrown away",
-        "worker/runner.py",
+        "worker/loop_runner.py",
         "GeneratorExit) and not _is_current(this_consumer):",
         "GeneratorExit) and False:",
         ["unit/test_consumers.py"],
     ),
     Mutant(
         "what is in no hurry is settled when its worker would be unloaded",
-        "worker/runner.py",
-        "if ahead > 0 and (",
-        "if len(self._line) > 0 and (",
+        "worker/thread_runner.py",
+        "if prefetched > 0 and (",
+        "if len(self._buffer) > 0 and (",
         ["unit/test_threads.py"],
     ),
 )

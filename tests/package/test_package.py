@@ -30,7 +30,6 @@ AMONG_OURSELVES = {
     "add_entry",
     "append_log",
     "as_job",
-    "call_later",
     "cancellation",
     "check",
     "command_end",
@@ -46,7 +45,6 @@ AMONG_OURSELVES = {
     "moving",
     "needs_care",
     "new_job",
-    "on_recorded",
     "place",
     "prefetched",
     "priority_number",
@@ -54,8 +52,6 @@ AMONG_OURSELVES = {
     "run",
     "settings_version",
     "stored_options",
-    "strategy",
-    "taken_away",
     "token_number",
 }
 """Methods without an underscore that are for other modules of the package, not for users."""

@@ -737,10 +737,7 @@ DIFFERENCES: dict[str, dict[str, str]] = {
     "Scheduler": {},
     "QueueEvents": {"start": "begins it: there is no loop in which it could begin by itself"},
     "QueueEventsProducer": {"events": "as for Queue"},
-    "Worker": {
-        "start": "begins it: there is no loop in which it could begin by itself",
-        "rules": "what the library reads when a run ends",
-    },
+    "Worker": {"start": "begins it: there is no loop in which it could begin by itself"},
 }
 
 

@@ -12,10 +12,14 @@ from bullite import Job, Queue
 from bullite.core.decide_outcome import Raised, Result, Returned
 from bullite.core.job_record import JobStatusRow
 from bullite.errors import JobCancelled
+from bullite.worker.loop_runner import LoopRunner
+from bullite.worker.prefetch import PrefetchBuffer
 from bullite.worker.processors import ANY, make_handler
-from bullite.worker.runner import LoopRunner, PrefetchBuffer, ThreadRunner
+from bullite.worker.thread_runner import ThreadRunner
 from tests.support.helpers import until
 from tests.support.processes import wait_until
+
+from .test_prefetch import worker_of
 
 PATIENCE = 10.0
 
@@ -27,10 +31,7 @@ class Master:
         self.ends: list[tuple[int, Result | None]] = []
         self.ended_one = threading.Semaphore(0)
 
-    def _on_started(self, job: Job) -> None: ...
-    def _on_late_error(self, job: Job, error: Exception) -> None: ...
-    def _on_stuck(self, job: Job) -> None: ...
-    def _check_drained(self) -> None: ...
+    def check_soon(self) -> None: ...
 
     def returned(self, job: Job, value: Any) -> None:
         self.ended(job, Returned(value))
@@ -39,7 +40,10 @@ class Master:
         self.ends.append((job.pk, result))
         self.ended_one.release()
 
-    def strategy(self, job: Job, error: BaseException) -> None:
+    def ended_in_thread(self, job: Job, result: Result, is_urgent: bool) -> None:
+        self.ended(job, result)
+
+    def retry_delay(self, job: Job, error: BaseException) -> None:
         return None
 
     def call_later(self, seconds: float, call: Any) -> Any:
@@ -80,7 +84,7 @@ def test_no_thread_falls_asleep_while_jobs_are_taken_out_of_its_line(
         return [job for job in jobs if job.pk in numbers]
 
     monkeypatch.setattr(PrefetchBuffer, "remove", take_out)
-    runner = ThreadRunner({ANY: make_handler("work", work)}, 1, master)
+    runner = ThreadRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
     runner.take([job(1), job(2), job(3)])
     wait_until(runner.running)
     assert [job.pk for job in runner.remove({2})] == [2]
@@ -106,7 +110,7 @@ def test_a_run_that_is_told_twice_to_end_is_told_once() -> None:
                     told += 1
             return "at last"
 
-        runner = LoopRunner({ANY: make_handler("work", work)}, 1, master)
+        runner = LoopRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
         one = job(1)
         runner.take([one])
         await begun.wait()
@@ -136,7 +140,7 @@ def test_a_run_that_is_told_to_end_ends_as_cancelled_and_the_next_begins() -> No
                 await asyncio.Event().wait()
             return "done"
 
-        runner = LoopRunner({ANY: make_handler("work", work)}, 1, master)
+        runner = LoopRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
         one = job(1)
         runner.take([one, job(2)])
         await begun.wait()

@@ -7,10 +7,11 @@ from typing import Any
 
 from bullite import Job
 from bullite.errors import JobSuspended
+from bullite.worker.control_errors import is_suspension
+from bullite.worker.loop_runner import LoopRunner
 from bullite.worker.processors import ANY, Handler
-from bullite.worker.runner import LoopRunner, is_suspension
 
-from .test_prefetch import job
+from .test_prefetch import job, worker_of
 
 
 class Master:
@@ -21,6 +22,9 @@ class Master:
 
     def returned(self, job: Job, value: Any) -> None:
         self.ended_jobs.append(job.pk)
+
+    def retry_delay(self, job: Job, error: BaseException) -> None:
+        return None
 
 
 def test_a_job_that_comes_while_a_cancelled_consumer_ends_is_run_by_another() -> None:
@@ -39,7 +43,7 @@ def test_a_job_that_comes_while_a_cancelled_consumer_ends_is_run_by_another() ->
             else:
                 done.set()
 
-        runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, master)  # type: ignore[arg-type]
+        runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, worker_of(master), master)  # type: ignore[arg-type]
         runner.take([job(1)])
         await asyncio.wait_for(done.wait(), 10)
         runner.stop(interrupt=True)
@@ -76,7 +80,7 @@ def test_a_consumer_whose_loop_is_gone_is_thrown_away() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, master)  # type: ignore[arg-type]
+    runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, worker_of(master), master)  # type: ignore[arg-type]
 
     async def begin() -> None:
         runner.take([job(1)])

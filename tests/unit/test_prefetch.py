@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from bullite import Job, Queue
 from bullite.core.job_record import JobStatusRow
-from bullite.worker.runner import (
+from bullite.worker.prefetch import (
     PREFETCH_MAX,
     PREFETCH_MAX_JOB_SECONDS,
     PREFETCH_MIN,
@@ -18,6 +21,12 @@ from bullite.worker.runner import (
 def job(number: int, rank: int = 0) -> Job:
     facts = (number, "a", None, 0, 1, 0, 1, 0, 0, None, None, rank, number, "null")
     return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
+
+
+def worker_of(double: Any) -> Any:
+    """A worker's context in which one test double has all the parts that runners use."""
+    options = SimpleNamespace(strategies=double, max_started_attempts=None)
+    return SimpleNamespace(options=options, notifications=double, loop=double, activity=double)
 
 
 def popped(line: PrefetchBuffer) -> list[int]:

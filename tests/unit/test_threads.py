@@ -12,9 +12,9 @@ import pytest
 from bullite import Job
 from bullite.core.decide_outcome import Result, Returned
 from bullite.worker.processors import ANY, Handler
-from bullite.worker.runner import ThreadRunner
+from bullite.worker.thread_runner import ThreadRunner
 
-from .test_prefetch import job
+from .test_prefetch import job, worker_of
 
 
 class Master:
@@ -22,17 +22,23 @@ class Master:
 
     def __init__(self) -> None:
         self.ended_jobs: list[int] = []
-        self.results: list[Result | None] = []
+        self.results: list[Result] = []
+        self.urgent: list[bool] = []
+        """Whether each of them was to be recorded at once."""
         self.busy: Callable[[], int] = lambda: 0
         self.looked: list[int] = []
         """How many jobs the runner had whenever it said that it may have none."""
 
-    def ended(self, job: Job, result: Result | None) -> None:
+    def ended_in_thread(self, job: Job, result: Result, is_urgent: bool) -> None:
+        self.urgent.append(is_urgent)
         self.results.append(result)
         self.ended_jobs.append(job.pk)
 
-    def _check_drained(self) -> None:
+    def check_soon(self) -> None:
         self.looked.append(self.busy())
+
+    def retry_delay(self, job: Job, error: BaseException) -> None:
+        raise AssertionError("no run failed")
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"{name} was not expected")
@@ -71,7 +77,7 @@ def crowd() -> Crowd:
 @pytest.fixture
 def runner(master: Master, crowd: Crowd) -> Iterator[ThreadRunner]:
     handler = Handler(crowd, in_loop=False)
-    runner = ThreadRunner({ANY: handler}, 3, master, name="test-of-threads")
+    runner = ThreadRunner({ANY: handler}, 3, worker_of(master), master, name="test-of-threads")
     yield runner
     runner.stop(interrupt=False)
     crowd.let_go(1_000)
@@ -168,22 +174,26 @@ def test_stopping_gives_up_what_has_not_begun_and_ends_the_threads(
 
 
 def test_more_is_called_for_once_when_half_of_what_was_held_ahead_has_begun(
-    runner: ThreadRunner, crowd: Crowd
+    runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     for _ in range(200):
-        runner.pace.finished(0.01)
-    ahead = runner.pace.prefetch()
+        runner.sizer.finished(0.01)
+    ahead = runner.sizer.prefetch()
     runner.take([job(number) for number in range(3 + ahead)])
     until(lambda: crowd.inside == 3)
-    assert not runner.needs_more_work()
-    crowd.let_go(ahead // 2)
-    until(lambda: runner.busy() == 3 + ahead - ahead // 2)
-    assert runner.needs_more_work()
-    assert not runner.needs_more_work()
-    runner.take([job(1_000)])
+    crowd.let_go(ahead // 2 - 1)
+    until(lambda: runner.busy() == 3 + ahead - ahead // 2 + 1)
+    assert not any(master.urgent)
     crowd.let_go(1)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2)
-    assert runner.needs_more_work()
+    assert master.urgent.pop()
+    crowd.let_go(1)
+    until(lambda: runner.busy() == 3 + ahead - ahead // 2 - 1)
+    assert not any(master.urgent)
+    runner.take([job(1_000)])
+    crowd.let_go(1)
+    until(lambda: runner.busy() == 3 + ahead - ahead // 2 - 1)
+    assert master.urgent.pop()
 
 
 def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
@@ -196,9 +206,9 @@ def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
 
 
 def test_jobs_that_wait_for_a_thread_to_wake_up_are_not_held_ahead(runner: ThreadRunner) -> None:
-    runner._line.put([job(1)])
+    runner._buffer.put([job(1)])
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]
-    assert runner._line.clear()
+    assert runner._buffer.clear()
 
 
 def test_a_worker_that_is_to_stop_tells_of_each_end_at_once(
@@ -214,7 +224,7 @@ def test_more_is_called_for_by_each_run_of_very_quick_jobs(
     runner: ThreadRunner, crowd: Crowd
 ) -> None:
     for _ in range(200):
-        runner.pace.finished(0.00001)
-    runner.take([job(number) for number in range(3 + runner.pace.prefetch())])
+        runner.sizer.finished(0.00001)
+    runner.take([job(number) for number in range(3 + runner.sizer.prefetch())])
     until(lambda: crowd.inside == 3)
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]

@@ -519,7 +519,7 @@ async def by_worker(queue: Queue, worker: Worker, job_id: str) -> Any:
 
 
 def unbegun(worker: Worker) -> list[Job]:
-    return [job for pool in worker._pools for runner in pool.runners() for job in runner.waiting()]
+    return [job for pool in worker._pools for job in pool.unstarted()]
 
 
 @pytest.mark.parametrize("cancel", [by_queue, by_worker])

@@ -278,7 +278,7 @@ async def test_trouble_with_the_database_is_told_and_ends_nothing(queue: Queue) 
     worker = Worker(queue, echo)
     heard = gather(worker, "error")
     await (await queue.add("a")).result()
-    worker._on_store_error(StoreError("the disk is gone"))
+    worker._notifications.store_failed(StoreError("the disk is gone"))
     assert await (await queue.add("a", 7)).result() == 7
     await worker.close()
     [(_, error)] = heard

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.worker.runner import PREFETCH_MAX_JOB_SECONDS
+from bullite.worker.prefetch import PREFETCH_MAX_JOB_SECONDS
 from tests.support.helpers import again, until
 
 

@@ -151,4 +151,4 @@ async def test_what_was_fetched_ahead_and_taken_away_is_not_begun(
 
 
 def ahead(worker: Worker) -> int:
-    return sum(len(pool._loop_runner.waiting()) for pool in worker._pools)
+    return sum(len(pool.unstarted()) for pool in worker._pools)

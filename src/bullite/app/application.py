@@ -42,7 +42,7 @@ from ..errors import (
     WrongLoop,
 )
 from ..operations.finish import FinishResult
-from ..worker.completer import OutcomeBatch
+from ..worker.outcome_batch import OutcomeBatch
 from ..worker.processors import is_async, make_handler
 from ..worker.worker import Worker
 from . import middleware
@@ -685,12 +685,10 @@ class _ForcedClose:
         self._worker = worker
         self._jobs = worker.running_jobs()
         self._released: set[int] = set()
-        self._on_recorded, worker.on_recorded = worker.on_recorded, self._note
+        worker._notifications.recorded_hooks.append(self._note)
 
     def _note(self, batch: OutcomeBatch, settled: FinishResult) -> None:
-        if self._on_recorded is not None:
-            self._on_recorded(batch, settled)
-        released = {verdict.job for verdict in batch.outcomes if verdict.move is RELEASE}
+        released = {outcome.job for outcome in batch.outcomes if outcome.move is RELEASE}
         self._released |= released - set(settled.lost)
 
     def given_back(self) -> list[Job]:

@@ -26,7 +26,7 @@ from ..operations.finish import FinishResult
 from ..processes.child_protocol import CANNOT_WORK, WANTS_FRESH, tell_ready, watch_lifeline
 from ..processes.private_environment import forbid_inspection, receive
 from ..processes.process_tree import adopt_orphans
-from ..worker.completer import OutcomeBatch
+from ..worker.outcome_batch import OutcomeBatch
 from ..worker.processors import WithFallback, check_processors
 from ..worker.worker import Worker
 
@@ -250,7 +250,7 @@ class WorkerProcess:
         self._take_on(worker)
 
     def _take_on(self, worker: Worker) -> None:
-        worker.on_recorded = self._tell_ends
+        worker._notifications.recorded_hooks.append(self._tell_ends)
         worker.on("error", self._trouble)
         self._workers.append(worker)
 

@@ -898,7 +898,10 @@ class Worker(RunningWorker):
     def process(self, name: str, *, concurrency: int | None = None) -> Callable[[F], F]: ...
 
     def process(self, name: str, processor: Any = None, *, concurrency: int | None = None) -> Any:
-        """Take jobs called `name` too, and run them with this function; a decorator without one."""
+        """Run jobs called `name` with this function, too. Without `processor`, return a decorator.
+
+        Raise InvalidOption if the worker has a processor for these jobs already.
+        """
         if processor is None:
             return lambda function: self.process(name, function, concurrency=concurrency)
         ours = plain(processor, f"the processor of {name!r}")
@@ -907,7 +910,7 @@ class Worker(RunningWorker):
 
     @property
     def concurrency(self) -> int:
-        """How many jobs it runs at a time; may be changed while it works."""
+        """The number of jobs that run at a time. It can be changed while the worker runs."""
         return self._async.concurrency
 
     @concurrency.setter
@@ -919,11 +922,12 @@ class Worker(RunningWorker):
 
     @property
     def is_running(self) -> CallableBool:
-        """Whether it works: it has begun, and is neither closed nor paused and idle."""
+        """True from the start until the worker is closed, or is paused and runs no jobs."""
         return self._async.is_running
 
     @property
     def is_paused(self) -> CallableBool:
+        """True between `pause()` and `resume()`."""
         return self._async.is_paused
 
     def wait_until_ready(self) -> None:
@@ -931,18 +935,19 @@ class Worker(RunningWorker):
         self._wait(self._async.wait_until_ready())
 
     def rate_limit(self, duration: Duration) -> None:
-        """Let nothing of the queue begin for `duration`, as `queue.rate_limit`."""
+        """Start no jobs of the queue for `duration`, in any process, as `queue.rate_limit`."""
         self._wait(self._async.rate_limit(duration))
 
     def get_next_job(self, token: str | None = None, block: bool = True) -> Job | None:
-        """Take the next job, to be ended by hand; waits up to `drain_delay` for one if `block`.
+        """Claim the next job, which the caller finishes. Return None if there is none.
 
-        `token` is a word of the caller's own that will stand for the job's token.
+        If `block`, wait for a job up to `drain_delay`. `token` is a text of the caller that is
+        accepted in place of the job's token.
         """
         return as_job(self._wait(self._async.get_next_job(token, block)))
 
     def running_jobs(self) -> list[Job]:
-        """The jobs that it runs now."""
+        """Return the jobs that run now."""
         return as_jobs(self._call(lambda: self._async.running_jobs()))
 
     def cancel_job(self, job_id: str, reason: str | None = None) -> bool:
@@ -954,15 +959,15 @@ class Worker(RunningWorker):
         return self._call(lambda: self._async.cancel_job(job_id, reason))
 
     def cancel_all_jobs(self, reason: str | None = None) -> int:
-        """The same for every job that this worker runs; how many it was."""
+        """Cancel all jobs of this worker, as `cancel_job` does. Return their number."""
         return self._call(lambda: self._async.cancel_all_jobs(reason))
 
     def pause(self, do_not_wait_active: bool = False) -> None:
-        """Take no more jobs until `resume`; waits for those that run, unless told not to."""
+        """Claim no more jobs until `resume`. Wait for running jobs, unless `do_not_wait_active`."""
         self._wait(self._async.pause(do_not_wait_active))
 
     def resume(self) -> None:
-        """Take jobs again."""
+        """Claim jobs again."""
         self._wait(self._async.resume())
 
     @property

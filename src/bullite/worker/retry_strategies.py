@@ -1,4 +1,4 @@
-"""Custom retry strategies: functions of a worker that jobs name in their backoff option."""
+"""Custom retry strategies: functions of a worker that jobs name in their options."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ..core.backoff import MAX_DELAY, TYPES, matching_rule
 from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType, UnrecoverableError
 
-Answer = int | float | bool | None
-"""Ms to the next attempt; False or a negative number for no other."""
+StrategyResult = int | float | bool | None
+"""Ms until the next attempt; False or a negative number for no further attempt."""
 
-RetryStrategy = Callable[[int, BaseException], Answer | Awaitable[Answer]]
-BackoffStrategy = Callable[[int, str, BaseException, Job], Answer | Awaitable[Answer]]
+RetryStrategy = Callable[[int, BaseException], StrategyResult | Awaitable[StrategyResult]]
+BackoffStrategy = Callable[
+    [int, str, BaseException, Job], StrategyResult | Awaitable[StrategyResult]
+]
 
 
 class Strategies:
-    """Those that a worker knows."""
+    """The retry strategies of one worker, and its backoff strategy."""
 
     def __init__(
         self, named: Mapping[str, RetryStrategy] | None, backoff: BackoffStrategy | None
@@ -38,8 +40,11 @@ class Strategies:
         self._named = dict(named)
         self._backoff = backoff
 
-    def ask(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
-        """When to try again after `error`; None if the job names no strategy of the user's own."""
+    def retry_delay(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
+        """Return the delay of the next attempt; None if the job names no custom strategy.
+
+        Raise InvalidOption if this worker does not have the strategy.
+        """
         options, attempts_made = job.stored_options, job.attempts_made + 1
         if not options or attempts_made >= job.attempts or isinstance(error, UnrecoverableError):
             return None
@@ -49,7 +54,7 @@ class Strategies:
                 raise InvalidOption(
                     f"{error}; not retried: no retry_strategies[{name!r}] at this worker"
                 )
-            return _meaning(self._named[name](attempts_made, error))
+            return _check_result(self._named[name](attempts_made, error))
         rule = matching_rule(options.get("backoff"), error)
         kind = "fixed" if rule is None else rule.get("type", "fixed")
         if kind in TYPES:
@@ -58,22 +63,22 @@ class Strategies:
             raise InvalidOption(
                 f"{error}; not retried: this worker has no backoff_strategy for type {kind!r}"
             )
-        return _meaning(self._backoff(attempts_made, kind, error, job))
+        return _check_result(self._backoff(attempts_made, kind, error, job))
 
 
-def _meaning(answer: Any) -> Awaitable[Wait] | Wait:
-    return _awaited(answer) if inspect.isawaitable(answer) else _checked(answer)
+def _check_result(result: Any) -> Awaitable[Wait] | Wait:
+    return _check_awaited(result) if inspect.isawaitable(result) else _check(result)
 
 
-async def _awaited(answer: Awaitable[Any]) -> Wait:
-    return _checked(await answer)
+async def _check_awaited(result: Awaitable[Any]) -> Wait:
+    return _check(await result)
 
 
-def _checked(answer: Any) -> Wait:
-    if answer is False:
+def _check(result: Any) -> Wait:
+    if result is False:
         return False
-    if answer is True or not isinstance(answer, int | float) or answer != answer:
+    if result is True or not isinstance(result, int | float) or result != result:
         raise InvalidOption(
-            f"a retry strategy must give milliseconds, or False for no other try, not {answer!r}"
+            f"a retry strategy must give milliseconds, or False for no other try, not {result!r}"
         )
-    return False if answer < 0 else round(min(answer, MAX_DELAY))
+    return False if result < 0 else round(min(result, MAX_DELAY))

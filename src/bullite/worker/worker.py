@@ -6,38 +6,27 @@ import asyncio
 import itertools
 import logging
 import os
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self, TypeVar, overload
 
-from ..client.job.job import Job, Wait
+from ..client.job.job import Job
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..client.runtime.emitter import Entry, Listener, OwnEmitter
 from ..client.runtime.store import Store
-from ..core.checks import Duration, check_bool, check_duration, check_int, check_rate
-from ..core.decide_outcome import Raised, RetentionDefaults, Returned
-from ..core.job_options import KeepJobs, RateLimit, check_keep
+from ..core.checks import Duration, check_bool, check_duration
+from ..core.job_options import KeepJobs, RateLimit
 from ..core.names import check_name
-from ..core.retention import retention_of
-from ..core.states import CANCELLED, COMPLETE, FAIL, STALL, STALL_DELAYED, State
+from ..core.states import State
 from ..engine.engine import Engine
-from ..engine.subscription import WorkerIntervals
-from ..errors import (
-    InvalidOption,
-    InvalidOptionType,
-    JobCancelled,
-    LostLock,
-    StoreClosed,
-    WrongProcess,
-)
-from ..operations.finish import FinishResult
-from ..operations.rate_limits import Rate
-from ..operations.transaction import LoggedEntries
-from ..operations.workers import RegisterWorker
-from .completer import OutcomeBatch
+from ..errors import InvalidOption, InvalidOptionType, StoreClosed, WrongProcess
+from .activity import Activity
+from .context import WorkerContext
+from .event_loop import WorkerLoop
 from .manual import ManualFetcher
+from .notifications import Notifications
+from .options import WorkerOptions
 from .pool import Pool
 from .processors import (
     ANY,
@@ -47,19 +36,19 @@ from .processors import (
     check_processors,
     make_handler,
 )
-from .retry_strategies import BackoffStrategy, RetryStrategy, Strategies
+from .retry_strategies import BackoffStrategy, RetryStrategy
 
 log = logging.getLogger("bullite.worker")
 
 CANCEL_GRACE = 1.0
-"""Seconds that interrupted coroutines get to end when a worker is closed by force."""
+"""Seconds that interrupted coroutines get to end when a worker is closed with `force`."""
 
 _ordinals = itertools.count(1)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CallableBool(int):
-    """True or False; BullMQ's users call it, Python's read it."""
+    """True or False, as a property and, as in BullMQ, as a method."""
 
     def __call__(self) -> bool:
         return bool(self)
@@ -73,9 +62,9 @@ class Worker(OwnEmitter):
 
     A processor takes `(job)`, `(job, token)` or `(job, token, signal)`. An `async def` runs on the
     event loop, a `def` in a thread. A mapping of names to processors takes only jobs of those
-    names; `(processor, n)` gives one a concurrency of its own. Made inside a running event loop it
-    starts at once, unless `autorun=False`; else with `run()` or `async with`. Without a processor,
-    jobs are fetched by hand with `get_next_job`.
+    names; `(processor, n)` gives one a concurrency of its own. A worker that is made inside a
+    running event loop starts immediately, unless `autorun=False`; else with `run()` or
+    `async with`. Without a processor, jobs are fetched with `get_next_job`.
     """
 
     def __init__(
@@ -109,82 +98,78 @@ class Worker(OwnEmitter):
         super().__init__()
         self._owns_queue = isinstance(queue, str)
         self.queue = _check_queue(queue, store)
-        own_name = f"{socket.gethostname()}:{os.getpid()}"
-        self.name = check_name("the worker's name", own_name if name is None else name)
-        self._concurrency = check_concurrency(concurrency)
-        self._assignments = check_processors(processor)
-        self._lock_duration = check_duration("lock_duration", lock_duration, least=100)
-        self._renews = not check_bool("skip_lock_renewal", skip_lock_renewal)
-        renew_every = self._lock_duration // 2
-        if lock_renew_time is not None:
-            renew_every = check_duration("lock_renew_time", lock_renew_time)
-            self._renews = self._renews and renew_every > 0
-        self._intervals = WorkerIntervals(
-            renew_every=max(10, renew_every) if self._renews else self._lock_duration,
-            poll_interval=check_duration("poll_interval", poll_interval, least=1),
-            maintenance_interval=check_duration(
-                "maintenance_interval", maintenance_interval, least=1
-            ),
-            stalled_interval=check_duration("stalled_interval", stalled_interval, least=1),
-            checks_stalled=not check_bool("skip_stalled_check", skip_stalled_check),
-            pause_after_error=None
-            if run_retry_delay is None
-            else check_duration("run_retry_delay", run_retry_delay),
-            renewed=self._renewed,
+        self._groups = check_processors(processor)
+        self._options = WorkerOptions.checked(
+            concurrency=concurrency,
+            name=name,
+            autorun=autorun,
+            lock_duration=lock_duration,
+            lock_renew_time=lock_renew_time,
+            stalled_interval=stalled_interval,
+            max_stalled_count=max_stalled_count,
+            stalled_backoff=stalled_backoff,
+            max_started_attempts=max_started_attempts,
+            poll_interval=poll_interval,
+            maintenance_interval=maintenance_interval,
+            drain_delay=drain_delay,
+            run_retry_delay=run_retry_delay,
+            skip_stalled_check=skip_stalled_check,
+            skip_lock_renewal=skip_lock_renewal,
+            remove_on_complete=remove_on_complete,
+            remove_on_fail=remove_on_fail,
+            retry_strategies=retry_strategies,
+            backoff_strategy=backoff_strategy,
+            limiter=limiter,
+            maximum_rate_limit_delay=maximum_rate_limit_delay,
         )
-        self._max_stalled_count = check_int("max_stalled_count", max_stalled_count, 0, 2**31 - 1)
-        self._stalled_backoff = check_bool("stalled_backoff", stalled_backoff)
-        self._most_started = (
-            None
-            if max_started_attempts is None
-            else check_int("max_started_attempts", max_started_attempts, 0, 2**31 - 1) or None
+        self.name = self._options.name
+        self._concurrency = self._options.concurrency
+        self._loop = WorkerLoop()
+        self._notifications = Notifications(self, self.queue, self.name, self._loop)
+        self._activity = Activity(self._loop, self._notifications, self._busy)
+        self._context = WorkerContext(
+            queue=self.queue,
+            ordinal=next(_ordinals),
+            options=self._options,
+            intervals=replace(self._options.intervals, renewed=self._locks_renewed),
+            loop=self._loop,
+            notifications=self._notifications,
+            activity=self._activity,
         )
-        self._drain_delay = check_duration("drain_delay", drain_delay, least=1)
-        self.rules = RetentionDefaults(
-            _check_retention("remove_on_complete", remove_on_complete),
-            _check_retention("remove_on_fail", remove_on_fail),
-        )
-        self._limiter = None if limiter is None else Rate(*check_rate("limiter", limiter))
-        self._longest_rest = check_duration(
-            "maximum_rate_limit_delay", maximum_rate_limit_delay, least=1
-        )
-        self._strategies = Strategies(retry_strategies, backoff_strategy)
-        self._autorun = check_bool("autorun", autorun)
         self._pid = os.getpid()
-        self._ordinal = next(_ordinals)
         self._pools: list[Pool] = []
-        self.on_recorded: Callable[[OutcomeBatch, FinishResult], None] | None = None
-        """Told of all verdicts once they are recorded, many at a time, on whatever thread."""
         self._manual: ManualFetcher | None = None
-        self._has_listeners = False
-        self._paused = self._closed = self._closing = False
-        self._queue_empty = self._did_work = False
+        self._closed = False
         self._life_task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
-        if self._assignments:
-            self._start_if_asked()
+        self._started, self._ended, self._force = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        if self._groups:
+            self._start_if_autorun()
 
-    def _start_if_asked(self) -> None:
-        if not self._autorun:
+    def _start_if_autorun(self) -> None:
+        if not self._options.autorun:
             return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return  # no loop yet: run() or async with will start it
+            return  # no event loop runs yet: run() or `async with` starts it
         self._start()
 
-    # --- what it runs ----------------------------------------------------------------------------
+    # --- processors ------------------------------------------------------------------------------
 
     @overload
     def process(self, name: str, processor: F, *, concurrency: int | None = None) -> F: ...
     @overload
     def process(self, name: str, *, concurrency: int | None = None) -> Callable[[F], F]: ...
     def process(self, name: str, processor: Any = None, *, concurrency: int | None = None) -> Any:
-        """Take jobs called `name` too, and run them with this function; a decorator without one."""
+        """Run jobs called `name` with this function, too. Without `processor`, return a decorator.
+
+        Raise InvalidOption if the worker has a processor for these jobs already.
+        """
         if processor is None:
             return lambda function: self.process(name, function, concurrency=concurrency)
         check_name("a processor's name", name)
-        taken = {known for assignment in self._assignments for known in assignment.handlers}
+        taken = {known for group in self._groups for known in group.handlers}
         if ANY in taken:
             raise InvalidOption("this worker has a processor for all names already")
         if name in taken:
@@ -192,36 +177,36 @@ class Worker(OwnEmitter):
         handler = make_handler(f"the processor of {name!r}", processor)
         limit = None if concurrency is None else check_concurrency(concurrency)
         if self._pools:
-            # It works already: the newcomer gets a standing order of its own.
-            self._assignments.append(HandlerGroup({name: handler}, limit or self._concurrency))
-            self._open_pool(self._assignments[-1])
+            # The worker is running: the new processor gets a subscription of its own.
+            self._groups.append(HandlerGroup({name: handler}, limit or self._concurrency))
+            self._open_pool(self._groups[-1])
         elif limit is not None:
-            self._assignments.append(HandlerGroup({name: handler}, limit))
+            self._groups.append(HandlerGroup({name: handler}, limit))
         else:
-            shared = next((a for a in self._assignments if a.concurrency is None), None)
+            shared = next((group for group in self._groups if group.concurrency is None), None)
             if shared is not None:
-                self._assignments.remove(shared)
+                self._groups.remove(shared)
             handlers = {**(shared.handlers if shared else {}), name: handler}
-            self._assignments.insert(0, HandlerGroup(handlers, None))
-            self._start_if_asked()
+            self._groups.insert(0, HandlerGroup(handlers, None))
+            self._start_if_autorun()
         return processor
 
     @property
     def concurrency(self) -> int:
-        """How many jobs it runs at a time; may be changed while it works."""
+        """The number of jobs that run at a time. It can be changed while the worker runs."""
         return self._concurrency
 
     @concurrency.setter
     def concurrency(self, value: int) -> None:
         self._concurrency = check_concurrency(value)
-        for assignment, pool in zip(self._assignments, self._pools, strict=False):
-            if assignment.concurrency is None:
+        for group, pool in zip(self._groups, self._pools, strict=False):
+            if group.concurrency is None:
                 pool.change_concurrency(value)
 
     def __repr__(self) -> str:
         if self._closed:
             state = "closed"
-        elif self._paused:
+        elif self._activity.paused:
             state = "paused"
         else:
             state = "running" if self.is_running else "not started"
@@ -231,22 +216,28 @@ class Worker(OwnEmitter):
 
     @property
     def is_running(self) -> CallableBool:
-        """Whether it works: it has begun, and is neither closed nor paused and idle."""
+        """True from the start until the worker is closed, or is paused and runs no jobs."""
         task = self._life_task
-        return CallableBool(task is not None and not task.done() and not self._idle_paused.is_set())
+        return CallableBool(
+            task is not None and not task.done() and not self._activity.idle_paused.is_set()
+        )
 
     @property
     def is_paused(self) -> CallableBool:
-        return CallableBool(self._paused)
+        """True between `pause()` and `resume()`."""
+        return CallableBool(self._activity.paused)
 
     async def run(self) -> None:
-        """Work until `close` or `pause`; on a worker that runs already, wait until it ends."""
-        if not self._assignments:
+        """Start the worker if it is not started, and wait until it is closed or paused.
+
+        Raise the error of opening the database, and InvalidOption if there is no processor.
+        """
+        if not self._groups:
             raise InvalidOption("no processor is defined: pass one to Worker, or use process()")
         if self._life_task is None and self._closed:
             return
         life = self._start()
-        resting = asyncio.create_task(self._idle_paused.wait())
+        resting = asyncio.create_task(self._activity.idle_paused.wait())
         try:
             await asyncio.wait({life, resting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -255,8 +246,8 @@ class Worker(OwnEmitter):
             await life
 
     async def wait_until_ready(self) -> None:
-        """Wait until the worker is known to its queue; without `autorun` it takes none yet."""
-        if self._assignments and self._autorun:
+        """Wait until the worker is registered; start it before, unless `autorun` is False."""
+        if self._groups and self._options.autorun:
             self._start()
             if not await self._has_started() and self._life_task is not None:
                 await self._life_task
@@ -266,18 +257,15 @@ class Worker(OwnEmitter):
             await self._fetcher()
 
     def _start(self) -> asyncio.Task[None]:
+        self._check_process()
+        if self._life_task is None:
+            self._loop.attach()
+            self._life_task = asyncio.create_task(self._run(), name=f"worker of {self.queue.name}")
+        return self._life_task
+
+    def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise WrongProcess("this worker was made before a fork; make a new one in this process")
-        if self._life_task is None:
-            self._loop = asyncio.get_running_loop()
-            self._thread = threading.get_ident()
-            self._started, self._ended = asyncio.Event(), asyncio.Event()
-            self._idle, self._force = asyncio.Event(), asyncio.Event()
-            self._idle_paused = asyncio.Event()
-            self._life_task = self._loop.create_task(
-                self._run(), name=f"worker of {self.queue.name}"
-            )
-        return self._life_task
 
     async def _run(self) -> None:
         """Register, run jobs until closed, finish all runs, deregister."""
@@ -287,239 +275,81 @@ class Worker(OwnEmitter):
         except Exception as error:
             log.error("worker %s cannot start: %s", self.name, error)
             raise
-        for assignment in self._assignments:
-            self._open_pool(assignment)
+        for group in self._groups:
+            self._open_pool(group)
         if self._manual is None:
-            self._follow_stalls()
+            self._notifications.follow_stalls(self._engine)
         elif not self._manual.used:
-            await self._manual.close()  # it only stood for what is registered now
+            await self._manual.close()  # the pools are registered in its place
             self._manual = None
-        if self._paused:
-            self._idle_paused.set()
+        if self._activity.paused:
+            self._activity.idle_paused.set()
         self._started.set()
         self.emit("ready")
         try:
             await self._ended.wait()
         except asyncio.CancelledError:
-            # The loop is ending without close(): claim nothing that nobody will run.
-            self._closing = True
+            # The loop ends without close(): claim no job that would never run.
+            self._activity.closing = True
             for pool in self._pools:
                 self._engine.subscriptions.pause(pool.subscription, _ignore)
                 pool.stop(interrupt=True)
                 self._engine.subscriptions.unsubscribe(pool.subscription, _ignore)
             raise
 
-    def _follow_stalls(self) -> None:
-        kinds = frozenset((STALL.name, STALL_DELAYED.name))
-        self._engine.followers.follow(
-            self.queue.key, self._hear_of_stalls, bridge.reply_target(), kinds
-        )
-
-    def _open_pool(self, assignment: HandlerGroup) -> None:
-        concurrency = assignment.concurrency or self._concurrency
-        pool = Pool(
-            self,
-            assignment,
-            concurrency,
-            self._engine,
-            self._registration(assignment.names, concurrency),
-            self._intervals,
-            bridge.reply_target(),
-            self._most_started,
-        )
-        pool.tell_begin(self.hears("active"))
-        if self._paused:
-            pool.subscription.paused = True
+    def _open_pool(self, group: HandlerGroup) -> None:
+        pool = Pool(self._context, self._engine, group, group.concurrency or self._concurrency)
+        pool.report_starts(self.hears("active"))
+        pool.subscription.paused = self._activity.paused
         self._pools.append(pool)
         self._engine.subscriptions.subscribe(pool.subscription)
 
-    def _registration(self, names: tuple[str, ...] | None, concurrency: int) -> RegisterWorker:
-        return RegisterWorker(
-            queue=self.queue.key,
-            name=self.name,
-            names=names,
-            lock_duration=self._lock_duration,
-            max_stalled_count=self._max_stalled_count,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            boot=self.queue.store.open().clock.boot,
-            address=None,
-            renews=self._renews,
-            stalled_backoff=self._stalled_backoff,
-            number=self._ordinal,
-            concurrency=concurrency,
-            limiter=self._limiter,
-            longest_rest=self._longest_rest,
-        )
-
     async def rate_limit(self, duration: Duration) -> None:
-        """Let nothing of the queue begin for `duration`, as `queue.rate_limit`."""
+        """Start no jobs of the queue for `duration`, in any process, as `queue.rate_limit`."""
         await self.queue.rate_limit(duration)
 
-    # --- by hand ---------------------------------------------------------------------------------
+    # --- manual processing -----------------------------------------------------------------------
 
     async def get_next_job(self, token: str | None = None, block: bool = True) -> Job | None:
-        """Take the next job, to be ended by hand; waits up to `drain_delay` for one if `block`.
+        """Claim the next job, which the caller finishes. Return None if there is none.
 
-        `token` is a word of the caller's own that will stand for the job's token.
+        If `block`, wait for a job up to `drain_delay`. `token` is a text of the caller that is
+        accepted in place of the job's token.
         """
-        if self._pid != os.getpid():
-            raise WrongProcess("this worker was made before a fork; make a new one in this process")
+        self._check_process()
         if token is not None:
             check_name("token", token)
-        limit = self._drain_delay / 1000 if check_bool("block", block) else 0
-        if self._takes_nothing():
+        timeout = self._options.drain_delay / 1000 if check_bool("block", block) else 0
+        if self._claims_nothing():
             return None
-        hands = await self._fetcher(to_take=True)
-        if self._takes_nothing():
-            return None  # it was told so while it got ready
-        job = await hands.fetch(limit)
+        fetcher = await self._fetcher(for_job=True)
+        if self._claims_nothing():
+            return None  # paused or closed while the worker was registered
+        job = await fetcher.fetch(timeout)
         if job is not None:
             if token is not None:
                 job._set_token_label(token)
             self.emit("active", job, State.WAITING.value)
         return job
 
-    def _takes_nothing(self) -> bool:
-        return self._paused or self._closed
+    def _claims_nothing(self) -> bool:
+        return self._activity.paused or self._closed
 
-    async def _fetcher(self, to_take: bool = False) -> ManualFetcher:
+    async def _fetcher(self, for_job: bool = False) -> ManualFetcher:
         await self.queue.wait_until_ready()
         if self._manual is None:
             self._engine = self.queue.store.open()
-            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-            registration = self._registration(None, self._concurrency)
-            self._manual = ManualFetcher(self, self._engine, registration, self._intervals)
-            self._follow_stalls()
+            self._loop.attach()
+            self._manual = ManualFetcher(self._context, self._engine, self._concurrency)
+            self._notifications.follow_stalls(self._engine)
             if self._closed:
                 await self._close_manual()
                 return self._manual
-        hands = self._manual
-        hands.used = hands.used or to_take
-        await hands.ready()
-        return hands
+        self._manual.used = self._manual.used or for_job
+        await self._manual.ready()
+        return self._manual
 
-    # --- what its pools tell ---------------------------------------------------------------------
-
-    def _on_started(self, job: Job) -> None:
-        self._tell("active", job, State.WAITING.value)
-
-    def _on_progress(self, job: Job, progress: Any) -> None:
-        if self.hears("progress") or self.queue.hears("progress"):
-            self._tell("progress", job, progress)
-            self._in_loop(self.queue.emit, "progress", job.id, progress)
-
-    def _on_late_error(self, job: Job, error: Exception) -> None:
-        log.warning("job %s was moved or lost before its run ended: %s", job.id, error)
-        self._tell("error", error)
-
-    def _on_stuck(self, job: Job) -> None:
-        log.error("job %s runs on although its timeout is over: it is stuck", job.id)
-        self._tell("stuck", job)
-
-    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
-        return self._strategies.ask(job, error)
-
-    def _on_recorded(self, batch: OutcomeBatch, settled: FinishResult) -> None:
-        """The verdicts on these runs are in the database, but for the jobs that were lost."""
-        if self.on_recorded is not None:
-            self.on_recorded(batch, settled)
-        if batch.runs is not None or settled.lost:
-            self._in_loop(self._report, batch, settled)
-
-    def _report(self, batch: OutcomeBatch, settled: FinishResult) -> None:
-        lost = set(settled.lost)
-        for job in lost:
-            message = f"job {job} was no longer held when its run ended; nothing was recorded"
-            log.warning("%s", message)
-            self._tell("error", LostLock(message))
-        for verdict, run in zip(batch.outcomes, batch.runs or (), strict=False):
-            if verdict.job in lost:
-                continue
-            active = State.ACTIVE.value
-            if (problem := settled.overridden.get(verdict.job)) is not None:
-                outcome = CANCELLED if isinstance(problem, JobCancelled) else verdict.outcome
-                failed = verdict._replace(move=FAIL, reason=str(problem), outcome=outcome, delay=0)
-                run.job._apply_outcome(failed, settled.at)
-                self._tell("failed", run.job, problem, active)
-                continue
-            run.job._apply_outcome(verdict, settled.at)
-            match run.result:
-                case Returned(value) if verdict.move is COMPLETE:
-                    self._tell("completed", run.job, value, active)
-                case Raised(error):
-                    self._tell("failed", run.job, error, active)
-                case _ if verdict.reason is not None:
-                    self._tell("failed", run.job, RuntimeError(verdict.reason), active)
-
-    def _on_store_error(self, error: Exception) -> None:
-        """The store failed; it is tried again."""
-        self._tell("error", error)
-        if self.queue.events.hears("error"):
-            self._in_loop(self.queue.events.emit, "error", self.queue.name, self.name, error)
-
-    def taken_away(self, jobs: Sequence[Job]) -> None:
-        """These run here, and are not this worker's any more."""
-        ids = [job.id for job in jobs]
-        log.warning("worker %s runs jobs that were taken away: %s", self.name, ", ".join(ids))
-        self._tell("lock-renewal-failed", ids)
-        for job in jobs:
-            job.abort(LostLock(f"job {job.id} was taken away from its worker"))
-
-    def _on_claimed(self) -> None:
-        self._did_work, self._queue_empty = True, False
-
-    def _on_empty(self) -> None:
-        self._queue_empty = True
-        self._check_drained()
-
-    def _check_drained(self) -> None:
-        if (
-            self._closing
-            or self._paused
-            or self.hears("drained")
-            or self.queue.events.hears("drained")
-        ):
-            self._in_loop(self._check_idle)
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-        handles: list[asyncio.TimerHandle] = []
-        self._in_loop(lambda: handles.append(self._loop.call_later(seconds, call)))
-
-        def cancel() -> None:
-            self._in_loop(_cancel_all, handles)
-
-        return cancel
-
-    def _renewed(self, kept: bool) -> None:
-        """Leases were renewed, on the engine's thread."""
-        if not (kept and self._renews and self.hears("locks-renewed")):
-            return
-        ids = [job.id for pool in self._pools for job in pool.running()]
-        if ids:
-            self._tell("locks-renewed", {"count": len(ids), "job_ids": ids})
-
-    def _hear_of_stalls(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
-        if isinstance(logged, BaseException):
-            return
-        for entry in logged:
-            for event in entry.events:
-                id = event[0] if isinstance(event, tuple) else event
-                self.emit("stalled", str(id), State.ACTIVE.value)
-
-    def _tell(self, event: str, *arguments: Any) -> None:
-        """Emit on the loop's thread, whatever thread this is."""
-        if self.hears(event):
-            self._in_loop(self.emit, event, *arguments)
-
-    def _in_loop(self, call: Callable[..., Any], *arguments: Any) -> None:
-        if threading.get_ident() == self._thread:
-            call(*arguments)
-            return
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            pass  # the loop is closed: nobody is left to listen
+    # --- listeners and running jobs --------------------------------------------------------------
 
     def add_entry(self, key: str, entry: Entry) -> None:
         super().add_entry(key, entry)
@@ -530,76 +360,80 @@ class Worker(OwnEmitter):
         self._notice_listeners()
 
     def _notice_listeners(self) -> None:
-        """Looked up once here rather than for every job."""
-        self._has_listeners = self.hears("completed", "failed")
+        # Here, once: looking it up for every job would take longer.
+        self._notifications.listeners_changed()
         for pool in self._pools:
-            pool.tell_begin(self.hears("active"))
+            pool.report_starts(self.hears("active"))
 
     def running_jobs(self) -> list[Job]:
-        """The jobs that it runs now."""
+        """Return the jobs that run now."""
         return [job for pool in self._pools for job in pool.running()]
+
+    def _locks_renewed(self, kept: bool) -> None:
+        """The engine has renewed the leases of this worker. On the engine's thread."""
+        if kept and self._options.renews_locks and self._notifications.hears_renewals():
+            self._notifications.locks_renewed(self.running_jobs())
 
     # --- cancelling ------------------------------------------------------------------------------
 
     def cancel_job(self, job_id: str, reason: str | None = None) -> bool:
-        """Cancel a job that this worker runs; whether it does. From its event loop's thread.
+        """Cancel a job of this worker. Return True if it has the job. From the loop's thread only.
 
-        A coroutine is cancelled, a function gets its signal. Unless it completes all the same, the
-        job is failed, with the outcome `cancelled`, and not retried.
+        A coroutine is cancelled, the abort signal of a function is set. Unless the run completes
+        even so, the job fails with the outcome `cancelled` and is not retried.
         """
         return self._cancel(lambda job: job.id == job_id, reason) > 0
 
     def cancel_all_jobs(self, reason: str | None = None) -> int:
-        """The same for every job that this worker runs; how many it was."""
+        """Cancel all jobs of this worker, as `cancel_job` does. Return their number."""
         return self._cancel(lambda job: True, reason)
 
-    def _cancel(self, wanted: Callable[[Job], bool], reason: str | None) -> int:
+    def _cancel(self, matches: Callable[[Job], bool], reason: str | None) -> int:
         if reason is not None and not isinstance(reason, str):
             raise InvalidOptionType(f"reason must be text, not {reason!r}")
         why = reason or "the job was cancelled"
-        return sum(pool.cancel_those(wanted, why) for pool in self._pools)
+        return sum(pool.cancel_matching(matches, why) for pool in self._pools)
 
     # --- pausing ---------------------------------------------------------------------------------
 
     async def pause(self, do_not_wait_active: bool = False) -> None:
-        """Take no more jobs until `resume`; waits for those that run, unless told not to."""
+        """Claim no more jobs until `resume`. Wait for running jobs, unless `do_not_wait_active`."""
         check_bool("do_not_wait_active", do_not_wait_active)
-        if self._paused or self._closed:
+        if self._activity.paused or self._closed:
             return
-        self._paused = True
+        self._activity.paused = True
         if self._manual is not None:
             await self._manual.pause()
         if self._life_task is not None and await self._has_started():
-            await self._pause_fetching()
+            await self._pause_claims()
             for pool in self._pools:
                 pool.return_unstarted()
             if not do_not_wait_active:
-                await self._becomes_idle(None, None)
-            self._check_idle()
+                await self._activity.becomes_idle()
+            self._activity.check()
         self.emit("paused")
 
     async def resume(self) -> None:
-        """Take jobs again."""
-        if not self._paused or self._closed:
+        """Claim jobs again."""
+        if not self._activity.paused or self._closed:
             return
-        self._paused = False
+        self._activity.paused = False
         if self._manual is not None:
             self._manual.resume()
         if self._life_task is not None:
-            self._idle_paused.clear()
+            self._activity.idle_paused.clear()
             for pool in self._pools:
                 self._engine.subscriptions.resume(pool.subscription)
         self.emit("resumed")
 
-    # --- leaving ---------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------
 
     async def close(self, force: bool = False, timeout: Duration | None = None) -> None:
-        """Take no more jobs and end.
+        """Claim no more jobs, wait for the running ones and deregister.
 
-        Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
-        coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
-        stays with it, and what it returns is recorded, until its process ends; then the job is
-        given back, at no cost either.
+        After `timeout`, or immediately with `force`, coroutines are cancelled and their jobs return
+        to the queue; no attempt is used. A thread cannot be interrupted: it keeps its job, and its
+        outcome is recorded if the process lives until then. Else the job returns to the queue.
         """
         limit = None if timeout is None else check_duration("timeout", timeout) / 1000
         first = not self._closed
@@ -625,10 +459,10 @@ class Worker(OwnEmitter):
     async def _close_manual(self) -> None:
         assert self._manual is not None
         await self._manual.close()
-        self._engine.followers.unfollow(self._hear_of_stalls)
+        self._notifications.unfollow_stalls(self._engine)
 
     async def _has_started(self) -> bool:
-        """Wait until the worker works; False if it failed to."""
+        """Wait until the worker is started. Return False if starting failed."""
         assert self._life_task is not None
         starting = asyncio.create_task(self._started.wait())
         await asyncio.wait({starting, self._life_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -636,15 +470,15 @@ class Worker(OwnEmitter):
         return self._started.is_set()
 
     async def _leave(self) -> None:
-        self._closing = True
+        self._activity.closing = True
         try:
-            await self._pause_fetching()
+            await self._pause_claims()
             for pool in self._pools:
                 pool.stop(interrupt=False)
-            if not await self._becomes_idle(self._force, None):
+            if not await self._activity.becomes_idle(unless=self._force):
                 for pool in self._pools:
                     pool.stop(interrupt=True)
-                if not await self._becomes_idle(None, CANCEL_GRACE):
+                if not await self._activity.becomes_idle(timeout=CANCEL_GRACE):
                     log.warning(
                         "worker %s: %d of its jobs still run; what of them has not ended when this "
                         "process ends is given back",
@@ -657,50 +491,29 @@ class Worker(OwnEmitter):
         finally:
             self._ended.set()
 
-    async def _pause_fetching(self) -> None:
-        """After this no claim of the worker is under way."""
+    def _busy(self) -> int:
+        return sum(pool.busy() for pool in self._pools)
+
+    async def _pause_claims(self) -> None:
+        """Pause the subscriptions, and wait until no claim for them is in flight."""
         for pool in self._pools:
-            paused: asyncio.Future[Any] = self._loop.create_future()
+            paused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._engine.subscriptions.pause(
                 pool.subscription, bridge.Resolver(paused), bridge.reply_target()
             )
             await paused
 
-    async def _becomes_idle(self, unless: asyncio.Event | None, limit: float | None) -> bool:
-        """Wait until everything is settled, or until `unless`, or for so many seconds."""
-        self._idle.clear()
-        self._check_idle()
-        waits = [asyncio.create_task(e.wait()) for e in (self._idle, unless) if e is not None]
-        await asyncio.wait(waits, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        return self._idle.is_set()
-
-    def _check_idle(self) -> None:
-        if self._busy():
-            return
-        self._idle.set()
-        if self._paused:
-            self._idle_paused.set()
-        if self._queue_empty and self._did_work:
-            self._queue_empty = self._did_work = False
-            self.emit("drained")
-            self.queue.events.emit("drained", self.queue.name, self.name)
-
-    def _busy(self) -> int:
-        return sum(pool.busy() for pool in self._pools)
-
     async def _deregister(self) -> None:
-        self._engine.followers.unfollow(self._hear_of_stalls)
+        self._notifications.unfollow_stalls(self._engine)
         for pool in self._pools:
-            gone: asyncio.Future[Any] = self._loop.create_future()
+            gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._engine.subscriptions.unsubscribe(
                 pool.subscription, bridge.Resolver(gone), bridge.reply_target()
             )
             await gone
 
     async def __aenter__(self) -> Self:
-        if self._assignments:
+        if self._groups:
             self._start()
         return self
 
@@ -708,13 +521,8 @@ class Worker(OwnEmitter):
         await self.close()
 
 
-def _ignore(answer: object) -> None:
+def _ignore(reply: object) -> None:
     pass
-
-
-def _cancel_all(handles: Sequence[asyncio.TimerHandle]) -> None:
-    for handle in handles:
-        handle.cancel()
 
 
 def _check_queue(queue: Any, store: Any) -> Queue:
@@ -725,7 +533,3 @@ def _check_queue(queue: Any, store: Any) -> Queue:
     if store is not None:
         raise InvalidOption("store goes with the name of a queue; a Queue has its own")
     return queue
-
-
-def _check_retention(option: str, value: Any) -> Any:
-    return None if value is None else retention_of(check_keep(option, value))

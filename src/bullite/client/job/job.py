@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...core.checks import (
     MAX_DATA_BYTES,
@@ -98,16 +98,14 @@ Wait = int | Literal[False] | None
 """Ms to the next attempt, False for no other; None if the job's back-off decides."""
 
 
-class JobOwner(Protocol):
-    """The runner of a job, such as a worker."""
+class JobOwner(NamedTuple):
+    """What a running job needs of the worker that has claimed it."""
 
-    rules: RetentionDefaults
-
-    def strategy(self, job: Job, error: BaseException) -> Awaitable[Wait] | Wait:
-        """What the user's own strategy says about the next attempt."""
-
-    def _on_progress(self, job: Job, progress: Any) -> None:
-        """The job says how far it is."""
+    name: str
+    retention_defaults: RetentionDefaults
+    retry_delay: Callable[[Job, BaseException], Awaitable[Wait] | Wait]
+    """The delay of the next attempt by a custom retry strategy; None if the job has none."""
+    on_progress: Callable[[Job, Any], None]
 
 
 class Job(JobRecord, JobDependencies, DurableSteps):
@@ -215,7 +213,7 @@ class Job(JobRecord, JobDependencies, DurableSteps):
         request = Progress(self._queue.key, self.pk, self._own_token(), text)
         self.prefetched = False  # it is told with this that it has begun
         if self._holder is not None:
-            self._holder._on_progress(self, progress)
+            self._holder.on_progress(self, progress)
         return self._ask(request, self._must_be_held)
 
     def _must_be_held(self, held: bool) -> None:
@@ -403,7 +401,7 @@ class Job(JobRecord, JobDependencies, DurableSteps):
             check_keep("remove_on_fail", remove_on_fail)
         held, wait = self._held_with(token), None
         if check_bool("retry", retry) and self._holder is not None:
-            asked = self._holder.strategy(held, raised)
+            asked = self._holder.retry_delay(held, raised)
             if inspect.isawaitable(asked):
                 return Pending.from_coroutine(self._fail_when_known(raised, asked, remove_on_fail))
             wait = asked
@@ -644,7 +642,7 @@ class Job(JobRecord, JobDependencies, DurableSteps):
 
     @property
     def _rules(self) -> RetentionDefaults:
-        return NO_DEFAULTS if self._holder is None else self._holder.rules
+        return NO_DEFAULTS if self._holder is None else self._holder.retention_defaults
 
     @property
     def _random(self) -> Callable[[], float]:
@@ -659,12 +657,13 @@ class Job(JobRecord, JobDependencies, DurableSteps):
         return self._queue.key
 
 
-def claimed_jobs(queue: QueueReads, claimed: Claimed, holder: JobOwner, worker: str) -> list[Job]:
-    """The jobs that a worker of this name has claimed, as it holds them."""
-    fate = JobStatusRow(State.ACTIVE.value, processed_at=claimed.claimed_at, processed_by=worker)
+def claimed_jobs(queue: QueueReads, claimed: Claimed, owner: JobOwner) -> list[Job]:
+    """Return the jobs that a worker has claimed."""
+    active, now = State.ACTIVE.value, claimed.claimed_at
+    fate = JobStatusRow(active, processed_at=now, processed_by=owner.name)
     token, begun = claimed.token, claimed.started
-    jobs = [Job(queue, row, fate, token, False, holder) for row in claimed.rows[:begun]]
-    jobs += [Job(queue, row, fate, token, True, holder) for row in claimed.rows[begun:]]
+    jobs = [Job(queue, row, fate, token, False, owner) for row in claimed.rows[:begun]]
+    jobs += [Job(queue, row, fate, token, True, owner) for row in claimed.rows[begun:]]
     if claimed.failed_reasons:
         for job in jobs:
             job._status = fate._replace(failed_reason=claimed.failed_reasons.get(job.pk))
