@@ -1,6 +1,7 @@
-"""The scheduler service alone: everything that is due by the clock, without a worker.
+"""Maintenance of a database in a process without workers.
 
-Every process with a worker does the same by itself; any number may, each due thing happens once.
+Every process with a worker does the same. Any number of processes may do it at the same time: each
+delayed job is promoted once, and each tick of a job scheduler adds one job.
 """
 
 from __future__ import annotations
@@ -14,23 +15,29 @@ from .client.runtime.store import Store
 
 
 class Scheduler:
-    """Does the chores of a database while it is open."""
+    """Runs the maintenance of a database from `start()` to `close()`, or as a context manager.
+
+    It promotes delayed jobs, fails expired ones, recovers stalled ones, applies retention and
+    checkpoints the WAL.
+    """
 
     def __init__(self, store: Store | str | os.PathLike[str] | None = None) -> None:
         self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store)
-        self._at_work = False
+        self._is_started = False
 
     async def start(self) -> None:
-        if not self._at_work:
+        """Start maintenance, if it is not started. Raise the error of opening the database."""
+        if not self._is_started:
             engine = await bridge.run_in_thread(self.store.open)
             engine.change_maintenance_users(+1)
-            self._at_work = True
+            self._is_started = True
 
     async def close(self) -> None:
-        if self._at_work and self.store.is_open:
+        """Stop maintenance, and close the store if the scheduler has opened it."""
+        if self._is_started and self.store.is_open:
             self.store.open().change_maintenance_users(-1)
-        self._at_work = False
+        self._is_started = False
         if self._owns_store:
             await bridge.run_in_thread(self.store.close)
 
@@ -43,6 +50,6 @@ class Scheduler:
 
 
 async def run(store: Store | str | os.PathLike[str] | None = None) -> None:
-    """Promote, expire, recover, retain and checkpoint until cancelled."""
+    """Run the maintenance of a database until cancelled."""
     async with Scheduler(store):
         await asyncio.Event().wait()

@@ -749,7 +749,11 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
 
 
 class Scheduler(Blocking["AsyncScheduler"]):
-    """Does the chores of a database while it is open."""
+    """Runs the maintenance of a database from `start()` to `close()`, or as a context manager.
+
+    It promotes delayed jobs, fails expired ones, recovers stalled ones, applies retention and
+    checkpoints the WAL.
+    """
 
     _async: AsyncScheduler
 
@@ -759,9 +763,11 @@ class Scheduler(Blocking["AsyncScheduler"]):
         super().__init__(Asynchronous(store))
 
     def start(self) -> None:
+        """Start maintenance, if it is not started. Raise the error of opening the database."""
         run_blocking(self._blocking.start())
 
     def close(self) -> None:
+        """Stop maintenance, and close the store if the scheduler has opened it."""
         run_blocking(self._blocking.close())
 
     def __enter__(self) -> Self:

@@ -10,9 +10,9 @@ from .notifications import Notifications
 
 
 class Activity:
-    """Whether a worker is paused or closing, and when it has no jobs left to run.
+    """Knows if a worker is paused or closing, and when it is idle: without claimed jobs.
 
-    `pause()` and `close()` wait for the latter, and it is when a worker may emit `drained`.
+    `pause()` and `close()` wait until it is idle; `drained` is emitted then.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Activity:
 
     def check_soon(self) -> None:
         """Check for idleness on the event loop, if it matters to a caller. From any thread."""
-        if self.closing or self.paused or self._notifications.hears_drained():
+        if self.closing or self.paused or self._notifications.has_drained_listeners():
             self._loop.call(self.check)
 
     def check(self) -> None:

@@ -74,7 +74,7 @@ class Completer:
     def returned(self, job: Job, value: Any) -> None:
         """A run on the event loop returned: the same as `ended` with Returned, for speed."""
         outcome = decide_returned(job, value, self._random, self._retention)
-        if self._notifications.hears_ends or not self._outcomes:
+        if self._notifications.has_end_listeners or not self._outcomes:
             self._collect(job, outcome, Returned(value))
         else:
             self._outcomes.append(outcome)
@@ -96,7 +96,7 @@ class Completer:
         if not self._outcomes:
             self._loop.call_soon(self._send_collected)
         self._outcomes.append(outcome)
-        if self._notifications.hears_ends:
+        if self._notifications.has_end_listeners:
             self._runs.append(EndedRun(job, result))
 
     def _send_collected(self) -> None:
@@ -122,7 +122,7 @@ class Completer:
             if job.cancellation is not None:
                 result = Raised(job.cancellation)
             outcome = decide(job, result, self._random, self._retention)
-        run = EndedRun(job, result) if self._notifications.hears_ends else None
+        run = EndedRun(job, result) if self._notifications.has_end_listeners else None
         with self._lock:
             self._unconfirmed += 1
         self._engine.submit_merged(self, (outcome, run, job.command_end), is_urgent)

@@ -82,7 +82,7 @@ def _substitute(error: BaseException) -> RuntimeError:
 
 
 def strategy_error(problem: BaseException, error: BaseException) -> BaseException:
-    """Return what a retry strategy raised when it was asked about `error`, with it as context."""
+    """Return what a retry strategy raised for `error`, with `error` as its context."""
     problem = tame(problem)
     if problem is not error:
         problem.__context__ = error

@@ -165,7 +165,7 @@ class LoopRunner(BaseRunner):
                 await self._sleep()
             self._wake_more_consumers()
             now, slice_ends = time.perf_counter(), self._slice_end()
-            # If the slice has ended, the consumer may have slept since: ask for that of this turn.
+            # If the slice has ended, the consumer may have slept since: get that of this turn.
             while now < slice_ends or now < (slice_ends := self._slice_end()):
                 if self._has_surplus and self._exit_if_surplus():
                     return

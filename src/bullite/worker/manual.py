@@ -28,7 +28,7 @@ class ManualFetcher:
         self._target = bridge.reply_target()
         self._waiting: deque[FetchCall] = deque()
         self.used = False
-        """A caller has asked for a job."""
+        """`get_next_job` was called."""
         self._subscription = Subscription(
             worker.registration(None, concurrency),
             0,

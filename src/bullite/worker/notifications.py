@@ -34,12 +34,12 @@ class Notifications:
         self._name = name
         self._loop = loop
         self.recorded_hooks: list[RecordedHook] = []
-        self.hears_ends = False
+        self.has_end_listeners = False
         """The worker has listeners of `completed` or `failed`; kept here for speed."""
 
     def listeners_changed(self) -> None:
         """Look up again whether the worker has listeners of `completed` or `failed`."""
-        self.hears_ends = self._worker.hears("completed", "failed")
+        self.has_end_listeners = self._worker.hears("completed", "failed")
 
     # --- runs ---
 
@@ -108,7 +108,7 @@ class Notifications:
         for job in jobs:
             job.abort(LostLock(f"job {job.id} was taken away from its worker"))
 
-    def hears_renewals(self) -> bool:
+    def has_renewal_listeners(self) -> bool:
         """Return True if the worker has listeners of `locks-renewed`."""
         return self._worker.hears("locks-renewed")
 
@@ -137,7 +137,7 @@ class Notifications:
 
     # --- the queue and the database ---
 
-    def hears_drained(self) -> bool:
+    def has_drained_listeners(self) -> bool:
         """Return True if the worker or its queue has listeners of `drained`."""
         return self._worker.hears("drained") or self._queue.events.hears("drained")
 

@@ -1,4 +1,4 @@
-"""Select the function that runs a job, and its arguments."""
+"""Processors of a worker: checked, and adapted to be called with the job alone."""
 
 from __future__ import annotations
 
@@ -19,48 +19,51 @@ Processor = (
     | Callable[[Job, str], Awaitable[Any] | Any]
     | Callable[[Job, str, Signal], Awaitable[Any] | Any]
 )
-"""Takes the job; if it wants, also the token of this run, and a signal that tells it to stop."""
+"""Takes the job, and optionally the token of its run and an abort signal."""
 
 MAX_CONCURRENCY = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A processor, ready to be called with the job alone."""
+    """A processor that is called with the job alone."""
 
     call: Callable[[Job], Any]
     in_loop: bool
-    """A coroutine function: it runs on the event loop, the others in threads."""
+    """True for coroutine functions, which run on the event loop; others run in threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerGroup:
-    """Jobs of these names, or of any, run by so many at a time."""
+    """Handlers of one pool: the jobs with their names are claimed and run together."""
 
     handlers: Mapping[str, Handler]
-    """By name; under ANY for all other names."""
+    """By job name; ANY for all other names."""
     concurrency: int | None
-    """None for what the worker has."""
+    """None for the concurrency of the worker."""
 
     @property
     def names(self) -> tuple[str, ...] | None:
+        """The names of the jobs to claim; None for all."""
         return None if ANY in self.handlers else tuple(self.handlers)
 
 
 ANY = ""
-"""The name under which the processor for all other names is kept; no job can be called that."""
+"""The key of the handler for all other names. No job has this name."""
 
 
 class WithFallback(NamedTuple):
-    """Processors by name, and one for jobs of all other names."""
+    """Processors by job name, and one for jobs of all other names."""
 
     by_name: Mapping[str, Callable[..., Any]]
     fallback: Callable[..., Any]
 
 
 def check_processors(processor: Any) -> list[HandlerGroup]:
-    """What a worker was given, as assignments: one shared, and one for each name with its own
-    concurrency."""
+    """Check the `processor` argument of a worker.
+
+    Return one group for the processors that share its concurrency, and one for each other.
+    """
     if processor is None:
         return []
     if isinstance(processor, WithFallback):
@@ -102,18 +105,20 @@ def _split(name: str, given: Any) -> tuple[Any, int | None]:
 
 
 def check_concurrency(value: Any) -> int:
+    """Return the value if it is a valid concurrency, else raise."""
     return check_int("concurrency", value, 1, MAX_CONCURRENCY)
 
 
 def make_handler(what: str, function: Any) -> Handler:
+    """Return the handler of a processor. `what` names it in errors."""
     if not callable(function):
         raise InvalidOptionType(f"{what} must be callable, not {function!r}")
     return Handler(_adapted(what, function), is_async(function))
 
 
 def _adapted(what: str, function: Callable[..., Any]) -> Callable[[Job], Any]:
-    """The function as one of the job alone; a signal is made only for those that take one."""
-    match _how_many(what, function):
+    """Return a function of the job alone. It makes an abort signal only if `function` takes one."""
+    match _arity(what, function):
         case 1:
             return function
         case 2:
@@ -122,12 +127,12 @@ def _adapted(what: str, function: Callable[..., Any]) -> Callable[[Job], Any]:
             return lambda job: function(job, job.token, job.signal)
 
 
-def _how_many(what: str, function: Callable[..., Any]) -> int:
-    """How many of job, token and signal it takes."""
+def _arity(what: str, function: Callable[..., Any]) -> int:
+    """Return how many of the arguments job, token and signal the function takes."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return 1  # a builtin that does not tell
+        return 1  # a builtin without a signature
     required = [
         p
         for p in parameters
@@ -145,9 +150,10 @@ def _how_many(what: str, function: Callable[..., Any]) -> int:
 
 
 def is_async(function: Any) -> bool:
-    """Whether it is a coroutine function, however it is wrapped."""
+    """Return True for a coroutine function, also inside partials and callable objects."""
     while isinstance(function, functools.partial):
         function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - its kind is wanted, not its existence
-    )
+    if inspect.iscoroutinefunction(function):
+        return True
+    call = getattr(function, "__call__", None)  # noqa: B004 - its kind matters, not its existence
+    return inspect.iscoroutinefunction(call)

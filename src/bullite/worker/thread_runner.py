@@ -41,11 +41,11 @@ class ThreadRunner(BaseRunner):
         self._ending: set[Job] = set()
         """The jobs whose runs have ended and whose results are not reported yet."""
         self._threads = self._sleeping = self._started_threads = 0
-        self._has_asked_for_more = False
+        self._has_requested_more = False
 
     def take(self, jobs: Sequence[Job]) -> None:
         with self._counting:
-            self._has_asked_for_more = False
+            self._has_requested_more = False
             self._buffer.put(jobs)
             missing = min(self._concurrency, len(self._running) + len(self._buffer)) - self._threads
             for _ in range(missing):
@@ -91,10 +91,10 @@ class ThreadRunner(BaseRunner):
         if self._concurrency == 0 or self.sizer.prefetched > PREFETCH_MIN:
             return True  # so many runs end during one transaction that they are merged anyway
         prefetched = len(self._running) + len(self._buffer) - self._concurrency
-        asked = self._has_asked_for_more
-        if prefetched > 0 and (asked or prefetched > self.sizer.prefetched // 2):
+        requested = self._has_requested_more
+        if prefetched > 0 and (requested or prefetched > self.sizer.prefetched // 2):
             return False
-        self._has_asked_for_more = True
+        self._has_requested_more = True
         return True
 
     def remove(self, pks: Container[int]) -> list[Job]:

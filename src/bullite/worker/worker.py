@@ -371,7 +371,7 @@ class Worker(OwnEmitter):
 
     def _locks_renewed(self, kept: bool) -> None:
         """The engine has renewed the leases of this worker. On the engine's thread."""
-        if kept and self._options.renews_locks and self._notifications.hears_renewals():
+        if kept and self._options.renews_locks and self._notifications.has_renewal_listeners():
             self._notifications.locks_renewed(self.running_jobs())
 
     # --- cancelling ------------------------------------------------------------------------------
