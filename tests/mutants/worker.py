@@ -11,7 +11,7 @@ MUTANTS = (
         "worker/pool.py",
         "for job in runner.remove(pks):",
         "for job in runner.remove(()):",
-        ["worker/test_jobs_taken_away.py::test_what_was_fetched_ahead_and_taken_away_is_not_begun"],
+        ["worker/test_jobs_taken_away.py::test_a_prefetched_job_that_is_lost_does_not_start"],
     ),
     Mutant(
         "a job that its own run has moved was not taken away",
@@ -28,7 +28,7 @@ MUTANTS = (
         "while True:",
         [
             "worker/test_fetching_quick_jobs_ahead.py"
-            "::test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job"
+            "::test_a_job_claimed_for_a_free_slot_is_not_returned_behind_a_slow_job"
         ],
     ),
     # --- cancelling ---

@@ -59,14 +59,14 @@ def taken_out(line: PrefetchBuffer, *numbers: int) -> list[int]:
     return [job.pk for job in line.remove(set(numbers))]
 
 
-def test_jobs_that_are_taken_out_of_a_line_leave_the_others_in_order() -> None:
+def test_remove_leaves_the_other_jobs_in_order() -> None:
     line = PrefetchBuffer()
     line.put([job(1), job(2), job(3), job(4)])
     assert taken_out(line, 2, 4, 9) == [2, 4]
     assert [job.pk for job in line.clear()] == [1, 3]
 
 
-def test_no_thread_falls_asleep_while_jobs_are_taken_out_of_its_line(
+def test_no_thread_falls_asleep_while_jobs_are_removed_from_its_buffer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The line is empty for a moment: a thread that looked just then would find nothing."""
@@ -94,7 +94,7 @@ def test_no_thread_falls_asleep_while_jobs_are_taken_out_of_its_line(
     runner.stop(interrupt=False)
 
 
-def test_a_run_that_is_told_twice_to_end_is_told_once() -> None:
+def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
     told = 0
 
     async def main() -> None:
@@ -130,7 +130,7 @@ def test_a_run_that_is_told_twice_to_end_is_told_once() -> None:
     assert told == 1
 
 
-def test_a_run_that_is_told_to_end_ends_as_cancelled_and_the_next_begins() -> None:
+def test_a_cancelled_run_ends_as_cancelled_and_the_next_starts() -> None:
     async def main() -> None:
         master, begun = Master(), asyncio.Event()
 

@@ -33,34 +33,34 @@ def popped(line: PrefetchBuffer) -> list[int]:
     return [job.pk for job in line.clear()]
 
 
-def test_jobs_are_begun_in_the_order_they_stood_in_line() -> None:
+def test_prefetched_jobs_start_in_the_order_of_the_queue() -> None:
     line = PrefetchBuffer()
     line.put([job(1), job(2)])
     line.put([job(3)])
     assert popped(line) == [1, 2, 3]
 
 
-def test_a_job_of_better_rank_that_comes_later_is_begun_first() -> None:
+def test_a_job_of_better_rank_that_comes_later_starts_first() -> None:
     line = PrefetchBuffer()
     line.put([job(1, rank=5), job(2, rank=5)])
     line.put([job(3, rank=1)])
     assert popped(line) == [3, 1, 2]
 
 
-def test_a_job_put_in_front_that_comes_later_is_begun_first() -> None:
+def test_a_job_at_the_front_that_comes_later_starts_first() -> None:
     line = PrefetchBuffer()
     line.put([job(1), job(2)])
     line.put([job(-3)])
     assert popped(line) == [-3, 1, 2]
 
 
-def test_an_empty_line_gives_nothing() -> None:
+def test_an_empty_buffer_has_no_jobs() -> None:
     line = PrefetchBuffer()
     assert line.pop() is None
     assert line.clear() == []
 
 
-def test_nothing_is_fetched_ahead_until_jobs_have_shown_to_be_quick() -> None:
+def test_nothing_is_prefetched_until_runs_were_quick() -> None:
     assert PrefetchSizer(100).prefetch() == 0
 
 
@@ -84,7 +84,7 @@ def paced(concurrency: int, seconds: float) -> PrefetchSizer:
         (1, 1.0, 0),
     ],
 )
-def test_about_two_milliseconds_of_work_are_fetched_ahead_but_a_few_in_any_case(
+def test_about_two_milliseconds_of_work_are_prefetched_but_a_few_jobs_in_any_case(
     concurrency: int, seconds: float, ahead: int
 ) -> None:
     assert paced(concurrency, seconds).prefetch() == pytest.approx(ahead, abs=1)
@@ -96,7 +96,7 @@ def test_a_slow_job_is_believed_at_once() -> None:
     assert pace.prefetch() == 0
 
 
-def test_what_had_to_be_given_back_is_not_fetched_again_at_once() -> None:
+def test_nothing_is_prefetched_soon_after_prefetched_jobs_were_returned() -> None:
     pace = paced(100, 0.0)
     pace.stuck()
     assert pace.prefetch() == 0

@@ -29,7 +29,7 @@ def test_a_job_without_a_strategy_is_left_to_its_back_off() -> None:
     assert strategies.retry_delay(job(backoff={"type": "fixed", "delay": 9}), ERROR) is None
 
 
-def test_a_named_strategy_is_told_the_attempt_and_the_error() -> None:
+def test_a_named_strategy_is_called_with_the_attempt_and_the_error() -> None:
     asked: list[Any] = []
 
     def strategy(made: int, error: BaseException) -> int:
@@ -64,7 +64,7 @@ async def test_a_strategy_may_be_a_coroutine_function() -> None:
     assert await waiting == 7
 
 
-def test_a_strategy_that_nobody_knows_says_so_beside_the_error() -> None:
+def test_an_unknown_strategy_is_named_beside_the_error() -> None:
     with pytest.raises(InvalidOption, match=r"no;.*other"):
         named(lambda made, error: 5).retry_delay(job(retry_strategy="other"), ERROR)
 
@@ -73,7 +73,7 @@ def test_a_strategy_that_nobody_knows_says_so_beside_the_error() -> None:
     ("last", "error"),
     [(job(attempts=2, retry_strategy="mine"), ERROR), (job(retry_strategy="mine"), None)],
 )
-def test_nobody_is_asked_when_there_is_nothing_to_decide(last: Any, error: Any) -> None:
+def test_no_strategy_is_called_when_there_is_nothing_to_decide(last: Any, error: Any) -> None:
     def never(made: int, error: BaseException) -> int:
         raise AssertionError("asked")
 

@@ -109,7 +109,7 @@ def test_as_many_run_at_a_time_as_there_may_be(
     until(lambda: not runner.busy())
 
 
-def test_a_runner_says_that_it_is_idle_after_it_has_told_of_the_last_run(
+def test_a_runner_reports_idleness_after_the_last_result(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     master.busy = runner.busy
@@ -159,7 +159,7 @@ def test_with_more_concurrency_more_run(runner: ThreadRunner, crowd: Crowd) -> N
     until(lambda: crowd.inside == 5)
 
 
-def test_stopping_gives_up_what_has_not_begun_and_ends_the_threads(
+def test_stop_returns_unstarted_jobs_and_ends_the_threads(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     runner.take([job(number) for number in range(1, 6)])
@@ -173,7 +173,7 @@ def test_stopping_gives_up_what_has_not_begun_and_ends_the_threads(
     assert len(given_up) == 2
 
 
-def test_more_is_called_for_once_when_half_of_what_was_held_ahead_has_begun(
+def test_one_result_is_urgent_when_half_of_the_prefetched_jobs_have_started(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     for _ in range(200):
@@ -196,7 +196,7 @@ def test_more_is_called_for_once_when_half_of_what_was_held_ahead_has_begun(
     assert master.urgent.pop()
 
 
-def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
+def test_each_result_is_urgent_while_nothing_is_prefetched(
     runner: ThreadRunner, crowd: Crowd
 ) -> None:
     runner.take([job(number) for number in range(3)])
@@ -205,24 +205,20 @@ def test_more_is_called_for_by_each_run_while_nothing_is_held_ahead(
     assert runner.needs_more_work()
 
 
-def test_jobs_that_wait_for_a_thread_to_wake_up_are_not_held_ahead(runner: ThreadRunner) -> None:
+def test_jobs_that_wait_for_a_thread_to_wake_up_are_not_prefetched(runner: ThreadRunner) -> None:
     runner._buffer.put([job(1)])
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]
     assert runner._buffer.clear()
 
 
-def test_a_worker_that_is_to_stop_tells_of_each_end_at_once(
-    runner: ThreadRunner, crowd: Crowd
-) -> None:
+def test_each_result_of_a_stopping_runner_is_urgent(runner: ThreadRunner, crowd: Crowd) -> None:
     runner.take([job(number) for number in range(3)])
     until(lambda: crowd.inside == 3)
     runner.stop(interrupt=False)
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]
 
 
-def test_more_is_called_for_by_each_run_of_very_quick_jobs(
-    runner: ThreadRunner, crowd: Crowd
-) -> None:
+def test_each_result_of_very_quick_jobs_is_urgent(runner: ThreadRunner, crowd: Crowd) -> None:
     for _ in range(200):
         runner.sizer.finished(0.00001)
     runner.take([job(number) for number in range(3 + runner.sizer.prefetch())])

@@ -78,7 +78,7 @@ async def test_a_job_that_waits_ends_at_once(queue: Queue) -> None:
     await is_cancelled(queue, job)
 
 
-async def test_who_waits_for_its_result_hears_of_it_at_once(queue: Queue) -> None:
+async def test_result_of_a_cancelled_job_is_raised_immediately(queue: Queue) -> None:
     job = await queue.add("a", remove_on_fail=True)
     waiting = asyncio.ensure_future(job.result())
     await asyncio.sleep(0)
@@ -356,7 +356,7 @@ async def test_a_run_may_cancel_its_own_job(queue: Queue, raises: bool) -> None:
             await goes_on(queue)
 
 
-async def test_a_user_s_strategy_is_not_asked_about_a_cancelled_run(queue: Queue) -> None:
+async def test_retry_strategy_is_not_called_for_a_cancelled_run(queue: Queue) -> None:
     asked: list[Any] = []
 
     async def strategy(attempts_made: int, error: BaseException) -> int:
@@ -371,7 +371,7 @@ async def test_a_user_s_strategy_is_not_asked_about_a_cancelled_run(queue: Queue
     assert asked == []
 
 
-async def test_a_cancelled_run_leaves_its_context_variables_to_nobody(queue: Queue) -> None:
+async def test_context_variables_of_a_cancelled_run_do_not_reach_the_next(queue: Queue) -> None:
     begun = asyncio.Event()
     found: list[str] = []
 
@@ -428,7 +428,7 @@ async def test_a_cancelled_job_that_is_retried_runs_like_any_other(queue: Queue)
 
 
 @pytest.mark.parametrize("options", [{}, {"timeout": "30s"}], ids=["plain", "with a timeout"])
-async def test_a_function_that_raises_when_it_is_told_is_cancelled(
+async def test_a_function_that_raises_at_its_abort_signal_is_cancelled(
     queue: Queue, options: dict[str, Any]
 ) -> None:
     reasons: list[Any] = []
@@ -523,7 +523,7 @@ def unbegun(worker: Worker) -> list[Job]:
 
 
 @pytest.mark.parametrize("cancel", [by_queue, by_worker])
-async def test_a_job_that_was_fetched_ahead_never_begins(queue: Queue, cancel: Canceller) -> None:
+async def test_a_cancelled_prefetched_job_never_starts(queue: Queue, cancel: Canceller) -> None:
     begun: list[str] = []
     cancelled: list[Job] = []
 
@@ -544,7 +544,7 @@ async def test_a_job_that_was_fetched_ahead_never_begins(queue: Queue, cancel: C
     assert len(begun) == len(jobs) - 1
 
 
-async def test_a_job_that_was_fetched_ahead_for_a_thread_never_begins(queue: Queue) -> None:
+async def test_a_cancelled_prefetched_job_of_a_thread_never_starts(queue: Queue) -> None:
     begun: list[str] = []
     cancelled: list[Job] = []
 
@@ -632,9 +632,7 @@ async def test_a_worker_cancels_all_jobs_that_it_runs(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("cancel", [by_queue, by_worker])
-async def test_listeners_of_the_worker_hear_that_the_job_was_cancelled(
-    queue: Queue, cancel: Canceller
-) -> None:
+async def test_worker_emits_failed_for_a_cancelled_job(queue: Queue, cancel: Canceller) -> None:
     heard: list[Any] = []
     work = Hanging()
     async with Worker(queue, work) as worker:
@@ -672,7 +670,7 @@ async def test_so_they_do_when_the_run_fails_before_its_worker_knows(
     assert (told.state, told.outcome, told.failed_reason) == ("failed", CANCELLED, REASON)
 
 
-async def test_readers_of_events_hear_the_outcome(queue: Queue) -> None:
+async def test_queue_events_have_the_outcome_cancelled(queue: Queue) -> None:
     job = await queue.add("a")
     await queue.cancel(job.id, REASON)
     [payload] = [heard.payload for heard in await told(queue) if heard.name == "failed"]
@@ -680,7 +678,7 @@ async def test_readers_of_events_hear_the_outcome(queue: Queue) -> None:
     assert (payload["outcome"], payload["prev"]) == (CANCELLED, "waiting")
 
 
-async def test_listeners_of_the_queue_hear_that_the_job_failed(queue: Queue) -> None:
+async def test_queue_emits_failed_for_a_cancelled_job(queue: Queue) -> None:
     heard: list[Any] = []
     queue.on("job.failed", lambda id, error, job: heard.append((id, str(error), job.outcome)))
     job = await queue.add("a")
@@ -713,7 +711,7 @@ async def test_a_worker_can_be_closed_while_a_cancelled_job_ends(queue: Queue, f
     await is_cancelled(queue, job)
 
 
-async def test_a_worker_that_is_closed_while_a_job_runs_still_hears_that_it_is_cancelled(
+async def test_a_closing_worker_still_cancels_running_jobs(
     queue: Queue,
 ) -> None:
     work = Hanging()
@@ -726,7 +724,7 @@ async def test_a_worker_that_is_closed_while_a_job_runs_still_hears_that_it_is_c
     await is_cancelled(queue, job)
 
 
-async def test_a_job_in_somebody_s_hands_is_cancelled_when_they_say_that_it_failed(
+async def test_a_manually_fetched_job_is_cancelled_when_its_caller_fails_it(
     queue: Queue,
 ) -> None:
     async with Worker(queue) as worker:

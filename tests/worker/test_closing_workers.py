@@ -103,7 +103,7 @@ async def has_completed(queue: Queue, number: int) -> bool:
     return (await queue.get_job_counts("completed"))["completed"] >= number
 
 
-async def test_what_was_taken_but_not_begun_goes_back_in_its_old_place(queue: Queue) -> None:
+async def test_unstarted_jobs_return_to_their_old_place(queue: Queue) -> None:
     ran: list[int] = []
 
     async def note(job: Job) -> None:
@@ -303,7 +303,7 @@ async def test_the_result_of_a_thread_that_outlives_its_worker_counts(
     assert await job.result(timeout="5s") == "first"
 
 
-def test_a_thread_that_outlives_its_loop_harms_nobody(location: str) -> None:
+def test_a_thread_that_outlives_its_loop_raises_nothing(location: str) -> None:
     store, gate = Store(location), ThreadGate()
 
     async def leave_a_thread_behind() -> None:

@@ -198,7 +198,7 @@ async def test_a_run_may_fail_its_own_job(queue: Queue) -> None:
     assert await state_of(queue, job) == "failed"
 
 
-async def test_a_run_that_raises_after_ending_its_job_is_told_of(
+async def test_error_is_emitted_for_a_run_that_raises_after_ending_its_job(
     queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     errors: list[Any] = []

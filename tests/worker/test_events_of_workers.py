@@ -21,7 +21,7 @@ async def echo(job: Job) -> Any:
     return job.data
 
 
-async def test_active_tells_the_job_and_where_it_was(queue: Queue) -> None:
+async def test_active_has_the_job_and_its_previous_state(queue: Queue) -> None:
     worker = Worker(queue, echo)
     heard = gather(worker, "active")
     job = await queue.add("a", 7)
@@ -31,7 +31,7 @@ async def test_active_tells_the_job_and_where_it_was(queue: Queue) -> None:
     assert (active.id, active.data, prev) == (job.id, 7, "waiting")
 
 
-async def test_active_is_told_before_the_processor_runs(queue: Queue) -> None:
+async def test_active_is_emitted_before_the_processor_runs(queue: Queue) -> None:
     order: list[str] = []
 
     async def work(job: Job) -> None:
@@ -45,7 +45,7 @@ async def test_active_is_told_before_the_processor_runs(queue: Queue) -> None:
     assert order == [f"{word} {job.id}" for job in jobs for word in ("active", "run")]
 
 
-async def test_completed_tells_the_job_its_value_and_where_it_was(queue: Queue) -> None:
+async def test_completed_has_the_job_its_value_and_its_previous_state(queue: Queue) -> None:
     worker = Worker(queue, echo)
     heard = gather(worker, "completed")
     job = await queue.add("a", {"x": 1})
@@ -59,7 +59,7 @@ async def test_completed_tells_the_job_its_value_and_where_it_was(queue: Queue) 
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_completed_tells_the_reason_of_an_earlier_failure_as_the_database_does(
+async def test_completed_has_a_job_with_the_reason_of_an_earlier_failure_as_in_the_database(
     queue: Queue, in_thread: bool
 ) -> None:
     seen: list[str | None] = []
@@ -85,7 +85,9 @@ async def test_completed_tells_the_reason_of_an_earlier_failure_as_the_database_
     assert (completed.state, completed.outcome) == ("completed", "completed")
 
 
-async def test_a_job_taken_by_hand_has_the_reason_of_an_earlier_failure(queue: Queue) -> None:
+async def test_get_next_job_returns_a_job_with_the_reason_of_an_earlier_failure(
+    queue: Queue,
+) -> None:
     await queue.add("a", attempts=2)
     worker = Worker(queue, None)
     first = await worker.get_next_job()
@@ -99,7 +101,7 @@ async def test_a_job_taken_by_hand_has_the_reason_of_an_earlier_failure(queue: Q
     await worker.close()
 
 
-async def test_what_completed_tells_is_in_the_database(queue: Queue) -> None:
+async def test_completed_is_emitted_after_the_commit(queue: Queue) -> None:
     states: list[str] = []
 
     async def look(job: Job, value: Any, prev: str) -> None:
@@ -112,7 +114,7 @@ async def test_what_completed_tells_is_in_the_database(queue: Queue) -> None:
     assert states == ["completed"]
 
 
-async def test_failed_is_told_on_every_try_with_the_exception_itself(queue: Queue) -> None:
+async def test_failed_is_emitted_for_every_attempt_with_the_exception_itself(queue: Queue) -> None:
     raised: list[Exception] = []
 
     async def work(job: Job) -> None:
@@ -132,7 +134,7 @@ async def test_failed_is_told_on_every_try_with_the_exception_itself(queue: Queu
     assert [event[1].state for event in heard] == ["waiting", "waiting", "failed"]
 
 
-async def test_failed_is_told_of_a_value_that_cannot_be_stored(queue: Queue) -> None:
+async def test_failed_is_emitted_for_a_value_that_cannot_be_stored(queue: Queue) -> None:
     async def work(job: Job) -> object:
         return object()
 
@@ -146,7 +148,7 @@ async def test_failed_is_told_of_a_value_that_cannot_be_stored(queue: Queue) -> 
     assert "JSON" in str(error)
 
 
-async def test_failed_is_told_of_a_completion_without_a_value_that_the_database_refuses(
+async def test_failed_is_emitted_for_a_completion_without_a_value_that_the_database_refuses(
     queue: Queue, database: Database
 ) -> None:
     await queue.wait_until_ready()
@@ -169,7 +171,7 @@ async def test_failed_is_told_of_a_completion_without_a_value_that_the_database_
     assert (refused.state, refused.failed_reason) == ("failed", str(error))
 
 
-async def test_failed_is_told_of_a_job_that_must_not_run_any_more(queue: Queue) -> None:
+async def test_failed_is_emitted_for_a_job_that_must_not_run_any_more(queue: Queue) -> None:
     running, go = asyncio.Event(), asyncio.Event()
 
     async def work(job: Job) -> None:
@@ -190,7 +192,7 @@ async def test_failed_is_told_of_a_job_that_must_not_run_any_more(queue: Queue) 
     assert "stalled" in str(error)
 
 
-async def test_progress_tells_the_job_and_how_far_it_is(queue: Queue) -> None:
+async def test_progress_has_the_job_and_its_progress(queue: Queue) -> None:
     async def work(job: Job) -> None:
         await job.update_progress({"page": 1})
         await job.update_progress(100)
@@ -203,7 +205,7 @@ async def test_progress_tells_the_job_and_how_far_it_is(queue: Queue) -> None:
     assert [(event[1].id, event[2]) for event in heard] == [(job.id, {"page": 1}), (job.id, 100)]
 
 
-async def test_drained_is_told_once_when_nothing_is_left(queue: Queue) -> None:
+async def test_drained_is_emitted_once_when_no_job_is_left(queue: Queue) -> None:
     jobs = await queue.add_bulk([{"name": "a"}] * 20)
     worker = Worker(queue, echo, concurrency=3)
     heard = gather(worker, "drained", "completed")
@@ -224,7 +226,7 @@ async def test_an_idle_worker_is_not_drained_again_and_again(queue: Queue) -> No
     await worker.close()
 
 
-async def test_a_worker_tells_of_its_life(queue: Queue) -> None:
+async def test_worker_emits_ready_paused_resumed_closing_and_closed(queue: Queue) -> None:
     worker = Worker(queue, echo)
     heard = gather(worker, "ready", "paused", "resumed", "closing", "closed")
     await until(lambda: heard)
@@ -239,7 +241,7 @@ async def test_a_worker_tells_of_its_life(queue: Queue) -> None:
     assert [len(event) for event in heard] == [1, 1, 1, 2, 1]
 
 
-async def test_paused_is_told_when_the_running_jobs_have_ended(queue: Queue) -> None:
+async def test_paused_is_emitted_when_the_running_jobs_have_ended(queue: Queue) -> None:
     running = asyncio.Event()
 
     async def work(job: Job) -> None:
@@ -256,7 +258,7 @@ async def test_paused_is_told_when_the_running_jobs_have_ended(queue: Queue) -> 
     assert heard[-1] == ("paused",)
 
 
-async def test_stalled_tells_the_id_and_where_the_job_was(queue: Queue) -> None:
+async def test_stalled_has_the_id_and_the_previous_state(queue: Queue) -> None:
     running, go = asyncio.Event(), asyncio.Event()
 
     async def work(job: Job) -> None:
@@ -274,7 +276,9 @@ async def test_stalled_tells_the_id_and_where_the_job_was(queue: Queue) -> None:
     assert heard == [("stalled", "x", "active")]
 
 
-async def test_trouble_with_the_database_is_told_and_ends_nothing(queue: Queue) -> None:
+async def test_error_is_emitted_when_the_database_fails_and_the_worker_goes_on(
+    queue: Queue,
+) -> None:
     worker = Worker(queue, echo)
     heard = gather(worker, "error")
     await (await queue.add("a")).result()
@@ -285,7 +289,7 @@ async def test_trouble_with_the_database_is_told_and_ends_nothing(queue: Queue) 
     assert isinstance(error, StoreError)
 
 
-async def test_renewed_locks_are_told_with_the_jobs_they_hold(queue: Queue) -> None:
+async def test_locks_renewed_has_the_ids_of_the_running_jobs(queue: Queue) -> None:
     go = asyncio.Event()
 
     async def work(job: Job) -> None:
@@ -301,7 +305,7 @@ async def test_renewed_locks_are_told_with_the_jobs_they_hold(queue: Queue) -> N
     assert sorted(told[0]["job_ids"]) == sorted(job.id for job in jobs)
 
 
-async def test_locks_that_cannot_be_renewed_are_told_with_their_jobs(queue: Queue) -> None:
+async def test_lock_renewal_failed_has_the_ids_of_the_lost_jobs(queue: Queue) -> None:
     running = asyncio.Event()
     reasons: list[Any] = []
 
@@ -322,7 +326,7 @@ async def test_locks_that_cannot_be_renewed_are_told_with_their_jobs(queue: Queu
     assert heard[0] == ("lock_renewal_failed", [job.id])
 
 
-async def test_a_run_that_does_not_stop_is_told_to_be_stuck(
+async def test_stuck_is_emitted_for_a_run_that_does_not_stop(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "STUCK_AFTER", 0.03)
@@ -387,7 +391,7 @@ async def test_a_listener_that_raises_becomes_the_workers_error(queue: Queue) ->
     assert [str(error) for error in errors] == ["bad listener"]
 
 
-async def test_a_worker_of_plain_functions_tells_on_the_loops_thread(queue: Queue) -> None:
+async def test_a_worker_of_plain_functions_emits_in_the_thread_of_its_loop(queue: Queue) -> None:
     threads: dict[str, int] = {}
 
     def work(job: Job) -> None:
@@ -411,7 +415,7 @@ async def test_a_worker_of_plain_functions_tells_on_the_loops_thread(queue: Queu
     assert {threads[name] for name in names} == {threading.get_ident()}
 
 
-async def test_a_worker_of_plain_functions_tells_in_order(queue: Queue) -> None:
+async def test_a_worker_of_plain_functions_emits_in_order(queue: Queue) -> None:
     def work(job: Job) -> None:
         job.update_progress(1)
         time.sleep(0.001)
@@ -453,7 +457,7 @@ async def completed(queue: Queue, job_id: str) -> bool:
     return await queue.get_job_state(job_id) == "completed"
 
 
-async def test_a_job_taken_by_hand_is_told_to_be_active(queue: Queue) -> None:
+async def test_get_next_job_emits_active(queue: Queue) -> None:
     job = await queue.add("a")
     worker = Worker(queue, None)
     heard = gather(worker, "active")

@@ -116,7 +116,7 @@ async def test_jitter_comes_from_the_queues_random(location: str) -> None:
         assert (await again(queue, job)).delay == 45_000
 
 
-async def test_without_tries_left_it_fails_for_good(queue: Queue) -> None:
+async def test_without_attempts_left_it_fails_permanently(queue: Queue) -> None:
     ran = []
 
     async def work(job: Job) -> None:
@@ -185,9 +185,7 @@ def raise_in_thread(job: Job) -> None:
 
 
 @pytest.mark.parametrize("processor", [raise_in_loop, raise_in_thread])
-async def test_an_error_that_cannot_be_told_fails_the_job_all_the_same(
-    queue: Queue, processor: Any
-) -> None:
+async def test_an_error_that_cannot_be_printed_fails_the_job(queue: Queue, processor: Any) -> None:
     worker = Worker(queue, processor)
     try:
         job = await queue.add("a")
@@ -213,7 +211,7 @@ async def test_whatever_is_raised_in_a_thread_fails_the_job_and_not_the_worker(
         assert await good.result() == "fine"
 
 
-async def test_a_sys_exit_in_a_thread_tells_its_message(queue: Queue) -> None:
+async def test_a_sys_exit_in_a_thread_fails_the_job_with_its_message(queue: Queue) -> None:
     def work(job: Job) -> None:
         sys.exit("giving up")
 

@@ -56,7 +56,7 @@ async def test_quick_jobs_share_transactions(queue: Queue) -> None:
     assert most > 50
 
 
-async def test_slow_jobs_are_not_fetched_ahead(queue: Queue) -> None:
+async def test_slow_jobs_are_not_prefetched(queue: Queue) -> None:
     jobs = await queue.add_bulk([{"name": "a"}] * 20)
     most = 0
 
@@ -114,7 +114,7 @@ async def test_jobs_fetched_behind_one_that_takes_long_are_run_by_others(
         assert {(await again(queue, job)).attempts_started for job in late} == {1}
 
 
-async def test_closing_gives_back_what_was_fetched_ahead(queue: Queue) -> None:
+async def test_closing_returns_prefetched_jobs(queue: Queue) -> None:
     await queue.add_bulk([{"name": "a"}] * 5_000)
     some = asyncio.Event()
     ran = 0
@@ -132,7 +132,7 @@ async def test_closing_gives_back_what_was_fetched_ahead(queue: Queue) -> None:
     assert (counts["completed"], counts["waiting"]) == (ran, 5_000 - ran)
 
 
-async def test_an_urgent_job_is_not_kept_waiting_by_what_was_fetched_ahead(queue: Queue) -> None:
+async def test_an_urgent_job_starts_before_prefetched_jobs(queue: Queue) -> None:
     order: list[str] = []
     await queue.add_bulk([{"name": "dull", "opts": {"priority": 5}}] * 3_000)
     urgent: asyncio.Task[Job] | None = None
@@ -150,7 +150,7 @@ async def test_an_urgent_job_is_not_kept_waiting_by_what_was_fetched_ahead(queue
     assert order.index("urgent") < 2_000
 
 
-async def test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job(
+async def test_a_job_claimed_for_a_free_slot_is_not_returned_behind_a_slow_job(
     queue: Queue,
 ) -> None:
     async def work(job: Job) -> None:
@@ -169,7 +169,7 @@ async def test_what_was_handed_over_to_begin_is_not_given_back_behind_a_slow_job
 
 
 @pytest.mark.parametrize("stop", ["rate_limit", "pause"])
-async def test_what_was_fetched_ahead_and_comes_late_does_not_begin_after_a_stop(
+async def test_prefetched_jobs_that_arrive_late_do_not_start_after_a_limit_or_a_pause(
     queue: Queue, stop: str
 ) -> None:
     """A claim is on its way to the event loop when a limit or a pause is set behind it."""

@@ -51,7 +51,9 @@ async def test_a_running_job_that_is_obliterated_is_reported(queue: Queue) -> No
     assert lost == [[job.id]]
 
 
-async def test_a_running_function_that_is_obliterated_is_reported_and_told(queue: Queue) -> None:
+async def test_a_running_function_whose_job_is_obliterated_is_reported_and_aborted(
+    queue: Queue,
+) -> None:
     reasons: list[Any] = []
     begun = threading.Event()
 
@@ -70,7 +72,7 @@ async def test_a_running_function_that_is_obliterated_is_reported_and_told(queue
     assert isinstance(reasons[0], LostLock)
 
 
-async def test_a_listener_can_cancel_what_was_taken_away(queue: Queue) -> None:
+async def test_a_listener_can_cancel_a_lost_job(queue: Queue) -> None:
     holding = Holding()
     async with Worker(queue, holding, lock_renew_time=OFTEN) as worker:
         worker.on("lock_renewal_failed", lambda ids: [worker.cancel_job(id) for id in ids])
@@ -80,7 +82,7 @@ async def test_a_listener_can_cancel_what_was_taken_away(queue: Queue) -> None:
         await until(lambda: holding.cancelled)
 
 
-async def test_a_job_that_was_taken_away_is_reported_once(queue: Queue) -> None:
+async def test_a_lost_job_is_reported_once(queue: Queue) -> None:
     holding = Holding()
     async with Worker(queue, holding, lock_renew_time=OFTEN, concurrency=2) as worker:
         lost = hear(worker, "lock_renewal_failed")
@@ -121,7 +123,7 @@ async def test_a_job_that_its_own_run_has_moved_is_not_reported(queue: Queue) ->
     assert lost == []
 
 
-async def test_what_was_fetched_ahead_and_taken_away_is_not_begun(
+async def test_a_prefetched_job_that_is_lost_does_not_start(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "PREFETCH_RETURN_AFTER", 10**9)

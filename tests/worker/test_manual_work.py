@@ -33,7 +33,7 @@ async def test_a_worker_without_a_processor_takes_nothing_by_itself(queue: Queue
         assert await state_of(queue, job) == "waiting"
 
 
-async def test_the_next_job_is_taken_by_hand(queue: Queue) -> None:
+async def test_get_next_job_returns_the_next_job(queue: Queue) -> None:
     added = await queue.add("a", {"n": 1})
     async with Worker(queue, None, name="me") as worker:
         job = await take(worker)
@@ -69,7 +69,7 @@ async def test_without_a_job_there_is_none(queue: Queue) -> None:
         assert await worker.get_next_job(block=False) is None
 
 
-async def test_who_waits_gets_the_job_that_comes(queue: Queue) -> None:
+async def test_get_next_job_blocks_until_a_job_is_added(queue: Queue) -> None:
     async with Worker(queue, None) as worker:
         taking = asyncio.create_task(worker.get_next_job())
         await asyncio.sleep(0.05)
@@ -80,7 +80,7 @@ async def test_who_waits_gets_the_job_that_comes(queue: Queue) -> None:
         await job.move_to_completed()
 
 
-async def test_who_waits_gets_the_delayed_job_that_becomes_due(queue: Queue) -> None:
+async def test_get_next_job_blocks_until_a_delayed_job_is_due(queue: Queue) -> None:
     added = await queue.add("a", delay=100)
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -98,7 +98,7 @@ async def test_several_may_wait_and_each_gets_a_job_of_its_own(queue: Queue) -> 
         await asyncio.gather(*(job.move_to_completed() for job in jobs))
 
 
-async def test_who_waits_no_more_takes_nothing_along(queue: Queue) -> None:
+async def test_get_next_job_claims_nothing_after_its_drain_delay(queue: Queue) -> None:
     async with Worker(queue, None, drain_delay=30) as worker:
         assert await worker.get_next_job() is None
         job = await queue.add("a")
@@ -107,7 +107,7 @@ async def test_who_waits_no_more_takes_nothing_along(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5, 8])
-async def test_a_job_is_not_lost_with_the_one_who_gave_up_on_it(queue: Queue, turns: int) -> None:
+async def test_a_job_is_not_lost_when_get_next_job_is_cancelled(queue: Queue, turns: int) -> None:
     """Its worker lives on and renews its lease: nobody else would ever get it."""
     await queue.add("a")
     async with Worker(queue, None, drain_delay=300) as worker:
@@ -132,7 +132,7 @@ async def test_a_closed_worker_gives_no_jobs(queue: Queue) -> None:
     assert await worker.get_next_job() is None
 
 
-async def test_a_worker_with_a_processor_gives_jobs_by_hand_too(queue: Queue) -> None:
+async def test_get_next_job_works_on_a_worker_with_a_processor(queue: Queue) -> None:
     async def work(job: Job) -> None: ...
 
     await queue.add("a")
@@ -143,7 +143,7 @@ async def test_a_worker_with_a_processor_gives_jobs_by_hand_too(queue: Queue) ->
     assert (await again(queue, job)).return_value == "by hand"
 
 
-async def test_the_worker_tells_of_jobs_taken_by_hand(queue: Queue) -> None:
+async def test_get_next_job_emits_active_before_it_returns(queue: Queue) -> None:
     begun: list[str] = []
     await queue.add("a")
     async with Worker(queue, None) as worker:
@@ -153,7 +153,9 @@ async def test_the_worker_tells_of_jobs_taken_by_hand(queue: Queue) -> None:
         await job.move_to_completed()
 
 
-async def test_a_job_that_stalled_too_often_says_so_to_who_takes_it_by_hand(queue: Queue) -> None:
+async def test_get_next_job_returns_a_job_that_stalled_too_often_with_its_deferred_failure(
+    queue: Queue,
+) -> None:
     await queue.add("a", attempts=5)
     async with Worker(queue, None, max_stalled_count=0) as worker:
         assert (await take(worker)).deferred_failure is None
@@ -169,7 +171,7 @@ async def test_a_job_that_stalled_too_often_says_so_to_who_takes_it_by_hand(queu
 # --- tokens --------------------------------------------------------------------------------------
 
 
-async def test_a_job_taken_by_hand_has_a_token(queue: Queue) -> None:
+async def test_get_next_job_returns_a_job_with_a_token(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -245,7 +247,7 @@ async def test_a_job_that_does_not_run_has_no_run_to_end(queue: Queue) -> None:
 # --- ending --------------------------------------------------------------------------------------
 
 
-async def test_a_job_is_completed_by_hand(queue: Queue) -> None:
+async def test_move_to_completed_ends_a_fetched_job(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -256,7 +258,7 @@ async def test_a_job_is_completed_by_hand(queue: Queue) -> None:
     assert done.finished_at is not None
 
 
-async def test_who_waits_for_the_result_hears_of_the_end_by_hand(queue: Queue) -> None:
+async def test_result_returns_when_a_fetched_job_is_completed(queue: Queue) -> None:
     added = await queue.add("a")
     async with Worker(queue, None) as worker:
         waiting = asyncio.create_task(added.result(timeout="10s"))
@@ -275,7 +277,7 @@ async def test_a_run_ends_once(queue: Queue) -> None:
     assert (await again(queue, job)).return_value == 1
 
 
-async def test_a_job_may_go_when_it_is_completed_by_hand(queue: Queue) -> None:
+async def test_move_to_completed_can_remove_the_job(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -296,7 +298,7 @@ async def test_a_result_that_cannot_be_stored_is_refused_and_the_run_goes_on(que
         await job.move_to_completed()
 
 
-async def test_a_job_is_failed_by_hand(queue: Queue) -> None:
+async def test_move_to_failed_ends_a_fetched_job(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -319,7 +321,7 @@ async def test_a_job_failed_with_an_exception_keeps_its_stack(queue: Queue) -> N
     assert "KeyError" in stack
 
 
-async def test_attempts_that_are_left_are_used_after_a_failure_by_hand(queue: Queue) -> None:
+async def test_move_to_failed_retries_while_attempts_are_left(queue: Queue) -> None:
     await queue.add("a", attempts=2)
     async with Worker(queue, None) as worker:
         first = await take(worker)
@@ -331,7 +333,7 @@ async def test_attempts_that_are_left_are_used_after_a_failure_by_hand(queue: Qu
     assert await state_of(queue, first) == "failed"
 
 
-async def test_a_failure_by_hand_backs_off(queue: Queue) -> None:
+async def test_move_to_failed_backs_off(queue: Queue) -> None:
     await queue.add("a", attempts=2, backoff="1h")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -340,7 +342,7 @@ async def test_a_failure_by_hand_backs_off(queue: Queue) -> None:
     assert (waiting.state, waiting.delay) == ("delayed", 3_600_000)
 
 
-async def test_a_failure_by_hand_may_be_for_good(queue: Queue) -> None:
+async def test_move_to_failed_can_be_permanent(queue: Queue) -> None:
     await queue.add("a", attempts=5)
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -348,7 +350,7 @@ async def test_a_failure_by_hand_may_be_for_good(queue: Queue) -> None:
     assert await state_of(queue, job) == "failed"
 
 
-async def test_a_job_may_go_when_it_is_failed_by_hand(queue: Queue) -> None:
+async def test_move_to_failed_can_remove_the_job(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -356,7 +358,7 @@ async def test_a_job_may_go_when_it_is_failed_by_hand(queue: Queue) -> None:
     assert await queue.get_job(job.id) is None
 
 
-async def test_the_workers_strategies_hold_for_failures_by_hand(queue: Queue) -> None:
+async def test_move_to_failed_uses_the_retry_strategies_of_the_worker(queue: Queue) -> None:
     asked: list[int] = []
 
     def strategy(attempts_made: int, error: BaseException) -> int:
@@ -371,7 +373,7 @@ async def test_the_workers_strategies_hold_for_failures_by_hand(queue: Queue) ->
     assert (waiting.state, waiting.delay, asked) == ("delayed", 3_600_000, [1])
 
 
-async def test_a_job_is_put_off_by_hand(queue: Queue) -> None:
+async def test_move_to_delayed_delays_a_fetched_job(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -392,7 +394,7 @@ async def test_a_job_put_off_to_a_time_that_is_over_is_next(queue: Queue) -> Non
     assert await state_of(queue, job) == "completed"
 
 
-async def test_a_job_goes_back_to_the_front_by_hand(queue: Queue) -> None:
+async def test_move_to_wait_returns_a_fetched_job_to_the_front(queue: Queue) -> None:
     await queue.add("a", 1)
     await queue.add("a", 2)
     async with Worker(queue, None) as worker:
@@ -403,7 +405,7 @@ async def test_a_job_goes_back_to_the_front_by_hand(queue: Queue) -> None:
         assert (await take(worker)).data == 1
 
 
-async def test_progress_and_logs_of_a_job_taken_by_hand_are_stored(queue: Queue) -> None:
+async def test_progress_and_logs_of_a_fetched_job_are_stored(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None) as worker:
         job = await take(worker)
@@ -417,7 +419,7 @@ async def test_progress_and_logs_of_a_job_taken_by_hand_are_stored(queue: Queue)
 # --- losing a job --------------------------------------------------------------------------------
 
 
-async def test_a_job_taken_by_hand_is_kept_while_its_worker_lives(queue: Queue) -> None:
+async def test_a_fetched_job_stays_locked_while_its_worker_lives(queue: Queue) -> None:
     await queue.add("a")
     async with Worker(queue, None, lock_duration=200) as worker:
         job = await take(worker)
@@ -426,7 +428,7 @@ async def test_a_job_taken_by_hand_is_kept_while_its_worker_lives(queue: Queue) 
         await job.move_to_completed()
 
 
-async def test_without_renewal_a_job_taken_by_hand_is_given_back_after_a_while(
+async def test_without_renewal_a_fetched_job_returns_to_the_queue(
     queue: Queue,
 ) -> None:
     await queue.add("a")

@@ -60,7 +60,7 @@ async def test_a_new_queue_is_not_paused(queue: Queue) -> None:
     assert await queue.is_paused() is False
 
 
-async def test_a_paused_queue_takes_jobs_and_hands_out_none(queue: Queue) -> None:
+async def test_a_paused_queue_accepts_jobs_and_starts_none(queue: Queue) -> None:
     await queue.pause()
     async with Worker(queue, echo, poll_interval=20):
         job = await queue.add("a")
@@ -69,7 +69,7 @@ async def test_a_paused_queue_takes_jobs_and_hands_out_none(queue: Queue) -> Non
     assert await queue.is_paused() is True
 
 
-async def test_a_resumed_queue_hands_out_what_waited(queue: Queue) -> None:
+async def test_a_resumed_queue_starts_the_waiting_jobs(queue: Queue) -> None:
     await queue.pause()
     async with Worker(queue, echo):
         jobs = await queue.add_bulk([{"name": "a", "data": n} for n in range(5)])
@@ -150,7 +150,9 @@ async def test_a_pause_holds_in_other_processes(queue: Queue, location: str) -> 
         await job.result(timeout="10s")
 
 
-async def test_a_pause_ends_what_another_process_fetched_ahead(queue: Queue, location: str) -> None:
+async def test_a_pause_stops_prefetched_jobs_of_another_process(
+    queue: Queue, location: str
+) -> None:
     await queue.add_bulk([{"name": "a"}] * 20_000)
     async with worker_elsewhere(location):
         await until(queue.get_completed_count)
@@ -201,7 +203,7 @@ async def test_delayed_jobs_come_due_in_a_paused_queue_and_wait(queue: Queue) ->
         assert await state_of(queue, job) == "waiting"
 
 
-async def test_the_jobs_of_a_paused_queue_are_counted_when_asked_for(queue: Queue) -> None:
+async def test_get_job_counts_counts_the_jobs_of_a_paused_queue(queue: Queue) -> None:
     await queue.add("a")
     await queue.add("a", priority=3)
     await queue.add("a", delay="1h")
@@ -211,14 +213,14 @@ async def test_the_jobs_of_a_paused_queue_are_counted_when_asked_for(queue: Queu
     assert "paused" not in await queue.get_job_counts()
 
 
-async def test_the_jobs_of_a_paused_queue_are_listed_when_asked_for(queue: Queue) -> None:
+async def test_get_jobs_lists_the_jobs_of_a_paused_queue(queue: Queue) -> None:
     jobs = [await queue.add("a"), await queue.add("a", priority=3)]
     assert await queue.get_jobs("paused") == []
     await queue.pause()
     assert {job.id for job in await queue.get_jobs("paused")} == {job.id for job in jobs}
 
 
-async def test_nothing_is_taken_by_hand_from_a_paused_queue(queue: Queue) -> None:
+async def test_get_next_job_returns_none_for_a_paused_queue(queue: Queue) -> None:
     await queue.add("a")
     await queue.pause()
     async with Worker(queue) as worker:
@@ -227,7 +229,7 @@ async def test_nothing_is_taken_by_hand_from_a_paused_queue(queue: Queue) -> Non
         assert await worker.get_next_job(block=False) is not None
 
 
-async def test_who_waits_for_a_job_by_hand_gets_it_when_the_queue_is_resumed(queue: Queue) -> None:
+async def test_get_next_job_blocks_until_the_queue_is_resumed(queue: Queue) -> None:
     job = await queue.add("a")
     await queue.pause()
     async with Worker(queue) as worker:
@@ -300,7 +302,7 @@ async def test_pausing_a_worker_need_not_wait(queue: Queue) -> None:
         await job.result(timeout="10s")
 
 
-async def test_a_worker_paused_by_hand_gives_those_who_wait_nothing(queue: Queue) -> None:
+async def test_get_next_job_returns_none_when_its_worker_is_paused(queue: Queue) -> None:
     async with Worker(queue) as worker:
         await worker.wait_until_ready()
         taking = asyncio.create_task(worker.get_next_job())

@@ -172,7 +172,7 @@ async def test_a_worker_needs_a_queue() -> None:
 # --- how many at a time --------------------------------------------------------------------------
 
 
-async def test_as_many_coroutines_run_as_asked_for(queue: Queue) -> None:
+async def test_concurrency_coroutines_run_at_a_time(queue: Queue) -> None:
     barrier = asyncio.Barrier(100)
 
     async def meet(job: Job) -> None:
@@ -183,7 +183,7 @@ async def test_as_many_coroutines_run_as_asked_for(queue: Queue) -> None:
             await job.result(timeout="10s")
 
 
-async def test_as_many_threads_run_as_asked_for(queue: Queue) -> None:
+async def test_concurrency_threads_run_at_a_time(queue: Queue) -> None:
     barrier = threading.Barrier(20, timeout=10)
 
     def meet(job: Job) -> None:
@@ -211,7 +211,7 @@ class Crowd:
             self.now -= 1
 
 
-async def test_never_more_coroutines_run_than_asked_for(queue: Queue) -> None:
+async def test_never_more_coroutines_run_than_concurrency(queue: Queue) -> None:
     crowd = Crowd()
 
     async def work(job: Job) -> None:
@@ -224,7 +224,7 @@ async def test_never_more_coroutines_run_than_asked_for(queue: Queue) -> None:
     assert crowd.most == 5
 
 
-async def test_never_more_threads_run_than_asked_for(queue: Queue) -> None:
+async def test_never_more_threads_run_than_concurrency(queue: Queue) -> None:
     crowd = Crowd()
 
     def work(job: Job) -> None:

@@ -62,7 +62,7 @@ async def test_a_coroutine_says_when_to_try_again(queue: Queue, processor: Any) 
     assert (job.state, job.delay) == ("delayed", 7_200_000)
 
 
-async def test_the_function_is_asked_after_every_failure(queue: Queue) -> None:
+async def test_retry_strategy_is_called_after_every_failure(queue: Queue) -> None:
     began: list[float] = []
 
     async def work(job: Job) -> None:
@@ -146,7 +146,7 @@ async def test_a_strategy_that_the_worker_does_not_know_fails_the_job(
             await job.result(timeout="10s")
 
 
-async def test_the_function_is_not_asked_when_no_try_is_left(queue: Queue) -> None:
+async def test_retry_strategy_is_not_called_without_attempts_left(queue: Queue) -> None:
     asked: list[int] = []
 
     def strategy(attempts_made: int, error: BaseException) -> int:
@@ -160,7 +160,7 @@ async def test_the_function_is_not_asked_when_no_try_is_left(queue: Queue) -> No
     assert asked == [1]
 
 
-async def test_the_function_is_not_asked_about_what_cannot_be_mended(queue: Queue) -> None:
+async def test_retry_strategy_is_not_called_for_an_unrecoverable_error(queue: Queue) -> None:
     async def hopeless(job: Job) -> None:
         raise UnrecoverableError("hopeless")
 
@@ -170,7 +170,7 @@ async def test_the_function_is_not_asked_about_what_cannot_be_mended(queue: Queu
             await job.result(timeout="10s")
 
 
-async def test_the_function_hears_of_timeouts(queue: Queue) -> None:
+async def test_retry_strategy_is_called_with_timeouts(queue: Queue) -> None:
     seen: list[BaseException] = []
 
     async def hang(job: Job) -> None:
@@ -239,7 +239,7 @@ async def test_known_types_are_not_for_the_backoff_strategy(queue: Queue) -> Non
             await job.result(timeout="10s")
 
 
-async def test_a_type_that_nobody_knows_fails_the_job(queue: Queue) -> None:
+async def test_an_unknown_backoff_type_fails_the_job(queue: Queue) -> None:
     async with Worker(queue, fail):
         job = await queue.add("a", attempts=3, backoff={"type": "moon"})
         with pytest.raises(JobFailed, match="moon"):

@@ -82,7 +82,7 @@ async def test_it_serves_every_queue_of_its_database(queue: Queue) -> None:
             await until(lambda one=one: is_in(one, "x", "waiting"))
 
 
-async def test_it_fails_jobs_that_nobody_began_in_time(queue: Queue) -> None:
+async def test_scheduler_fails_expired_jobs(queue: Queue) -> None:
     await queue.add("a", job_id="waits", expires=20)
     await queue.add("a", job_id="delayed", expires=20, delay="1h")
     await queue.add("a", job_id="has time", expires="1h")

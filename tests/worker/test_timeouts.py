@@ -70,7 +70,7 @@ async def test_waiting_for_the_next_try_is_no_part_of_the_time(queue: Queue) -> 
         assert await job.result(timeout="10s") == "done"
 
 
-async def test_the_history_tells_which_attempts_timed_out(queue: Queue) -> None:
+async def test_get_attempts_shows_which_attempts_timed_out(queue: Queue) -> None:
     async def work(job: Job) -> None:
         if job.attempts_made == 0:
             await asyncio.sleep(60)
@@ -159,7 +159,7 @@ async def test_other_jobs_run_on_when_one_times_out(queue: Queue) -> None:
             await slow.result(timeout="10s")
 
 
-async def test_the_worker_hears_of_the_timeout_as_a_failure(queue: Queue) -> None:
+async def test_failed_is_emitted_for_a_timeout(queue: Queue) -> None:
     heard: list[Any] = []
     async with Worker(queue, hang) as worker:
         worker.on("failed", lambda job, error, prev: heard.append(error))
@@ -292,7 +292,7 @@ async def test_a_timeout_is_at_least_a_millisecond(queue: Queue) -> None:
         await queue.add("a", timeout=0)
 
 
-async def test_a_job_tells_its_timeout(queue: Queue) -> None:
+async def test_a_job_has_its_timeout(queue: Queue) -> None:
     job = await queue.add("a", timeout="2s")
     assert (await again(queue, job)).timeout == 2_000
     assert (await queue.add("a")).timeout is None

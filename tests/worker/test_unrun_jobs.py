@@ -45,7 +45,7 @@ async def test_a_job_whose_relative_failed_has_no_start_and_no_attempt(
 
 
 @pytest.mark.parametrize("add", [parent_of_a_failure, dependent_on_a_failure])
-async def test_listeners_are_told_of_no_attempt_either(queue: Queue, add: Any) -> None:
+async def test_failed_is_emitted_with_a_job_without_attempts(queue: Queue, add: Any) -> None:
     told: list[Job] = []
     async with Worker(queue, work, autorun=False) as worker:
         worker.on("failed", lambda job, error, prev: told.append(job))

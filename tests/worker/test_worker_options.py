@@ -203,7 +203,7 @@ async def test_how_often_a_lease_is_renewed_may_be_said(queue: Queue) -> None:
     assert renewed[0] == {"count": 1, "job_ids": [job.id]}
 
 
-async def test_a_run_that_lost_its_lease_is_told_to_stop(
+async def test_a_run_that_lost_its_lease_gets_its_abort_signal(
     queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     lost: list[Any] = []
@@ -226,7 +226,7 @@ async def test_a_run_that_lost_its_lease_is_told_to_stop(
     assert isinstance(reasons[0], LostLock)
 
 
-async def test_who_skips_the_check_takes_back_nothing(queue: Queue) -> None:
+async def test_skip_stalled_check_recovers_no_jobs(queue: Queue) -> None:
     options: Any = {"lock_duration": 100, "skip_lock_renewal": True, "maintenance_interval": 50}
     await queue.add("a")
     async with Worker(queue, None, skip_stalled_check=True, **options) as worker:
@@ -239,7 +239,7 @@ async def test_who_skips_the_check_takes_back_nothing(queue: Queue) -> None:
             await until(lambda: is_in(queue, job, "waiting"))
 
 
-async def test_the_worker_hears_of_jobs_that_were_taken_back(queue: Queue) -> None:
+async def test_worker_emits_stalled_for_recovered_jobs(queue: Queue) -> None:
     heard: list[Any] = []
     async with Worker(queue, echo) as listens, Worker(queue, None) as worker:
         listens.on("stalled", lambda job_id, prev: heard.append((job_id, prev)))
