@@ -98,50 +98,10 @@ OTHERS = (
     ),
 )
 
-AMONG_OURSELVES = {
-    "Job": {
-        "abort",
-        "append_log",
-        "cancellation",
-        "command_end",
-        "end_command",
-        "failed_then",
-        "flags",
-        "has_changed_since",
-        "links",
-        "mentions_option",
-        "moving",
-        "needs_care",
-        "place",
-        "prefetched",
-        "run",
-        "stored_options",
-        "token_number",
-    },
-    "Queue": {
-        "as_job",
-        "check",
-        "jobs_numbered",
-        "key",
-        "new_job",
-        "priority_number",
-        "read_rows",
-        "settings_version",
-    },
-    "QueueEventsProducer": {
-        "key",
-        "priority_number",
-    },
-}
-"""Names without an underscore that are for other modules of the library."""
+HANDWRITTEN = {"on", "once", "off", "remove_all_listeners", "listeners", "emit", "hears"}
+"""Methods of emitters: `sync.callbacks.Listening` has them."""
 
-BY_HAND = {
-    *("on", "once", "off", "remove_all_listeners", "listeners", "emit", "hears"),
-    *("add_entry", "forget"),
-}
-"""What emitters have: written by hand in `sync.handing`, or not for users."""
-
-LEFT_OUT = {("Queue", "events"), ("QueueEvents", "autorun"), ("Worker", "autorun")}
+SKIPPED = {("Queue", "events"), ("QueueEvents", "autorun"), ("Worker", "autorun")}
 """Arguments that make no sense without a loop to be made in, or told on."""
 
 ANSWERS = {
@@ -290,9 +250,9 @@ class Writer:
         self._classes.append("\n".join(parts))
 
     def _members(self, made: Made, asynchronous: type) -> Iterator[str]:
-        seen: set[str] = set(AMONG_OURSELVES.get(made.name, ()))
+        seen: set[str] = set()
         if made.base != "Blocking":
-            seen |= BY_HAND
+            seen |= HANDWRITTEN
         if made.runs:
             seen |= {"run", "close", "__aenter__", "__aexit__"}
         if not made.has_init:
@@ -366,7 +326,7 @@ class Writer:
         elif given.kwonlyargs:
             parts.append("*")
         for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-            if (made.name, each.arg) not in LEFT_OUT:
+            if (made.name, each.arg) not in SKIPPED:
                 parts.append(self._parameter(made, module, node, each, default))
         if given.kwarg:
             parts.append("**" + self._parameter(made, module, node, given.kwarg, None))
@@ -517,7 +477,7 @@ def _arguments(made: Made, node: Function) -> str:
     if node.args.vararg:
         arguments.append(f"*{node.args.vararg.arg}")
     for each in node.args.kwonlyargs:
-        if (made.name, each.arg) not in LEFT_OUT:
+        if (made.name, each.arg) not in SKIPPED:
             arguments.append(f"{each.arg}={given(each.arg)}")
     if node.args.kwarg:
         arguments.append(f"**{node.args.kwarg.arg}")

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from .app.task import Task, TaskJob
     from .client.flow import FlowJob, FlowProducer
     from .client.job.abort_signal import Signal
-    from .client.job.job import Attempt, Job
+    from .client.job.history import Attempt
+    from .client.job.job import Job
     from .client.job.steps import Step
+    from .client.queue.add import BulkJob
     from .client.queue.flow_builder import FlowNode
-    from .client.queue.job_schedulers import JobScheduler, JobTemplate
+    from .client.queue.job_schedulers import JobScheduler
     from .client.queue.metrics import Durations, Metrics, Minute
-    from .client.queue.queue import BulkJob, Queue
-    from .client.queue.reads import Found, WorkerInfo
+    from .client.queue.queue import Queue
+    from .client.queue.reads import Found
+    from .client.queue.scheduler_spec import JobTemplate
     from .client.queue.settings import QueueSettings
+    from .client.queue.workers import WorkerInfo
     from .client.queue_events import QueueEvents, QueueEventsProducer
     from .client.runtime.emitter import EventEmitter
     from .client.runtime.named_lock import NamedLock
@@ -128,8 +132,10 @@ _HOMES = {
     ),
     "client.queue_events": ("QueueEvents", "QueueEventsProducer"),
     "client.flow": ("FlowJob", "FlowProducer"),
-    "client.queue.reads": ("Found", "WorkerInfo"),
-    "client.job.job": ("Attempt", "Job"),
+    "client.queue.reads": ("Found",),
+    "client.queue.workers": ("WorkerInfo",),
+    "client.job.history": ("Attempt",),
+    "client.job.job": ("Job",),
     "client.runtime.named_lock": ("NamedLock",),
     "app.job_logging": ("JobFields",),
     "client.queue.metrics": ("Durations", "Metrics", "Minute"),
@@ -147,9 +153,11 @@ _HOMES = {
     ),
     "client.queue.flow_builder": ("FlowNode",),
     "worker.processors": ("Processor",),
-    "client.queue.queue": ("BulkJob", "Queue"),
+    "client.queue.queue": ("Queue",),
+    "client.queue.add": ("BulkJob",),
     "scheduler": ("Scheduler",),
-    "client.queue.job_schedulers": ("JobScheduler", "JobTemplate"),
+    "client.queue.job_schedulers": ("JobScheduler",),
+    "client.queue.scheduler_spec": ("JobTemplate",),
     "client.queue.settings": ("QueueSettings",),
     "client.job.abort_signal": ("Signal",),
     "client.job.steps": ("Step",),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, BulliteError, Job, Queue, Store
-from bullite.client.queue import queue as queue_module
+from bullite.client.queue import add as add_module
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from bullite.testing import START, Playground
 from tests.support.databases import Database
@@ -137,7 +137,7 @@ async def test_payloads_that_are_no_list_are_refused(app: Bullite, payloads: Any
 async def test_more_payloads_than_go_at_once_go_in_chunks(
     app: Bullite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
+    monkeypatch.setattr(add_module, "MAX_AT_ONCE", 10)
     with pytest.raises(InvalidOption, match="pass chunk="):
         await app.dispatch_many("esi", "fetch", range(25))
     jobs = await app.dispatch_many("esi", "fetch", range(25), chunk=10)

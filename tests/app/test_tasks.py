@@ -25,7 +25,7 @@ from bullite import (
     TaskTaken,
     current_job,
 )
-from bullite.client.queue import queue as queue_module
+from bullite.client.queue import add as add_module
 from bullite.errors import InvalidOption, InvalidOptionType
 from tests.support.helpers import case, python, until
 
@@ -340,7 +340,7 @@ async def test_map_takes_a_named_tuple_as_one_argument(app: Bullite) -> None:
 async def test_map_adds_more_than_go_at_once_in_chunks(
     app: Bullite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
+    monkeypatch.setattr(add_module, "MAX_AT_ONCE", 10)
     task = app.task(double)
     with pytest.raises(InvalidOption, match="pass chunk="):
         await task.map(range(25))

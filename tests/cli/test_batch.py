@@ -183,7 +183,7 @@ def test_options_go_by_their_long_names_with_either_dash(location: str) -> None:
     [found] = jobs_in(location, "q")
     assert (found.priority, found.attempts, found.state) == (7, 1, "delayed")
     assert list(found.tags) == ["a", "b"]
-    assert found.stored_options["backoff"] == {"type": "linear", "delay": 5_000}
+    assert found.opts["backoff"] == {"type": "linear", "delay": 5_000}
     assert found.data == {
         "command": "x",
         "timeout": 30,
@@ -281,7 +281,7 @@ def test_a_job_may_come_after_one_of_a_line_before_it(location: str) -> None:
     add(location, "\n".join(map(json.dumps, lines)))
     states = [job.state for name in ("default", "other") for job in jobs_in(location, name)]
     assert states == ["waiting", "waiting-children", "waiting-children"]
-    last = jobs_in(location)[1].stored_options["depends_on"]
+    last = jobs_in(location)[1].opts["depends_on"]
     assert [list(one) for one in last] == [["default", "aa"], ["other", "bb"]]
 
 

@@ -388,7 +388,7 @@ def test_somebody_is_to_hear_of_a_failure_by_mail(place: str) -> None:
         async with Queue("default", place) as queue:
             job = await queue.get_job(id)
             assert job is not None
-            return job.stored_options["on_failure"]
+            return job.opts["on_failure"]
 
     assert run_blocking(notice())["data"] == {"notify": "user@example.com"}
 

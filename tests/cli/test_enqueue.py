@@ -19,7 +19,7 @@ import pytest
 
 from bullite import Job, Queue, Store
 from bullite.cli.verbs import output
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.client.runtime.blocking import run_blocking
 from tests.cli.program import Said, command, environment, run, run_well
 from tests.cli.running_worker import working
@@ -141,13 +141,13 @@ def test_max_retries_are_runs_but_one(location: str, retries: int, attempts: int
 def test_backoff_takes_the_place_of_the_configured(
     location: str, text: str, backoff: dict[str, Any]
 ) -> None:
-    options = enqueue(location, "x", "--backoff", text).stored_options
+    options = enqueue(location, "x", "--backoff", text).opts
     assert options["backoff"] == backoff
     assert "retry_strategy" not in options
 
 
 def test_without_backoff_the_configuration_decides_later(location: str) -> None:
-    assert enqueue(location, "x").stored_options["retry_strategy"] == "queuectl"
+    assert enqueue(location, "x").opts["retry_strategy"] == "queuectl"
 
 
 def test_a_job_after_another_waits_for_it(location: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bullite import Queue, Worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
 from tests.support.databases import Database

@@ -15,7 +15,7 @@ from bullite import Store
 from bullite.cli.console import Console
 from bullite.cli.follow_output import OutputFollower
 from bullite.cli.session import Session
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.commands import history
 from bullite.commands.output import StoredStream

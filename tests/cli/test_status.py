@@ -11,7 +11,7 @@ import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.processes.group_lock import entry_of_this_process
 from tests.support.databases import Database
 from tests.support.helpers import until

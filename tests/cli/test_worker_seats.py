@@ -13,7 +13,7 @@ import pytest
 from bullite.cli.console import Console
 from bullite.cli.session import Session
 from bullite.cli.worker_groups import GROUPS, STALE_AFTER, DatabaseGroupRegistry, lock_of
-from bullite.client.directory import get_value, set_value
+from bullite.client.key_values import get_value, set_value
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import start_time
 from tests.cli.program import run, run_well

@@ -18,7 +18,7 @@ from bullite import Store
 from bullite.cli import daemonize
 from bullite.cli.verbs import worker
 from bullite.cli.worker_groups import GROUPS
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.client.runtime.blocking import run_blocking
 from bullite.processes.group_lock import entry_of_this_process
 from bullite.processes.process_info import processes

@@ -103,11 +103,11 @@ async def test_one_that_the_database_refuses_does_not_keep_its_neighbours_out(
     queue: Queue, sent: list[AddJobs]
 ) -> None:
     await expect_a_crowd(queue)
-    good = queue.new_job("good", None, queue.check({}))
+    good = queue._factory.new_job("good", None, queue._factory.plain)
     broken: NewJob = good._replace(name="broken", data=None)  # type: ignore[arg-type]
 
     def add(job: NewJob) -> asyncio.Future[Any]:
-        return bridge.submit(queue.store, AddJobs(queue.key, (job,)))
+        return bridge.submit(queue.store, AddJobs(queue._pk, (job,)))
 
     found = await asyncio.gather(add(good), add(broken), add(good), return_exceptions=True)
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bullite import BulliteError, Queue, Worker
-from bullite.client.queue import queue as queue_module
+from bullite.client.queue import add as add_module
+from bullite.core.job_record import queue_position
 from bullite.errors import InvalidOption, InvalidOptionType, UnserializableData
 from tests.support.databases import Database
 from tests.support.helpers import again, case
@@ -157,7 +158,7 @@ async def test_stored_queue_settings_apply_to_the_first_job_of_a_new_producer(
     first = await one.add("big", big, priority=2)
     [second] = await many.add_bulk([{"name": "big", "data": big, "opts": {"priority": 2}}])
     for job in (first, second):
-        assert (job.attempts, job.priority, job.place[0]) == (4, 2, -2)
+        assert (job.attempts, job.priority, queue_position(job)[0]) == (4, 2, -2)
         assert (await again(queue, job)).opts["lifo"] is True
 
 
@@ -231,7 +232,7 @@ async def test_chunks_are_stored_one_after_the_other_and_reported(queue: Queue) 
 async def test_with_chunks_there_may_be_more_than_the_most_at_once(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_module, "MAX_AT_ONCE", 10)
+    monkeypatch.setattr(add_module, "MAX_AT_ONCE", 10)
     assert len(await queue.add_bulk([{"name": "a"}] * 11, chunk=10)) == 11
     with pytest.raises(InvalidOption, match="chunk must be between 1 and 10"):
         await queue.add_bulk([{"name": "a"}], chunk=11)

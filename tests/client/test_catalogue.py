@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from bullite import Queue, Store, UnrecoverableError
-from bullite.client.directory import (
-    get_value,
-    list_values,
-    queue_names,
-    queues_with,
-    set_value,
-    update_value,
-)
+from bullite.client.directory import queue_names, queues_with
+from bullite.client.key_values import get_value, list_values, set_value, update_value
 from bullite.errors import StoreError, UnserializableData
 from tests.support.helpers import python
 
@@ -73,7 +67,7 @@ async def test_two_processes_change_one_value_and_nothing_is_lost(
     program = """
 import asyncio, sys
 from bullite import Store
-from bullite.client.directory import update_value
+from bullite.client.key_values import update_value
 async def main():
     store = Store(sys.argv[1])
     for _ in range(40):

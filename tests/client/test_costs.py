@@ -149,7 +149,7 @@ CHUNK = 3
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullite.client.queue.queue.MOVED_AT_ONCE", CHUNK)
+    monkeypatch.setattr("bullite.client.queue.bulk_moves.MOVED_AT_ONCE", CHUNK)
 
 
 async def fail(job: Job) -> None:
@@ -231,7 +231,7 @@ async def test_clean_sends_one_request_for_each_chunk(
 ) -> None:
     for chunk, requests in ((100, 1), (4, 4)):
         failed = await fail_all(queue, 13)
-        monkeypatch.setattr("bullite.client.queue.queue.MOVED_AT_ONCE", chunk)
+        monkeypatch.setattr("bullite.client.queue.bulk_moves.MOVED_AT_ONCE", chunk)
         sent.names.clear()
         assert await queue.clean(0, state="failed") == failed
         assert len(sent.names) == requests + 1  # and one to log what was done

@@ -58,7 +58,7 @@ async def test_what_was_answered_is_what_is_stored(queue: Queue) -> None:
     )
     for job in jobs_of(added):
         stored = await again(queue, job)
-        for what in ("name", "data", "opts", "state", "priority", "attempts", "parent", "flags"):
+        for what in ("name", "data", "opts", "state", "priority", "attempts", "parent", "_flags"):
             assert getattr(stored, what) == getattr(job, what), what
 
 
@@ -66,7 +66,7 @@ async def test_without_children_a_node_is_a_plain_job(queue: Queue) -> None:
     node: FlowNode = {"name": "a", "queue_name": "emails", "children": []}
     added = await producer(queue).add(node)
     assert added.keys() == {"job"}
-    assert (added["job"].state, added["job"].flags) == ("waiting", 0)
+    assert (added["job"].state, added["job"]._flags) == ("waiting", 0)
 
 
 async def test_a_flow_over_queues_that_nobody_has_made_yet(queue: Queue) -> None:
@@ -202,7 +202,7 @@ async def test_the_options_of_queues_beat_what_is_stored_and_the_jobs_own_beat_b
 async def test_defaults_that_changed_meanwhile_are_resolved_anew(queue: Queue) -> None:
     parent = await queue.add("parent", delay=60_000)
     changes = {"default_job_options": '{"attempts":6}'}
-    await bridge.submit(queue.store, Configure(queue.key, changes))
+    await bridge.submit(queue.store, Configure(queue._pk, changes))
     child = await queue.add("child", parent=parent)
     assert child.attempts == (await again(queue, child)).attempts == 6
 

@@ -21,7 +21,7 @@ from bullite import (
     SchedulerOwnsJob,
     Worker,
 )
-from bullite.client.queue.job_schedulers import MAX_KEY_LENGTH, NOT_IN_TEMPLATES
+from bullite.client.queue.scheduler_spec import MAX_KEY_LENGTH, NOT_IN_TEMPLATES
 from tests.support.helpers import again, case, until
 
 DAILY = "0 3 * * *"

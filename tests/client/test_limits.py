@@ -390,7 +390,7 @@ async def stands_aside(queue: Queue, number: int) -> bool:
     rows = queue.store.open().driver.reader()
     try:
         lanes = rows.read(
-            "parked_lanes", {"queue": queue.key, "first_lane": "\x1f", "last_lane": "\x20"}
+            "parked_lanes", {"queue": queue._pk, "first_lane": "\x1f", "last_lane": "\x20"}
         ).rows
     finally:
         rows.close()

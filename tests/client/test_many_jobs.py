@@ -73,7 +73,7 @@ async def test_settings_that_change_between_chunks_hold_for_the_next(
             if stored == 3:
                 # Asked for at once, so that it is carried out before the next chunk.
                 settings = check_settings({"default_job_options": {"attempts": 7}}, "emails")
-                changes.append(bridge.submit(queue.store, Configure(queue.key, settings)))
+                changes.append(bridge.submit(queue.store, Configure(queue._pk, settings)))
 
         jobs: list[Any] = [{"name": "a", "data": n} for n in range(12)]
         stored = await other.add_bulk(jobs, chunk=3, on_chunk=change)

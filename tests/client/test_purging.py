@@ -85,7 +85,7 @@ async def test_only_those_that_fit(queue: Queue) -> None:
 
 
 async def test_it_is_told_how_many_are_gone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bullite.client.queue.queue.MOVED_AT_ONCE", 2)
+    monkeypatch.setattr("bullite.client.queue.bulk_moves.MOVED_AT_ONCE", 2)
     await queue.add_bulk([{"name": "good"}] * 5)
     await run_all(queue)
     told: list[int] = []
@@ -109,7 +109,7 @@ async def test_a_job_that_was_retried_meanwhile_stays(queue: Queue) -> None:
     await run_all(queue)
     await queue.retry_job(job.id)
     # It was chosen before that, and only now its turn comes.
-    assert await bridge.submit(queue.store, Purge(queue.key, State.COMPLETED, [job.pk])) == 0
+    assert await bridge.submit(queue.store, Purge(queue._pk, State.COMPLETED, [job.pk])) == 0
     assert await state_of(queue, job) == "waiting"
 
 

@@ -184,9 +184,9 @@ def test_a_store_must_be_a_path_or_a_store(store: object) -> None:
 
 async def test_the_number_of_a_queue_is_known_once_it_is_open(queue: Queue) -> None:
     with pytest.raises(RuntimeError, match=r"is not open yet: await queue\.wait_until_ready"):
-        _ = queue.key
+        _ = queue._pk
     await queue.wait_until_ready()
-    assert queue.key > 0
+    assert queue._pk > 0
 
 
 async def test_a_queue_that_many_open_at_once_is_closed_by_one_close(location: str) -> None:

@@ -279,7 +279,7 @@ async def test_draining_a_queue_that_is_served_by_name(queue: Queue) -> None:
 
 
 async def all_stand_in_lanes(queue: Queue) -> bool:
-    return ("",) not in await bridge.query(queue.store, "lanes", {"queue": queue.key})
+    return ("",) not in await bridge.query(queue.store, "lanes", {"queue": queue._pk})
 
 
 async def test_draining_a_queue_while_its_jobs_are_sorted_by_name(

@@ -40,7 +40,7 @@ async def kept(queue: Queue, state: str = "completed") -> list[Any]:
 
 async def sweep(queue: Queue) -> None:
     """What housekeeping does every few seconds."""
-    await bridge.submit(queue.store, PruneQueue(queue.key))
+    await bridge.submit(queue.store, PruneQueue(queue._pk))
 
 
 # --- when a job ends -----------------------------------------------------------------------------

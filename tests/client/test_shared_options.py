@@ -76,7 +76,7 @@ async def test_bad_options_that_are_shared_are_told_by_the_first_that_has_them(
 async def test_many_different_options_are_all_heeded(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullite.client.queue.queue.MAX_ALIKE", 3)
+    monkeypatch.setattr("bullite.client.queue.add.MAX_ALIKE", 3)
     options = [{"priority": n} for n in range(8)]
     jobs: Any = [{"name": "n", "opts": options[n % 8]} for n in range(24)]
     added = await queue.add_bulk(jobs)

@@ -364,7 +364,7 @@ async def test_a_job_without_steps_asks_the_database_nothing_for_them(
 ) -> None:
     read: list[str] = []
     await queue.wait_until_ready()
-    reading = queue.store.read_thread
+    reading = queue.store.open().read_thread
 
     def listen(statement: str, *rest: Any) -> None:
         read.append(statement)

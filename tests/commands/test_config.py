@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bullite import Queue
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.commands.config import (
     KIND,
     MAX_DELAY,

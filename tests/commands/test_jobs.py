@@ -24,7 +24,7 @@ import pytest
 from bullite import Job, Queue, Worker
 from bullite.cli.job_spec import notice
 from bullite.cli.session import NOTICES
-from bullite.client.directory import set_value
+from bullite.client.key_values import set_value
 from bullite.client.runtime import bridge
 from bullite.commands import processors, runner
 from bullite.commands.config import KIND, SETTINGS
@@ -503,7 +503,7 @@ async def test_a_command_that_is_being_ended_is_hurried_too(queue: Queue, mark: 
     job = await add(queue, f"trap '' TERM; touch ready; sleep {mark} & sleep {mark}")
     await until(lambda: Path("ready").exists() and len(sleepers(mark)) == 2)
     await queue.cancel(job.id)
-    await until(lambda: worker._pools[0].running()[0].cancellation is not None)
+    await until(lambda: worker._pools[0].running()[0]._run.cancellation is not None)
     crew.hurry()
     await worker.close(force=True)
     assert sleepers(mark) == []
@@ -536,7 +536,7 @@ async def test_a_command_that_has_ended_completes_its_job_although_that_is_cance
         job = await add(queue, f"sleep {mark} & echo $$ > pid")
         await until(lambda: has_left(Path("pid")) and len(sleepers(mark)) == 1)
         await queue.cancel(job.id)
-        await until(lambda: worker._pools[0].running()[0].cancellation is not None)
+        await until(lambda: worker._pools[0].running()[0]._run.cancellation is not None)
         for pid in sleepers(mark):
             os.kill(pid, signal.SIGKILL)
         job = await ended(queue, job)

@@ -41,19 +41,19 @@ async def worker(location: str, ledger: str, kind: str, max_stalled_count: int) 
     book = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(job: Job, what: str) -> None:
-        os.write(book, f"{job.pk},{os.getpid()},{job.token_number},{what}\n".encode())
+        os.write(book, f"{job.pk},{os.getpid()},{job._run.token_number},{what}\n".encode())
 
     async def in_loop(job: Job) -> list[int]:
         note(job, "START")
         await asyncio.sleep(job.data)
         note(job, "DONE")
-        return [os.getpid(), job.token_number]
+        return [os.getpid(), job._run.token_number]
 
     def in_thread(job: Job) -> list[int]:
         note(job, "START")
         time.sleep(job.data)
         note(job, "DONE")
-        return [os.getpid(), job.token_number]
+        return [os.getpid(), job._run.token_number]
 
     await Worker(
         Queue("work", location),

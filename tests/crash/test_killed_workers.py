@@ -89,7 +89,7 @@ async def dies_in_a_transaction(location: str) -> None:
     driver = queue.store.open().driver
 
     def never_commit() -> None:
-        assert driver.execute("counts", {"queue": queue.key}).rows[0][0] == 2
+        assert driver.execute("counts", {"queue": queue._pk}).rows[0][0] == 2
         say("about to commit")
         hang()
 

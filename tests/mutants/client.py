@@ -45,7 +45,7 @@ MUTANTS = (
     # --- commands and their workers ---
     Mutant(
         "a verdict knows that its run was a command",
-        "client/job/job.py",
+        "client/job/running_job.py",
         "        self._add_flags(COMMAND)\n",
         "",
         ["commands/test_jobs.py::test_what_a_command_came_to_is_recorded_at_the_first_try"],

@@ -16,15 +16,15 @@ MUTANTS = (
     Mutant(
         "a job that its own run has moved was not taken away",
         "worker/pool.py",
-        " for job in self._claimed() if job.moving is None}",
-        " for job in self._claimed()}",
+        " for job in self._claimed() if job._run.moving is None\n",
+        " for job in self._claimed()\n",
         ["worker/test_jobs_taken_away.py::test_a_job_that_its_own_run_has_moved_is_not_reported"],
     ),
     # --- PostgreSQL ---
     Mutant(
         "what was handed over to begin is not given back behind a slow job",
         "worker/prefetch.py",
-        "while self._jobs[-1].prefetched:",
+        "while self._jobs[-1]._run.prefetched:",
         "while True:",
         [
             "worker/test_fetching_quick_jobs_ahead.py"

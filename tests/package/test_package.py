@@ -25,37 +25,6 @@ CLASSES = (
     *(bullite.QueueEventsProducer, bullite.EventEmitter, bullite.Scheduler, bullite.Signal),
 )
 
-AMONG_OURSELVES = {
-    "abort",
-    "add_entry",
-    "append_log",
-    "as_job",
-    "cancellation",
-    "check",
-    "command_end",
-    "end_command",
-    "failed_then",
-    "flags",
-    "forget",
-    "has_changed_since",
-    "jobs_numbered",
-    "key",
-    "links",
-    "mentions_option",
-    "moving",
-    "needs_care",
-    "new_job",
-    "place",
-    "prefetched",
-    "priority_number",
-    "read_rows",
-    "run",
-    "settings_version",
-    "stored_options",
-    "token_number",
-}
-"""Methods without an underscore that are for other modules of the package, not for users."""
-
 OPTIONS = (
     *(bullite.JobOptions, bullite.BackoffRule, bullite.KeepJobs, bullite.BulkJob),
     *(bullite.QueueSettings, bullite.OnFailure),
@@ -100,7 +69,7 @@ def test_a_public_name_is_there_and_is_used_by_the_typed_program(used: Used, nam
 
 @pytest.mark.parametrize("of", CLASSES, ids=lambda of: of.__name__)
 def test_every_public_method_is_used_by_the_typed_program(used: Used, of: type) -> None:
-    public = {name for name in dir(of) if not name.startswith("_")} - AMONG_OURSELVES
+    public = {name for name in dir(of) if not name.startswith("_")}
     assert public - used.attributes == set()
 
 

@@ -114,7 +114,7 @@ def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
         one = job(1)
         runner.take([one])
         await begun.wait()
-        one.cancellation = JobCancelled("not wanted")
+        one._run.cancellation = JobCancelled("not wanted")
         for _ in range(3):
             runner.cancel(one)
             await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_a_cancelled_run_ends_as_cancelled_and_the_next_starts() -> None:
         one = job(1)
         runner.take([one, job(2)])
         await begun.wait()
-        one.cancellation = JobCancelled("not wanted")
+        one._run.cancellation = JobCancelled("not wanted")
         runner.cancel(one)
         await until(lambda: runner.busy() == 0)
         [(_, first), (_, second)] = master.ends

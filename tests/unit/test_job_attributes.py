@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.core.job_record import JobRow, JobStatusRow
+from bullite.core.job_record import JobRow, JobStatusRow, stored_options
 
 FACTS = JobRow(
     id=7,
@@ -65,9 +65,9 @@ def test_data_is_parsed_once_and_may_be_changed_by_its_owner(queue: Queue) -> No
 
 def test_stored_options_are_part_of_the_options(queue: Queue) -> None:
     job = job_with(queue, opts='{"backoff":{"type":"fixed","delay":5}}')
-    assert job.stored_options == {"backoff": {"type": "fixed", "delay": 5}}
+    assert stored_options(job) == {"backoff": {"type": "fixed", "delay": 5}}
     assert job.opts["backoff"] == {"type": "fixed", "delay": 5}
-    assert job_with(queue).stored_options == {}
+    assert stored_options(job_with(queue)) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bullite import UnrecoverableError
+from bullite import Job, Queue, UnrecoverableError
+from bullite.client.job.run import JobRun
 from bullite.core.decide_outcome import (
     MAX_REASON_LENGTH,
     MAX_RESULT_LENGTH,
@@ -25,6 +26,7 @@ from bullite.core.decide_outcome import (
     decide,
     storable,
 )
+from bullite.core.job_record import JobRow, JobStatusRow
 from bullite.core.retention import Retention
 from bullite.core.states import (
     BACK_OFF,
@@ -41,28 +43,31 @@ from bullite.core.states import (
 from bullite.errors import JobTimedOut
 
 
-@dataclass
-class Run:
-    """A run of a job, as far as the decision needs it."""
+def attempt(
+    attempts: int = 1,
+    attempts_made: int = 0,
+    options: dict[str, Any] | None = None,
+    prefetched: bool = False,
+    custom_id: str | None = None,
+) -> Job:
+    """A job that a worker holds, in a queue that is never opened."""
+    row = JobRow(
+        *(7, "welcome", custom_id, 0, attempts, attempts_made, 0, 0, 1_000, None),
+        opts=None if options is None else json.dumps(options),
+        rank=0,
+        seq=7,
+        traits=0,
+        data="null",
+    )
+    queue = Queue("emails", "nowhere.db")
+    return Job(queue, row, JobStatusRow("active"), JobRun(11, prefetched))
 
-    attempts: int = 1
-    attempts_made: int = 0
-    stored_options: dict[str, Any] = field(default_factory=dict)
-    pk: int = 7
-    token_number: int = 11
-    prefetched: bool = False
-    flags: int = 0
-    custom_id: str | None = None
 
-    def mentions_option(self, option: str) -> bool:
-        return option in self.stored_options
-
-
-ONCE = Run()
-THRICE = Run(attempts=3)
-LAST = Run(attempts=3, attempts_made=2)
-PATIENT = Run(attempts=3, stored_options={"backoff": {"type": "linear", "delay": 500}})
-PICKY = Run(attempts=3, stored_options={"backoff": [{"on": "KeyError", "retry": False}]})
+ONCE = attempt()
+THRICE = attempt(attempts=3)
+LAST = attempt(attempts=3, attempts_made=2)
+PATIENT = attempt(attempts=3, options={"backoff": {"type": "linear", "delay": 500}})
+PICKY = attempt(attempts=3, options={"backoff": [{"on": "KeyError", "retry": False}]})
 error = ValueError("no")
 
 
@@ -97,7 +102,7 @@ error = ValueError("no")
     ],
 )
 def test_every_result_means_one_move(
-    job: Run, result: Result, move: Move, delay: int, value: str | None, reason: str | None
+    job: Job, result: Result, move: Move, delay: int, value: str | None, reason: str | None
 ) -> None:
     verdict = decide(job, result, lambda: 0.0)
     assert (verdict.job, verdict.token) == (7, 11)
@@ -144,13 +149,13 @@ def test_a_failure_is_of_one_sort(result: Result, outcome: str) -> None:
 
 @pytest.mark.parametrize("result", [Returned(1), Raised(error), Interrupted()], ids=repr)
 def test_a_run_that_began_after_its_claim_was_recorded_says_so(result: Result) -> None:
-    assert decide(Run(prefetched=True, custom_id="x"), result, lambda: 0.0).prefetched
-    assert decide(Run(prefetched=True, custom_id="x"), result, lambda: 0.0).public_id == "x"
-    assert decide(Run(), result, lambda: 0.0).public_id == 7
+    assert decide(attempt(prefetched=True, custom_id="x"), result, lambda: 0.0).prefetched
+    assert decide(attempt(prefetched=True, custom_id="x"), result, lambda: 0.0).public_id == "x"
+    assert decide(attempt(), result, lambda: 0.0).public_id == 7
 
 
 def test_no_stack_is_stored_of_a_job_that_wants_none() -> None:
-    silent = Run(stored_options={"stack_trace_limit": 0})
+    silent = attempt(options={"stack_trace_limit": 0})
     assert decide(silent, Raised(error), lambda: 0.0).stack is None
     assert decide(ONCE, Raised(error), lambda: 0.0).stack is not None
 
@@ -175,13 +180,13 @@ def test_a_worker_says_what_stays_of_jobs_that_do_not_say_themselves() -> None:
 
 
 def test_the_word_of_the_job_beats_its_workers() -> None:
-    job = Run(stored_options={"remove_on_complete": True, "remove_on_fail": False})
+    job = attempt(options={"remove_on_complete": True, "remove_on_fail": False})
     assert decide(job, Returned(1), lambda: 0.0, RULES).retention == Retention(0)
     assert decide(job, Raised(error), lambda: 0.0, RULES).retention is None
 
 
 def test_a_job_that_is_tried_again_removes_nothing() -> None:
-    job = Run(attempts=2, stored_options={"remove_on_fail": True})
+    job = attempt(attempts=2, options={"remove_on_fail": True})
     assert decide(job, Raised(error), lambda: 0.0, RULES).retention is None
 
 

@@ -16,7 +16,7 @@ ERROR = ValueError("no")
 
 
 def job(attempts: int = 5, attempts_made: int = 1, **options: Any) -> Any:
-    return SimpleNamespace(attempts=attempts, attempts_made=attempts_made, stored_options=options)
+    return SimpleNamespace(attempts=attempts, attempts_made=attempts_made, _stored_options=options)
 
 
 def named(function: Any) -> Strategies:

@@ -478,7 +478,7 @@ async def test_a_function_that_takes_no_signal_is_cancelled_when_it_fails(queue:
         job = await queue.add("a", attempts=5)
         await until(begun.is_set)
         await queue.cancel(job.id, REASON)
-        await until(lambda: worker._pools[0].running()[0].cancellation)
+        await until(lambda: worker._pools[0].running()[0]._run.cancellation)
         go_on.set()
         await is_cancelled(queue, job)
 
@@ -608,9 +608,10 @@ async def test_word_of_an_earlier_run_does_not_stop_the_one_of_now(queue: Queue)
         job = await hang_in(queue, work)
         [pool] = worker._pools
         [run] = pool.running()
-        pool.subscription.stop([CancelRunning(job.pk, run.token_number - 1, "an earlier reason")])
-        assert run.cancellation is None
-        pool.subscription.stop([CancelRunning(job.pk, run.token_number, REASON)])
+        token = run._run.token_number
+        pool.subscription.stop([CancelRunning(job.pk, token - 1, "an earlier reason")])
+        assert run._run.cancellation is None
+        pool.subscription.stop([CancelRunning(job.pk, token, REASON)])
         await is_cancelled(queue, job)
 
 

@@ -21,8 +21,9 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from ..client.job.job import Job
 from ..client.job.version_skew import postpone_newer, release_newer
-from ..client.queue.job_schedulers import NOT_IN_TEMPLATES
+from ..client.queue.add import forbid_links
 from ..client.queue.queue import Queue
+from ..client.queue.scheduler_spec import NOT_IN_TEMPLATES
 from ..client.runtime import bridge
 from ..client.runtime.blocking import forbid_in_event_loop, run_blocking
 from ..client.runtime.loop_thread import LoopThread
@@ -123,7 +124,7 @@ class Bullite(Dispatcher):
             defaults = None if role is None else role.job_options
             made = Queue(name, self._store_of(name), default_job_options=defaults)
             if self._files:
-                made._same_database = partial(self._are_together, name)
+                forbid_links(made, partial(self._are_together, name))
             self._queues[name] = made
         return self._queues[name]
 

@@ -190,7 +190,7 @@ async def _run_in_thread(function: Callable[..., Any], job: Job, *rest: Any) -> 
         try:
             await asyncio.wait({work})
         except asyncio.CancelledError:
-            job.abort("the worker is closing")  # unless it was told a better reason
+            job._run.abort("the worker is closing")  # unless it was told a better reason
     value, error = work.result()
     _copy_context_back(context)
     if isinstance(error, SystemExit | KeyboardInterrupt):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..client.directory import WorkerStats, workers
+from ..client.queue.base import pk_of
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..core.states import CANCELLED, EXPIRED, PRIORITIZED, State
@@ -17,7 +18,7 @@ from .session import Session
 def counts_of(session: Session, queue: Queue) -> dict[str, int]:
     """How many jobs have each status, those that none has too."""
     states = session.wait(queue.get_job_counts())
-    retrying = _number(session, queue, "count_retrying", {"queue": queue.key})
+    retrying = _number(session, queue, "count_retrying", {"queue": pk_of(queue)})
     outcomes = _outcomes(session, queue)
     cancelled, expired = outcomes.get(CANCELLED, 0), outcomes.get(EXPIRED, 0)
     waiting = (State.WAITING, PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN)
@@ -35,7 +36,7 @@ def counts_of(session: Session, queue: Queue) -> dict[str, int]:
 
 def count_due(session: Session, queue: Queue) -> int:
     """How many delayed jobs have reached their time."""
-    return _number(session, queue, "count_due", {"queue": queue.key, "now": session.now()})
+    return _number(session, queue, "count_due", {"queue": pk_of(queue), "now": session.now()})
 
 
 def _number(session: Session, queue: Queue, statement: str, params: Mapping[str, Any]) -> int:
@@ -50,7 +51,7 @@ def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
     """How the failed jobs of a queue ended."""
 
     async def read() -> dict[str, int]:
-        rows = await bridge.query(queue.store, "count_outcomes", {"queue": queue.key})
+        rows = await bridge.query(queue.store, "count_outcomes", {"queue": pk_of(queue)})
         return {row[0]: row[1] for row in rows}
 
     return session.wait(read())

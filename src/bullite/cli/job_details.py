@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..client.job.job import Attempt, Job
+from ..client.job.dependencies import dependency_states
+from ..client.job.history import Attempt
+from ..client.job.job import Job
 from ..client.queue.queue import Queue
-from ..operations.dependencies import DEPENDENCY, FAILED, IGNORED, PENDING, PROCESSED, REMOVED
-from ..operations.flow_graph import FlowRef
+from ..core.job_record import stored_options
 from .console import one_line
 from .job_format import as_json
 from .masking import masked
@@ -19,20 +20,20 @@ from .times import iso, took
 WIDTH = 200
 """Characters of what may be long, where one line has to do."""
 
-LINKS = (PENDING, PROCESSED, IGNORED, FAILED, REMOVED)
-"""What a job that is waited for can be to the one that waits."""
-
 
 def everything_of(session: Session, queue: Queue, job: Job) -> dict[str, Any]:
     """The facts: those of every job in JSON, and what else belongs to this one."""
     return {
         **as_json(job),
         "history": [attempt_facts(one) for one in session.wait(job.get_attempts())],
-        "depends_on": _dependencies(session, job),
+        "depends_on": [
+            {"queue": ref.queue, "id": ref.id, "state": state}
+            for ref, state in session.wait(dependency_states(job)).items()
+        ],
         "children": session.wait(job.get_dependencies_count()),
         "parent": job.parent,
         "logs": session.wait(queue.get_job_logs(job.id, 0, 0))["count"],
-        "options": masked(dict(job.stored_options)),
+        "options": masked(dict(stored_options(job))),
     }
 
 
@@ -49,17 +50,6 @@ def attempt_facts(attempt: Attempt) -> dict[str, Any]:
         "error": attempt.error,
         "stack": attempt.stack,
     }
-
-
-def _dependencies(session: Session, job: Job) -> list[dict[str, Any]]:
-    own = job.original_queue or job.queue_name
-    wanted = [FlowRef(name or own, id) for name, id in job.stored_options.get("depends_on", ())]
-    if not wanted:
-        return []
-    states = {
-        key: state for state in LINKS for _, key, _ in session.wait(job.links(DEPENDENCY, state))
-    }
-    return [{"queue": ref.queue, "id": ref.id, "state": states.get(ref.key)} for ref in wanted]
 
 
 # --- for people ---

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from math import floor
 from typing import Any
 
+from ..client.queue.base import pk_of
 from ..client.queue.metrics import Metrics, Minute, metrics_of
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
@@ -42,7 +43,7 @@ def survey(session: Session, queues: Sequence[Queue], name: str | None) -> dict[
 
 def _read(session: Session, queue: Queue, statement: str, **more: Any) -> Sequence[Sequence[Any]]:
     async def read() -> Sequence[Sequence[Any]]:
-        return await bridge.query(queue.store, statement, {"queue": queue.key, **more})
+        return await bridge.query(queue.store, statement, {"queue": pk_of(queue), **more})
 
     return session.wait(read())
 
@@ -83,7 +84,7 @@ def _slowest(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
     ]
     told = []
     for ms, number, queue in sorted(candidates, key=lambda one: one[:2])[:SLOWEST]:
-        job = session.wait(queue._job_by_pk(number))
+        job = session.wait(queue.get_job(str(number)))
         if job is not None:
             facts = {"id": job.id, "queue": queue.name, "command": what_it_does(job)}
             told.append({**facts, "duration_ms": -ms})

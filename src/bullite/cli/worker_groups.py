@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ..client import directory
+from ..client import key_values
 from ..core.clock import moment_of
 from ..processes.group_lock import GroupLock, belongs_to_us, process_alive
 from .console import CommandError, escape_control
@@ -64,7 +64,7 @@ class DatabaseGroupRegistry:
 
     def _change(self, make: Callable[[Any], Any]) -> Any:
         store = self._session.store()
-        _, new = self._session.wait(directory.update_value(store, GROUPS, self._group, make))
+        _, new = self._session.wait(key_values.update_value(store, GROUPS, self._group, make))
         return new
 
 
@@ -81,7 +81,7 @@ def is_here(entry: Mapping[str, Any]) -> bool:
 
 def group_of(session: Session, group: str) -> dict[str, Any] | None:
     """The entry of a group that somebody runs; None if nobody does."""
-    entry = session.wait(directory.get_value(session.store(), GROUPS, group))
+    entry = session.wait(key_values.get_value(session.store(), GROUPS, group))
     return entry if entry is not None and lives(session, entry) else None
 
 
@@ -104,7 +104,7 @@ def taken(group: str, holder: Mapping[str, Any]) -> CommandError:
 
 def groups_of(session: Session) -> list[dict[str, Any]]:
     """All groups as they are told of; those that nobody runs any more are lost."""
-    found = session.wait(directory.list_values(session.store(), GROUPS))
+    found = session.wait(key_values.list_values(session.store(), GROUPS))
     return [
         {"name": name, **_dated(entry), **({} if lives(session, entry) else {"state": LOST})}
         for name, entry in sorted(found.items())
@@ -140,7 +140,7 @@ def forget(session: Session, group: str) -> bool:
     def unless_it_lives(old: Any) -> Any:
         return old if old is not None and lives(session, old) else None
 
-    change = directory.update_value(session.store(), GROUPS, group, unless_it_lives)
+    change = key_values.update_value(session.store(), GROUPS, group, unless_it_lives)
     old, new = session.wait(change)
     return old is not None and new is None
 

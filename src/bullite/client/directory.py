@@ -1,16 +1,14 @@
-"""Contents of a database outside single queues: names of queues, workers, values by key."""
+"""Queues and workers of a database: names of queues, queues that have a job, all workers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.clock import moment_of
-from ..core.codec import decode, encode
+from ..core.codec import decode
 from ..core.names import job_number
-from ..operations.key_values import UpdateKeyValue
 from .runtime import bridge
 from .runtime.store import Store
 
@@ -127,33 +125,3 @@ def is_lost(store: Store, nonce: int, boot: str, heard: int, lease: int | None) 
     if engine.driver.is_dead(nonce, boot):
         return True
     return lease is not None and engine.clock.now() - heard > max(WORKER_LOST_AFTER, lease)
-
-
-async def list_values(store: Store, kind: str) -> dict[str, Any]:
-    """The values of a kind, by name."""
-    rows = await bridge.query(store, "list_values", {"kind": kind})
-    return {row[0]: decode(row[1]) for row in rows}
-
-
-async def get_value(store: Store, kind: str, name: str) -> Any:
-    """One value; None if there is none."""
-    rows = await bridge.query(store, "get_value", {"kind": kind, "name": name})
-    return decode(rows[0][0]) if rows else None
-
-
-async def set_value(store: Store, kind: str, name: str, value: Any) -> None:
-    """Keep a value under a kind and a name; None to keep none."""
-    await update_value(store, kind, name, lambda _: value)
-
-
-async def update_value(
-    store: Store, kind: str, name: str, make: Callable[[Any], Any]
-) -> tuple[Any, Any]:
-    """Change a value by what it is, while nobody else does: what it was, and what it is now."""
-
-    def make_text(old: str | None) -> str | None:
-        new = make(None if old is None else decode(old))
-        return None if new is None else encode(new, f"the {kind} {name}")
-
-    old, new = await bridge.submit(store, UpdateKeyValue(kind, name, make_text))
-    return (None if old is None else decode(old)), (None if new is None else decode(new))

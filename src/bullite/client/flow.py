@@ -12,14 +12,15 @@ from ..core.job_options import JobOptions
 from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType
 from .job.job import Job
+from .queue.add import MAX_AT_ONCE
 from .queue.flow_builder import FlatNode, FlowDefinition, FlowNode, add_flow, check
-from .queue.queue import MAX_AT_ONCE, Queue
+from .queue.queue import Queue
 from .queue.reads import jobs_in_queues
 from .runtime import bridge
 from .runtime.store import Store
 
 MAX_DEPTH, MAX_CHILDREN = 10_000, 100_000
-"""The most levels, and the most children of each kind, that `get_flow` shows."""
+"""The most levels, and the most children of each kind, that `get_flow` returns."""
 
 
 class FlowJob(TypedDict):
@@ -30,13 +31,13 @@ class FlowJob(TypedDict):
 
 
 class QueueDefaults(TypedDict, total=False):
-    """What holds for the jobs that a flow adds to one queue."""
+    """Defaults for the jobs that a flow adds to one queue."""
 
     default_job_options: JobOptions
 
 
 class FlowProducer:
-    """Adds flows, and shows them.
+    """Adds and reads flows.
 
     `store` is what `Queue` takes. A node is `{"name", "queue_name", "data", "opts", "children"}`.
     """
@@ -50,7 +51,7 @@ class FlowProducer:
     async def add(
         self, flow: FlowNode, *, queues_options: Mapping[str, QueueDefaults] | None = None
     ) -> FlowJob:
-        """Add a tree of jobs, all or none: each waits until its children have ended well.
+        """Add a tree of jobs in one transaction; each waits until its children have completed.
 
         `queues_options` holds `default_job_options` for the jobs of each queue.
         """
@@ -65,8 +66,8 @@ class FlowProducer:
         chunk: int | None = None,
         on_chunk: Callable[[int], object] | None = None,
     ) -> list[FlowJob]:
-        """Add many trees, all or none; with `chunk`, so many of them at a time, each chunk in a
-        transaction of its own, and `on_chunk` is told how many are stored so far."""
+        """Add many trees in one transaction; with `chunk`, each `chunk` trees in a transaction of
+        their own, and after each `on_chunk` is called with the number of trees stored so far."""
         if isinstance(flows, str | Mapping) or not isinstance(flows, Iterable):
             raise InvalidOptionType(f"add_bulk takes a list of flows, not {flows!r}")
         given, find = list(flows), self._finder(queues_options)
@@ -101,14 +102,14 @@ class FlowProducer:
 
         return find
 
-    # --- looking ---
+    # --- reading ---
 
     async def get_flow(
         self, queue_name: str, id: str, *, depth: int = 10, max_children: int = 20
     ) -> FlowJob | None:
-        """The tree below a job, so many levels deep and with so many children of each kind.
+        """Return the tree of a job: at most `depth` levels, and `max_children` of a kind per job.
 
-        None if there is no such job. Children that are gone are left out.
+        Return None if there is no such job. Deleted children are left out.
         """
         check_int("depth", depth, 1, MAX_DEPTH)
         check_int("max_children", max_children, 1, MAX_CHILDREN)
@@ -132,7 +133,7 @@ class FlowProducer:
     async def _children(
         self, parent: Job, find: Callable[[str], Queue], most: int
     ) -> list[FlowJob]:
-        if not parent.flags & DOWNSTREAM:
+        if not parent._flags & DOWNSTREAM:
             return []
         there: list[tuple[int, str]] = []
         for state in ("processed", "pending", "ignored", "failed"):
@@ -149,7 +150,7 @@ class FlowProducer:
             await bridge.run_in_thread(self.store.open)
 
     async def close(self) -> None:
-        """Let go of the store; everything accepted is written first."""
+        """Close the store if this object opened it. Accepted requests are written first."""
         if self._owns_store:
             await bridge.run_in_thread(self.store.close)
 

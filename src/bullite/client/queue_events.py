@@ -41,10 +41,10 @@ MIN_WAIT, MAX_WAIT = 0.005, 0.25
 """Seconds between looks for what other processes log; longer the longer nothing came."""
 
 _PASSING = (StoreBusy, StoreFull, StoreUnavailable)
-"""Errors after which opening is tried again; any other stays what it is until somebody acts."""
+"""Errors after which opening is tried again; any other needs an operator."""
 
 GAP = "gap"
-"""Tells a reader how many events it missed: {"missed": n}, None if that cannot be known."""
+"""The event that counts missed events: {"missed": n}, None if the number is unknown."""
 
 _EVENT_ID = re.compile(r"(\d+)(?:-(\d+))?")
 Position = tuple[int, int]
@@ -90,7 +90,7 @@ class QueueEvents(OwnEmitter):
         self._closed = False
         self._autorun = check_bool("autorun", autorun)
         self.last_event_id: str | None = None if last_event_id == "$" else last_event_id
-        """The event that was told last; a later reader can go on after it."""
+        """Id of the last emitted event; a later reader can continue after it."""
         if self._autorun:
             try:
                 asyncio.get_running_loop()
@@ -103,16 +103,20 @@ class QueueEvents(OwnEmitter):
 
     @property
     def running(self) -> bool:
+        """True while the event log is read."""
         return self._task is not None and not self._task.done()
 
     async def run(self) -> None:
-        """Read until `close`."""
+        """Read and emit events until `close`.
+
+        Raise EventsAlreadyRunning if this object reads already.
+        """
         if self.running:
             raise EventsAlreadyRunning("these queue events are being read already")
         await asyncio.shield(self._start())
 
     async def wait_until_ready(self) -> None:
-        """Wait until everything that happens from now on will be told, once it is read.
+        """Wait until the position in the log is known: all later events will be emitted.
 
         While the database is busy, full or out of reach, opening it is tried again, after 1 s,
         then after up to 15 s. Raise any other error of opening, and StoreClosed after `close`.
@@ -161,7 +165,7 @@ class QueueEvents(OwnEmitter):
         self.emit("error", error)
 
     async def _open(self) -> None:
-        """Find the place where reading begins; once for all who ask meanwhile."""
+        """Find the position where reading starts; concurrent callers share one attempt."""
         if self._place is not None:
             return
         if self._opening is None or self._opening.done():
@@ -186,7 +190,7 @@ class QueueEvents(OwnEmitter):
         raise StoreClosed("these queue events were closed before they had been opened")
 
     async def _find_place(self) -> None:
-        """Open the store and the queue, and find where reading begins."""
+        """Open the store and the queue, and find where reading starts."""
         if not self.store.is_open:
             await bridge.run_in_thread(self.store.open)
         if self.name is not None and self._queue is None:
@@ -196,7 +200,7 @@ class QueueEvents(OwnEmitter):
         self._place = await self._end_of_log()
 
     async def _end_of_log(self) -> Position:
-        """Where reading begins, and how many events of each queue came before that."""
+        """Return where reading starts, and note the number of events of each queue before it."""
         after = -1 if self._wanted is None else self._wanted[0]
         rows = await bridge.query(
             self.store, "log_position", {"after": after, "queue": self._queue}
@@ -211,11 +215,11 @@ class QueueEvents(OwnEmitter):
         return (newest, _WHOLE) if self._wanted is None else self._wanted
 
     def _ring(self, logged: object) -> None:
-        """This process has logged something."""
+        """This process has appended to the log."""
         self._bell.set()
 
     async def _emit_next(self) -> int:
-        """Tell what there is after the place where reading has come to; how many rows."""
+        """Emit the events after the position. Return the number of rows."""
         assert self._place is not None
         row, index = self._place
         after = row if index >= _WHOLE else row - 1
@@ -244,7 +248,7 @@ class QueueEvents(OwnEmitter):
         return len(rows)
 
     def _emit_gap(self, row: int, queue: int, total: int, events: int) -> None:
-        """Counting goes on where it was, unless rows were trimmed in between."""
+        """Emit a gap if rows were trimmed between the last one that was read and this one."""
         seen = self._seen.get(queue, 0)
         self._seen[queue] = max(total, seen)
         before = total - events
@@ -271,7 +275,7 @@ class QueueEvents(OwnEmitter):
         self._names = {row[0]: row[1] for row in rows}
 
     async def _fetch_value(self, queue: int, job_id: str) -> Any:
-        """A result that was too long for the log; None if its job is gone."""
+        """Read a return value that was too long for the log; None if its job is gone."""
         number = job_number(job_id)
         if number is None:
             params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
@@ -285,7 +289,7 @@ class QueueEvents(OwnEmitter):
     # --- ending ---
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop reading, and close the store if this object opened it."""
         if self._closed:
             return
         self._closed = True
@@ -310,15 +314,15 @@ class QueueEvents(OwnEmitter):
 
 
 class QueueEventsProducer(QueueBase):
-    """Puts events of the user's own into the log of a queue."""
+    """Publishes custom events in the event log of a queue."""
 
     def __init__(self, name: str, store: Store | str | os.PathLike[str] | None = None) -> None:
-        super().__init__(name, store, None, None)
+        super().__init__(name, store)
 
     async def publish_event(
         self, event: str, payload: dict[str, Any] | None = None, max_events: int | None = None
     ) -> None:
-        """Let every reader of the queue's events hear of this; keep about `max_events` in all."""
+        """Append an event to the queue's event log, for every reader. Keep about `max_events`."""
         check_name("the event's name", event)
         given = {} if payload is None else payload
         if not isinstance(given, dict):
@@ -327,7 +331,7 @@ class QueueEventsProducer(QueueBase):
         if max_events is not None:
             check_int("max_events", max_events, 1, 2**31 - 1)
         await self._ensure_open()
-        await bridge.submit(self.store, PublishEvent(self.key, plain(event), told, max_events))
+        await bridge.submit(self.store, PublishEvent(self._pk, plain(event), told, max_events))
 
 
 def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyQueue(NamedTuple):
-    """A queue as a mere reader has it; jobs can be found in it."""
+    """A queue read through one connection: `search.find` finds jobs in it."""
 
     name: str
-    key: int
-    """The number of the queue in its database."""
+    pk: int
+    """The primary key of the queue in its database."""
     reader: Reader
 
     async def read_rows(self, statement: str, params: Mapping[str, Any]) -> Sequence[Any]:
-        """The rows that a statement finds."""
+        """Return the rows of a statement."""
         return self.reader.read(statement, params).rows
 
     def as_job(self, row: Sequence[Any]) -> JobRecord:
-        """What is stored of a job, from the row that tells of it."""
+        """Return the record of a job from its row."""
         return JobRecord(self, *split_job_row(row))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..client.directory import list_values
+from ..client.key_values import list_values
 from ..client.runtime.store import Store
 from ..core.checks import check_duration
 from ..errors import InvalidOption

@@ -119,7 +119,7 @@ class BuiltinProcessors:
     ) -> None:
         end = CommandExit(
             job.pk,
-            job.token_number,
+            job._run.token_number,
             job.attempts_started,
             began,
             ended.how,
@@ -129,7 +129,7 @@ class BuiltinProcessors:
             StoredStream.of(ended.stderr, redactor).encoded(),
             live is not None and live.has_written,
         )
-        job.end_command(end)
+        job._end_command(end)
 
     # --- web hooks and functions ---
 
@@ -169,7 +169,7 @@ class BuiltinProcessors:
         )
 
     def _env_marker_of(self, job: Job) -> str:
-        return env_marker_for(self._store.open().driver.nonce, job.pk, job.token_number)
+        return env_marker_for(self._store.open().driver.nonce, job.pk, job._run.token_number)
 
     def _config(self) -> dict[str, Any]:
         return run_blocking(configuration(self._store))
@@ -196,7 +196,7 @@ class _LiveOutput:
         pieces, drop = self._pieces.take()
         if pieces:
             self.has_written = self._is_writing = True
-            request = WriteOutput(job.pk, job.token_number, job.attempts_started, pieces, drop)
+            request = WriteOutput(job.pk, job._run.token_number, job.attempts_started, pieces, drop)
             self._store.open().submit(request, self._written)
 
     def _written(self, answer: Any) -> None:

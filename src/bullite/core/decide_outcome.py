@@ -27,12 +27,18 @@ STALLED_TOO_OFTEN = "job stalled more than allowable limit"
 STARTED_TOO_OFTEN = "job started more than allowable limit"
 
 
-class Attempt(Protocol):
-    """What the decision needs to know of the job."""
+class Run(Protocol):
+    """A run, as far as the decision needs it."""
 
     token_number: int
     prefetched: bool
 
+
+class Attempt(Protocol):
+    """A job that a worker holds, as far as the decision needs it."""
+
+    @property
+    def _run(self) -> Run: ...
     @property
     def pk(self) -> int: ...
     @property
@@ -42,10 +48,10 @@ class Attempt(Protocol):
     @property
     def attempts_made(self) -> int: ...
     @property
-    def stored_options(self) -> Mapping[str, Any]: ...
-    def mentions_option(self, option: str) -> bool: ...
+    def _stored_options(self) -> Mapping[str, Any]: ...
+    def _mentions_option(self, option: str) -> bool: ...
     @property
-    def flags(self) -> int: ...
+    def _flags(self) -> int: ...
 
 
 class RetentionDefaults(NamedTuple):
@@ -138,10 +144,11 @@ def decide(
         case Skipped(reason):
             return _not_run(job, reason, rules)
         case Interrupted():
-            return RunOutcome(job.pk, job.token_number, states.RELEASE, prefetched=job.prefetched,
+            run = job._run
+            return RunOutcome(job.pk, run.token_number, states.RELEASE, prefetched=run.prefetched,
                            custom_id=job.custom_id)  # fmt: skip
         case _:
-            return RunOutcome(job.pk, job.token_number, states.RETURN_UNSTARTED)
+            return RunOutcome(job.pk, job._run.token_number, states.RETURN_UNSTARTED)
 
 
 def decide_returned(
@@ -149,7 +156,7 @@ def decide_returned(
 ) -> RunOutcome:
     """The same for what is by far the most common: the processor returned `value`."""
     keep = rules.keep_completed
-    if job.mentions_option("remove_on_complete"):
+    if job._mentions_option("remove_on_complete"):
         keep = _keep(job, "remove_on_complete", keep)
     text: str | None = None
     if value is not None:
@@ -158,10 +165,11 @@ def decide_returned(
         except UnserializableData as error:
             return _failed(job, error, None, random, rules)
     # Made without its constructor, which would be a good part of the way of a job that does little.
+    run = job._run
     return tuple.__new__(
         RunOutcome,
-        (job.pk, job.token_number, states.COMPLETE, 0, text, None, None, False, job.prefetched,
-         job.custom_id, keep, COMPLETED, 1, None, job.flags, False, False),
+        (job.pk, run.token_number, states.COMPLETE, 0, text, None, None, False, run.prefetched,
+         job.custom_id, keep, COMPLETED, 1, None, job._flags, False, False),
     )  # fmt: skip
 
 
@@ -182,7 +190,7 @@ def _failed(
     random: Random,
     rules: RetentionDefaults,
 ) -> RunOutcome:
-    options = job.stored_options
+    options = job._stored_options
     attempts_made = job.attempts_made + 1
     delay: int | None = None
     if attempts_made < job.attempts and not isinstance(error, _FINAL):
@@ -197,18 +205,18 @@ def _failed(
     stack_limit = options.get("stack_trace_limit")
     return RunOutcome(
         job.pk,
-        job.token_number,
+        job._run.token_number,
         move,
         delay or 0,
         reason=storable(text_of(error)),
         stack=None if stack_limit == 0 else storable(_stack_of(error)),
-        prefetched=job.prefetched,
+        prefetched=job._run.prefetched,
         custom_id=job.custom_id,
         retention=_keep(job, "remove_on_fail", rules.keep_failed) if move is states.FAIL else None,
         outcome=_outcome_of(error),
         attempts_made=attempts_made,
         stack_limit=stack_limit,
-        flags=job.flags,
+        flags=job._flags,
     )
 
 
@@ -216,15 +224,15 @@ def _not_run(job: Attempt, reason: str, rules: RetentionDefaults) -> RunOutcome:
     counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # what it failed of were runs of it
     return RunOutcome(
         job.pk,
-        job.token_number,
+        job._run.token_number,
         states.FAIL,
         reason=reason,
-        prefetched=job.prefetched,
+        prefetched=job._run.prefetched,
         custom_id=job.custom_id,
         retention=_keep(job, "remove_on_fail", rules.keep_failed),
         outcome=_outcome_of_unrun(job, reason),
         attempts_made=job.attempts_made + counts,
-        flags=job.flags,
+        flags=job._flags,
         unrun=not counts,
     )
 
@@ -240,14 +248,14 @@ def _outcome_of(error: BaseException) -> str:
 
 
 def _outcome_of_unrun(job: Attempt, reason: str) -> str:
-    if job.flags & CANCELLED_FLAG:
+    if job._flags & CANCELLED_FLAG:
         return CANCELLED
     return STALLED if reason == STALLED_TOO_OFTEN else ERROR
 
 
 def _keep(job: Attempt, option: str, otherwise: Retention | None) -> Retention | None:
     """The job's own word beats its worker's."""
-    options = job.stored_options
+    options = job._stored_options
     return retention_of(options[option]) if option in options else otherwise
 
 

@@ -89,7 +89,10 @@ class HasName(Protocol):
 
 
 class JobRecord:
-    """A stored job of a queue; its attributes have the values of when it was read."""
+    """A stored job of a queue; its attributes have the values of when it was read.
+
+    Names with an underscore are for modules of this package.
+    """
 
     __slots__ = ("_columns", "_data", "_options", "_queue", "_status")
 
@@ -111,7 +114,7 @@ class JobRecord:
 
     @property
     def id(self) -> str:
-        """The custom id, or the primary key as text."""
+        """The id of the job in its queue: the option `job_id`, else its primary key as text."""
         return self._columns[CUSTOM_ID] or str(self._columns[ID])
 
     @property
@@ -122,11 +125,13 @@ class JobRecord:
 
     @property
     def name(self) -> str:
+        """The name of the job, by which workers choose a processor."""
         name: str = self._columns[NAME]
         return name
 
     @property
     def queue_name(self) -> str:
+        """The name of the queue in which the job is."""
         return self._queue.name
 
     @property
@@ -144,18 +149,14 @@ class JobRecord:
             return self._data
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The position in the queue when the job was read; a job with a smaller one runs sooner."""
-        return self._columns[RANK], self._columns[SEQ]
-
-    @property
     def priority(self) -> int:
+        """The priority; 0 without one."""
         priority: int = self._columns[PRIORITY]
         return priority
 
     @property
     def attempts(self) -> int:
-        """The largest number of runs."""
+        """The maximum number of attempts."""
         attempts: int = self._columns[ATTEMPTS]
         return attempts
 
@@ -166,78 +167,48 @@ class JobRecord:
 
     @property
     def lifo(self) -> bool:
+        """True if the job was added in front of the waiting jobs of its priority."""
         return bool(self._status.lifo)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return tuple(self.stored_options.get("tags", ()))
+        """The tags of the job, by which `queue.find` finds it."""
+        return tuple(self._stored_options.get("tags", ()))
 
     @property
     def timeout(self) -> int | None:
-        """Ms that one run may take."""
-        timeout: int | None = self.stored_options.get("timeout")
+        """The time limit of one run, in ms; None without one."""
+        timeout: int | None = self._stored_options.get("timeout")
         return timeout
 
     @property
     def limit_key(self) -> str | None:
-        """The key whose rate limit counts the job."""
-        key: str | None = self.stored_options.get("limit_key")
+        """The key whose rate limit counts the job; None without one."""
+        key: str | None = self._stored_options.get("limit_key")
         return key
 
     @property
-    def stored_options(self) -> Mapping[str, Any]:
-        """The options without a column of their own, such as `backoff`."""
-        text = self._columns[OPTS]
-        if text is None:
-            return _NOTHING
-        try:
-            return self._options
-        except AttributeError:
-            options: Mapping[str, Any] = decode(text)
-            self._options: Mapping[str, Any] = options
-            return options
-
-    @property
-    def flags(self) -> int:
-        """Bits: see job_flags.py."""
-        flags: int = self._columns[FLAGS]
-        return flags
-
-    @property
-    def needs_care(self) -> bool:
-        """True if a run is more than a call of the processor: a timeout, or a deferred failure."""
-        columns = self._columns
-        if columns[DEFERRED_FAILURE] is not None:
-            return True
-        return columns[OPTS] is not None and "timeout" in columns[OPTS]
-
-    def mentions_option(self, option: str) -> bool:
-        """Return False if the job has no such option; quicker than parsing its options."""
-        text: str | None = self._columns[OPTS]
-        return text is not None and option in text
-
-    @property
     def opts(self) -> dict[str, Any]:
-        """The options the job was added with; durations in ms."""
+        """The options with which the job was added; durations in ms."""
         return {
             "priority": self.priority,
             "delay": 0,
             "attempts": self.attempts,
             "lifo": self.lifo,
             "job_id": self._columns[CUSTOM_ID],
-            **self.stored_options,
+            **self._stored_options,
         }
 
     @property
     def repeat_job_key(self) -> str | None:
         """The id of the job scheduler that made the job; None without one."""
-        key: str | None = self.stored_options.get("repeat", _NOTHING).get("key")
+        key: str | None = self._stored_options.get("repeat", _NOTHING).get("key")
         return key
 
     @property
     def deduplication_id(self) -> str | None:
         """The deduplication key of the job, even if it no longer holds it."""
-        rule: Mapping[str, Any] = self.stored_options.get("deduplication", _NOTHING)
+        rule: Mapping[str, Any] = self._stored_options.get("deduplication", _NOTHING)
         return rule.get("id")
 
     # --- state and runs --------------------------------------------------------------------------
@@ -249,8 +220,8 @@ class JobRecord:
 
     @property
     def outcome(self) -> str | None:
-        """How a finished job ended: `completed`, `error`, `timed-out`, `expired`, `stalled`,
-        `cancelled`; None until then."""
+        """The outcome of a finished job: `completed`, `error`, `timed-out`, `expired`, `stalled` or
+        `cancelled`; None until it is finished."""
         if self._status.state == State.COMPLETED:
             return COMPLETED
         if self._status.state == State.FAILED:
@@ -271,7 +242,7 @@ class JobRecord:
 
     @property
     def stalled_count(self) -> int:
-        """Number of runs that were lost with their worker."""
+        """Number of runs that were lost with their worker, or whose lease expired."""
         count: int = self._columns[STALLED_COUNT]
         return count
 
@@ -292,6 +263,7 @@ class JobRecord:
 
     @property
     def return_value(self) -> Any:
+        """The return value of a completed job; None until then."""
         value = self._status.return_value
         return None if value is None else decode(value)
 
@@ -299,7 +271,7 @@ class JobRecord:
 
     @property
     def failed_reason(self) -> str | None:
-        """The error of the last failed attempt."""
+        """The error of the last failed attempt; None if none failed."""
         return self._status.failed_reason
 
     @property
@@ -310,7 +282,7 @@ class JobRecord:
 
     @property
     def stack(self) -> str | None:
-        """The stack of the last failed attempt."""
+        """The stack of the last failed attempt; None if none failed."""
         stacks = self.stacktrace
         return stacks[-1] if stacks else None
 
@@ -326,21 +298,23 @@ class JobRecord:
 
     @property
     def created_at(self) -> datetime:
+        """When the job was added, or its option `timestamp`."""
         return moment_of(self._columns[CREATED_AT])
 
     @property
     def timestamp(self) -> int:
-        """When the job was created, in ms since the epoch."""
+        """The same as `created_at`, in ms since the epoch."""
         timestamp: int = self._columns[CREATED_AT]
         return timestamp
 
     @property
     def updated_at(self) -> datetime:
+        """When the job was last changed."""
         return moment_of(self._status.updated_at or self._columns[CREATED_AT])
 
     @property
     def process_at(self) -> datetime | None:
-        """When a delayed job is due."""
+        """When a delayed job is due; None if the job is not delayed."""
         return None if self._status.due_at is None else moment_of(self._status.due_at)
 
     @property
@@ -350,19 +324,71 @@ class JobRecord:
 
     @property
     def processed_at(self) -> datetime | None:
-        """When the job was last claimed."""
+        """When the job was last claimed; None if it was not."""
         return None if self._status.processed_at is None else moment_of(self._status.processed_at)
 
     @property
     def processed_on(self) -> int | None:
-        """The same, in ms since the epoch."""
+        """The same as `processed_at`, in ms since the epoch."""
         return self._status.processed_at
 
     @property
     def finished_at(self) -> datetime | None:
+        """When the job finished; None until then."""
         return None if self._status.finished_at is None else moment_of(self._status.finished_at)
 
     @property
     def finished_on(self) -> int | None:
-        """The same, in ms since the epoch."""
+        """The same as `finished_at`, in ms since the epoch."""
         return self._status.finished_at
+
+    # --- for modules of this package -------------------------------------------------------------
+
+    @property
+    def _stored_options(self) -> Mapping[str, Any]:
+        """The options without a column of their own, such as `backoff`."""
+        text = self._columns[OPTS]
+        if text is None:
+            return _NOTHING
+        try:
+            return self._options
+        except AttributeError:
+            options: Mapping[str, Any] = decode(text)
+            self._options: Mapping[str, Any] = options
+            return options
+
+    @property
+    def _flags(self) -> int:
+        """Bits: see job_flags.py."""
+        flags: int = self._columns[FLAGS]
+        return flags
+
+    def _mentions_option(self, option: str) -> bool:
+        """Return False if the job has no such option; quicker than parsing its options."""
+        text: str | None = self._columns[OPTS]
+        return text is not None and option in text
+
+    def _change_columns(self, **changes: Any) -> None:
+        """Replace columns, given by the names of JobRow."""
+        columns = list(self._columns)
+        for name, value in changes.items():
+            columns[JobRow._fields.index(name)] = value
+        self._columns = columns
+
+
+def stored_options(job: JobRecord) -> Mapping[str, Any]:
+    """Return the options of a job without a column of their own, such as `backoff`."""
+    return job._stored_options
+
+
+def queue_position(job: JobRecord) -> tuple[int, int]:
+    """Return the position in the queue when the job was read; one with a smaller runs sooner."""
+    return job._columns[RANK], job._columns[SEQ]
+
+
+def needs_checks(job: JobRecord) -> bool:
+    """Return True if a run has a timeout or a deferred failure: more than a call."""
+    columns = job._columns
+    if columns[DEFERRED_FAILURE] is not None:
+        return True
+    return columns[OPTS] is not None and "timeout" in columns[OPTS]

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from ..client.flow import QueueDefaults
+    from ..client.queue.add import BulkJob
     from ..client.queue.flow_builder import FlowNode
-    from ..client.queue.job_schedulers import JobScheduler, JobTemplate
+    from ..client.queue.job_schedulers import JobScheduler
     from ..client.queue.metrics import Metrics
-    from ..client.queue.queue import BulkJob, _StoredSettings
-    from ..client.queue.reads import WorkerInfo
+    from ..client.queue.queue import _StoredSettings
+    from ..client.queue.scheduler_spec import JobTemplate
     from ..client.queue.settings import QueueSettings
+    from ..client.queue.workers import WorkerInfo
     from ..client.queue_events import QueueEventsProducer as AsyncQueueEventsProducer
     from ..client.runtime.store import Store
     from ..core.checks import Duration, Moment
@@ -46,7 +48,7 @@ class Queue(Listening[AsyncQueue]):
 
     `store` is a path, a `sqlite:///` URL, a Store, or None for the default database. Nothing is
     opened until the queue is first used. `default_job_options` hold for jobs added through this
-    object; the other settings are stored for everybody, as `configure` does.
+    object; the other settings are stored for every process, as by `configure`.
     """
 
     def __init__(
@@ -74,155 +76,90 @@ class Queue(Listening[AsyncQueue]):
         return repr(self._async)
 
     def wait_until_ready(self) -> None:
-        """Open the store and find or make the queue in it."""
+        """Open the store, and find or create the queue in it."""
         run_blocking(self._blocking.wait_until_ready())
 
     def close(self) -> None:
-        """Let go of the store; everything accepted is written first."""
+        """Close the queue, and its store if it opened it. Accepted requests are written first."""
         run_blocking(self._blocking.close())
 
-    def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
-        """Add a job; when this returns, the job is on the disk.
-
-        With a `job_id` that is taken nothing is added and the existing job is returned; so with a
-        `deduplication` key that another job holds. With `repeat` a job scheduler is made, or
-        changed, and its pending job is returned.
-        """
-        return Job(run_blocking(self._blocking.add(name, data, **options)))
-
-    def add_bulk(
-        self,
-        jobs: Iterable[BulkJob],
-        *,
-        chunk: int | None = None,
-        on_chunk: Callable[[int], object] | None = None,
-    ) -> list[Job]:
-        """Add many jobs, all or none; each is a mapping with `name`, `data` and `opts`.
-
-        More than 100,000 need `chunk`: then each chunk is a transaction of its own, and `on_chunk`
-        is told how many jobs are stored so far.
-        """
-        return as_jobs(run_blocking(self._blocking.add_bulk(jobs, chunk=chunk, on_chunk=on_chunk)))
-
     def configure(self, **settings: Unpack[QueueSettings]) -> dict[str, Any]:
-        """Store settings for every producer and worker of the queue; what is stored then.
+        """Store settings for every producer and worker of the queue. Return all that are stored.
 
-        Changing `priority_order` ranks the jobs there are anew.
+        Changing `priority_order` sorts the waiting jobs anew.
         """
         return run_blocking(self._blocking.configure(**settings))
 
     def pause(self) -> None:
-        """Let the queue hand out no jobs, in any process, until `resume`; running jobs run on."""
+        """Let no worker, in any process, claim jobs until `resume`; running jobs go on."""
         run_blocking(self._blocking.pause())
 
     def resume(self) -> None:
-        """Let the queue hand out jobs again."""
+        """Let workers claim jobs of the queue again."""
         run_blocking(self._blocking.resume())
 
-    def drain(self, delayed: bool = False) -> None:
-        """Remove the jobs that wait, with `delayed` also those that wait for their time."""
-        run_blocking(self._blocking.drain(delayed))
-
-    empty = drain
-
     def obliterate(self, force: bool = False, count: int = 1_000) -> None:
-        """Delete the queue's jobs, schedulers, log and settings for good, `count` jobs at a time.
+        """Erase the queue's jobs, schedulers, event log and settings, `count` jobs at a time.
 
-        Refused while jobs run, unless by `force`: then their workers find that they lost them. The
-        queue is paused first, stays so when it is refused, and is as new afterwards.
+        The queue is paused first. If it has active jobs, raise QueueHasActiveJobs and leave it
+        paused; with `force` they are erased, too, and their workers lose them. Afterwards the
+        queue is as new.
         """
         run_blocking(self._blocking.obliterate(force, count))
 
     def trim_events(self, max_length: int) -> int:
-        """Keep about so many of the newest events; how many rows of the log went."""
+        """Keep about `max_length` of the newest events. Return the number of deleted log rows."""
         return run_blocking(self._blocking.trim_events(max_length))
 
-    def cancel(self, job_id: str, reason: str | None = None) -> bool:
-        """End a job before its time; it is failed, with the outcome `cancelled`, and not retried.
+    def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
+        """Return the id of the job that holds a key; None if none does.
 
-        One that waits ends at once: True. One that runs, in whatever process, is told to: False. A
-        coroutine is cancelled, a function gets its signal; if it completes all the same, it is
-        completed. JobNotFound if there is no such job, IllegalMove if it has ended.
+        With a `ttl`, the job may be gone while its id still holds the key.
+        """
+        return run_blocking(self._blocking.get_deduplication_job_id(deduplication_id))
+
+    def remove_deduplication_key(self, deduplication_id: str) -> bool:
+        """Free a deduplication key, whatever job holds it. Return True if it was held.
+
+        The next job with the key is added. A job that was kept until the holder had finished is
+        added now, and holds the key.
+        """
+        return run_blocking(self._blocking.remove_deduplication_key(deduplication_id))
+
+    def cancel(self, job_id: str, reason: str | None = None) -> bool:
+        """Cancel a job: it fails with the outcome `cancelled`, and is not retried.
+
+        A waiting job fails immediately: return True. A job that runs, in any process, is requested
+        to stop: return False. Its coroutine is cancelled, or its function gets the abort signal;
+        if it completes all the same, it is completed. Raise JobNotFound if there is no such job,
+        IllegalMove if it is finished.
         """
         return run_blocking(self._blocking.cancel(job_id, reason))
 
-    def clean(self, grace: Duration, limit: int = 0, state: str = "completed") -> list[str]:
-        """Remove the jobs of a state that are older than `grace`, the oldest first; their ids.
-
-        At most `limit`, 0 for all. Running jobs are never removed. `restore` brings one back.
-        """
-        return run_blocking(self._blocking.clean(grace, limit, state))
-
-    def purge(
-        self,
-        older_than: Duration,
-        state: str = "completed",
-        limit: int = 0,
-        *,
-        fits: Callable[[Job], bool] | None = None,
-        on_piece: Callable[[int], object] | None = None,
-    ) -> int:
-        """Delete completed, or failed, jobs that ended longer ago than that, for good; how many.
-
-        The oldest first, at most `limit`, 0 for all; with `fits` only those it says yes to. `state`
-        may also be an outcome, such as `cancelled`. What other jobs wait for stays. `on_piece` is
-        told how many are gone so far, each time that some are.
-        """
-        return run_blocking(
-            self._blocking.purge(older_than, state, limit, fits=taking_job(fits), on_piece=on_piece)
-        )
-
-    def retry_jobs(
-        self,
-        count: int = 1_000,
-        state: str = "failed",
-        timestamp: Moment | None = None,
-        *,
-        delay: Duration = 0,
-        reset_attempts: bool = False,
-        fits: Callable[[Job], bool] | None = None,
-        on_piece: Callable[[int], object] | None = None,
-    ) -> list[str]:
-        """Let all failed, or completed, jobs that ended by `timestamp` run again; their ids.
-
-        After `delay`; with `fits` only those it says yes to. What ends again meanwhile had its run.
-        Jobs of a dead-letter queue go home, and stay if their ids are taken there. `count` is how
-        many are moved at a time; `on_piece` is told how many are so far, each time that some are.
-        """
-        return run_blocking(
-            self._blocking.retry_jobs(
-                count,
-                state,
-                timestamp,
-                delay=delay,
-                reset_attempts=reset_attempts,
-                fits=taking_job(fits),
-                on_piece=on_piece,
-            )
-        )
-
-    def promote_jobs(self, count: int = 1_000) -> list[str]:
-        """Let all delayed jobs wait in line now; their ids. `count` are moved at a time."""
-        return run_blocking(self._blocking.promote_jobs(count))
-
     def remove(self, job_id: str, remove_children: bool = True) -> bool:
-        """Take a job out; False if there is none, or if it runs. `restore` brings it back.
+        """Remove a job, and its descendants. Return False if there is none, or if one is active.
 
-        SchedulerOwnsJob if a job scheduler waits for it.
+        `restore` brings it back. Raise SchedulerOwnsJob if it is the pending job of a job
+        scheduler.
         """
         return run_blocking(self._blocking.remove(job_id, remove_children))
 
     remove_job = remove
 
     def restore(self, job_id: str) -> Job:
-        """Bring back a job that was removed not longer ago than the queue's `trash_age`.
+        """Restore a job that was removed within the queue's `trash_age`, with its descendants.
 
-        JobNotFound if there is none, JobIdTaken if another job has its id by now.
+        Raise JobNotFound if there is none, JobIdTaken if another job has its id now.
         """
         return Job(run_blocking(self._blocking.restore(job_id)))
 
     def retry_job(self, job_id: str, *, delay: Duration = 0, reset_attempts: bool = False) -> Job:
-        """Let a failed or completed job run once more; a job of a dead-letter queue goes home."""
+        """Let a failed or completed job run again, after `delay`.
+
+        It keeps the attempts it made, so it gets one run, unless `reset_attempts`. A job of a
+        dead-letter queue returns to the queue in which it failed. Raise JobNotFound if there is
+        none.
+        """
         return Job(
             run_blocking(
                 self._blocking.retry_job(job_id, delay=delay, reset_attempts=reset_attempts)
@@ -230,19 +167,23 @@ class Queue(Listening[AsyncQueue]):
         )
 
     def update_job_progress(self, job_id: str, progress: Any) -> None:
-        """Say how far a job is, from outside its run."""
+        """Store the progress of a job, from outside its run. Raise JobNotFound if there is none."""
         run_blocking(self._blocking.update_job_progress(job_id, progress))
 
     def add_job_log(
         self, job_id: str, message: str, level: str = "info", keep_logs: int | None = None
     ) -> int:
-        """Append a line to a job's log, from outside its run; how many lines it has now."""
+        """Append a line to a job's log, from outside its run. Return the number of lines it has.
+
+        Raise JobNotFound if there is no such job.
+        """
         return run_blocking(self._blocking.add_job_log(job_id, message, level, keep_logs))
 
     def send_event(self, job_id: str, name: str, payload: Any = None) -> bool:
-        """Send a job an event; whether it was waiting for it. If not, it is kept until it does.
+        """Send a job an event. Return True if the job was waiting for it.
 
-        JobNotFound if there is no such job, IllegalMove if it is finished.
+        Otherwise the event is stored for the next `wait_event` of that name. Raise JobNotFound if
+        there is no such job, IllegalMove if it is finished.
         """
         return run_blocking(self._blocking.send_event(job_id, name, payload))
 
@@ -257,18 +198,6 @@ class Queue(Listening[AsyncQueue]):
     @property
     def random(self) -> Callable[[], float]:
         return self._async.random
-
-    def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
-        """The id of the job that holds a key, which with a `ttl` may be gone; None if none does."""
-        return run_blocking(self._blocking.get_deduplication_job_id(deduplication_id))
-
-    def remove_deduplication_key(self, deduplication_id: str) -> bool:
-        """Free a deduplication key, whatever job holds it. Return True if it was held.
-
-        The next job with the key is added. A job that was kept until the holder had finished is
-        added now, and holds the key.
-        """
-        return run_blocking(self._blocking.remove_deduplication_key(deduplication_id))
 
     def upsert_job_scheduler(
         self,
@@ -286,13 +215,13 @@ class Queue(Listening[AsyncQueue]):
         most_missed: int | None = None,
         template: JobTemplate | None = None,
     ) -> Job:
-        """Make a job scheduler, or change it: its pending job gives way to one of the new kind.
+        """Create a job scheduler, or change it and replace its pending job. Return the pending job.
 
-        It makes jobs by a cron `pattern`, in UTC or in `tz`, or `every` so often, the first at
-        once. One whose pattern, or interval, stays the same keeps the time of its next run. Answers
-        the pending job, which is the only one; the next is made when a worker takes it. `missed`
-        says what becomes of ticks that nobody took in time: "skip", "once" for all, or "all" up to
-        `most_missed`.
+        It adds jobs by a cron `pattern`, in UTC or in `tz`, or `every` interval, the first one
+        immediately. If the pattern or interval does not change, neither does the next tick. There
+        is one pending job; a worker that claims it adds the next. For ticks that no worker claimed
+        in time, `missed` is "skip", "once" (one job for all of them) or "all" (one job each, at
+        most `most_missed`).
         """
         return Job(
             run_blocking(
@@ -314,120 +243,224 @@ class Queue(Listening[AsyncQueue]):
         )
 
     def remove_job_scheduler(self, id: str) -> bool:
-        """Remove a job scheduler, with its pending job unless that was promoted; False if there is
-        none.
+        """Remove a job scheduler, and its pending job unless that was promoted. Return False if
+        there is no such scheduler.
         """
         return run_blocking(self._blocking.remove_job_scheduler(id))
 
     def pause_job_scheduler(self, id: str) -> bool:
-        """Let a job scheduler make no jobs until it is resumed, or upserted; its pending job goes.
+        """Pause a job scheduler and remove its pending job, until it is resumed or upserted.
 
-        False if it was paused, or had ended, already. SchedulerNotFound if there is none.
+        Return False if it was paused or has ended. Raise SchedulerNotFound if there is none.
         """
         return run_blocking(self._blocking.pause_job_scheduler(id))
 
     def resume_job_scheduler(self, id: str) -> bool:
-        """Let a paused job scheduler go on; what it missed is up to its rule for missed ticks.
+        """Resume a paused job scheduler; its rule for missed ticks holds for those of the pause.
 
-        False if it was not paused, or has ended. SchedulerNotFound if there is none.
+        Return False if it was not paused or has ended. Raise SchedulerNotFound if there is none.
         """
         return run_blocking(self._blocking.resume_job_scheduler(id))
 
     def run_job_scheduler(self, id: str) -> Job:
-        """Make one job of a job scheduler now, paused or not; its schedule goes on as it would."""
+        """Add one job of a job scheduler now, even if it is paused; its ticks do not change.
+
+        Raise SchedulerNotFound if there is none.
+        """
         return Job(run_blocking(self._blocking.run_job_scheduler(id)))
 
     def get_job_scheduler(self, id: str) -> JobScheduler | None:
-        """The job scheduler with this id, as it is now; None if there is none."""
+        """Return the job scheduler with this id as it is now; None if there is none."""
         return run_blocking(self._blocking.get_job_scheduler(id))
 
     def get_job_schedulers(
         self, start: int = 0, end: int = -1, asc: bool = False
     ) -> list[JobScheduler]:
-        """The job schedulers from `start` to `end`, inclusive; negative ones count from the end.
+        """Return the job schedulers from `start` to `end`, inclusive; negative indexes count from
+        the end.
 
-        The one that runs latest first, with `asc` the next; those that are not enabled come last.
+        That with the latest next tick comes first, with `asc` that with the earliest; those that
+        are not enabled come last.
         """
         return run_blocking(self._blocking.get_job_schedulers(start, end, asc))
 
     def get_job_schedulers_count(self) -> int:
+        """Return the number of job schedulers of the queue."""
         return run_blocking(self._blocking.get_job_schedulers_count())
 
+    def add(self, name: str, data: Any = None, **options: Unpack[JobOptions]) -> Job:
+        """Add a job. When this returns, the job is synced to disk.
+
+        If a job has the `job_id` that is given, or holds the `deduplication` key, that job is
+        returned and none is added. With `repeat`, a job scheduler is made or changed, and its
+        pending job is returned.
+        """
+        return Job(run_blocking(self._blocking.add(name, data, **options)))
+
+    def add_bulk(
+        self,
+        jobs: Iterable[BulkJob],
+        *,
+        chunk: int | None = None,
+        on_chunk: Callable[[int], object] | None = None,
+    ) -> list[Job]:
+        """Add many jobs in one transaction; each is a mapping with `name`, `data` and `opts`.
+
+        More than 100,000 need `chunk`: then each `chunk` jobs are added in a transaction of their
+        own, and after each `on_chunk` is called with the number of jobs that are stored so far.
+        """
+        return as_jobs(run_blocking(self._blocking.add_bulk(jobs, chunk=chunk, on_chunk=on_chunk)))
+
     def set_global_concurrency(self, concurrency: int) -> None:
-        """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
+        """Limit the active jobs of the queue over all workers; running jobs are not stopped."""
         run_blocking(self._blocking.set_global_concurrency(concurrency))
 
     def get_global_concurrency(self) -> int | None:
-        """How many jobs may run at a time over all workers; None if nothing limits that."""
+        """Return the maximum number of active jobs over all workers; None if there is none."""
         return run_blocking(self._blocking.get_global_concurrency())
 
     def remove_global_concurrency(self) -> bool:
-        """Let workers run as many jobs as they want; False if nothing limited them."""
+        """Remove the global concurrency. Return False if there was none."""
         return run_blocking(self._blocking.remove_global_concurrency())
 
     def is_maxed(self) -> bool:
-        """Whether as many jobs run as the global concurrency allows."""
+        """Return True if as many jobs are active as the global concurrency allows."""
         return run_blocking(self._blocking.is_maxed())
 
     def set_global_rate_limit(self, max: int, duration: Duration) -> None:
-        """Let at most `max` jobs begin in `duration`, over all workers.
+        """Let at most `max` jobs start in `duration`, over all workers.
 
-        It beats the `max` of a worker's own limiter, whose `duration` beats this one.
+        If a worker has a limiter of its own, its `duration` and this `max` hold for it.
         """
         run_blocking(self._blocking.set_global_rate_limit(max, duration))
 
     def get_global_rate_limit(self) -> RateLimit | None:
-        """{"max", "duration"}, in ms; None if there is none."""
+        """Return the rate limit as {"max", "duration"}, in ms; None if there is none."""
         return run_blocking(self._blocking.get_global_rate_limit())
 
     def remove_global_rate_limit(self) -> bool:
-        """Let jobs begin as workers want; False if there was no limit."""
+        """Remove the global rate limit. Return False if there was none."""
         return run_blocking(self._blocking.remove_global_rate_limit())
 
     def rate_limit(self, duration: Duration) -> None:
-        """Let nothing begin for `duration`, in any process. In a processor, raise RateLimitError
-        next: its job goes back to its place.
+        """Let no job of the queue start for `duration`, in any process. In a processor, raise
+        RateLimitError next: its job returns to its position.
         """
         run_blocking(self._blocking.rate_limit(duration))
 
     def get_rate_limit_ttl(self, max_jobs: int | None = None, *, key: str | None = None) -> int:
-        """Ms until jobs may begin again, or jobs of a key; 0 if some may now.
+        """Return the ms until a job, or a job of a key, may start; 0 if one may start now.
 
-        `max_jobs` is the limit to judge by, such as that of a worker; else it is the queue's, or
-        the key's. Without any, the time that the running window has left.
+        `max_jobs` is used instead of the limit of the queue or the key, such as that of a worker.
+        Without any limit, return the ms until the current window ends.
         """
         return run_blocking(self._blocking.get_rate_limit_ttl(max_jobs, key=key))
 
     def remove_rate_limit_key(self) -> bool:
-        """End the running window, also one set by `rate_limit`; False if none ran."""
+        """End the current window of the queue, also one set by `rate_limit`.
+
+        Return False if there is none.
+        """
         return run_blocking(self._blocking.remove_rate_limit_key())
 
     def set_rate_limit(self, key: str | None, max: int, duration: Duration) -> None:
-        """Let at most `max` jobs that were added with this `limit_key` begin in `duration`.
+        """Let at most `max` jobs that were added with this `limit_key` start in `duration`.
 
-        None stands for every key that has no limit of its own. Jobs of other keys, and those
-        without one, are not held up.
+        None sets the limit of each key that has none of its own. Jobs of other keys, and jobs
+        without one, start all the same.
         """
         run_blocking(self._blocking.set_rate_limit(key, max, duration))
 
     def get_rate_limit(self, key: str | None) -> RateLimit | None:
-        """What was set for this key, or with None for every key: {"max", "duration"}, or None."""
+        """Return the limit set for this key, or with None for every key; None if there is none."""
         return run_blocking(self._blocking.get_rate_limit(key))
 
     def remove_rate_limit(self, key: str | None) -> bool:
-        """Remove the limit of a key, or with None that of every key; False if there was none."""
+        """Remove the limit of a key, or with None of every key. Return False if there was none."""
         return run_blocking(self._blocking.remove_rate_limit(key))
 
     def get_meta(self) -> dict[str, Any]:
-        """What is stored about the queue beside its jobs; ages in ms, None is no limit."""
+        """Return the settings and state of the queue; ages in ms, None is no limit."""
         return run_blocking(self._blocking.get_meta())
 
+    def clean(self, grace: Duration, limit: int = 0, state: str = "completed") -> list[str]:
+        """Remove the jobs of a state that are older than `grace`. Return their ids.
+
+        The oldest first, at most `limit`, 0 for all. Active jobs are never removed. `restore`
+        brings a job back.
+        """
+        return run_blocking(self._blocking.clean(grace, limit, state))
+
+    def purge(
+        self,
+        older_than: Duration,
+        state: str = "completed",
+        limit: int = 0,
+        *,
+        fits: Callable[[Job], bool] | None = None,
+        on_piece: Callable[[int], object] | None = None,
+    ) -> int:
+        """Erase completed, or failed, jobs that finished longer ago than `older_than`. Return their
+        number.
+
+        The oldest first, at most `limit`, 0 for all; with `fits` only those for which it returns
+        True. `state` may also be an outcome, such as `cancelled`. Jobs that other jobs wait for
+        stay. After each transaction `on_piece` is called with the number of jobs erased so far.
+        """
+        return run_blocking(
+            self._blocking.purge(older_than, state, limit, fits=taking_job(fits), on_piece=on_piece)
+        )
+
+    def retry_jobs(
+        self,
+        count: int = 1_000,
+        state: str = "failed",
+        timestamp: Moment | None = None,
+        *,
+        delay: Duration = 0,
+        reset_attempts: bool = False,
+        fits: Callable[[Job], bool] | None = None,
+        on_piece: Callable[[int], object] | None = None,
+    ) -> list[str]:
+        """Let all failed, or completed, jobs that finished by `timestamp` run again. Return
+        their ids.
+
+        They run after `delay`; with `fits` only those for which it returns True. Each runs once,
+        even if it finishes again meanwhile. Jobs of a dead-letter queue return to their queues,
+        unless their ids are taken there. `count` jobs are moved in one transaction; after each,
+        `on_piece` is called with the number of jobs moved so far.
+        """
+        return run_blocking(
+            self._blocking.retry_jobs(
+                count,
+                state,
+                timestamp,
+                delay=delay,
+                reset_attempts=reset_attempts,
+                fits=taking_job(fits),
+                on_piece=on_piece,
+            )
+        )
+
+    def promote_jobs(self, count: int = 1_000) -> list[str]:
+        """Move all delayed jobs to waiting, so that they run now. Return their ids.
+
+        `count` jobs are moved in one transaction.
+        """
+        return run_blocking(self._blocking.promote_jobs(count))
+
+    def drain(self, delayed: bool = False) -> None:
+        """Remove all waiting jobs, and with `delayed` all delayed ones."""
+        run_blocking(self._blocking.drain(delayed))
+
+    empty = drain
+
     def get_job(self, job_id: str) -> Job | None:
-        """The job with this id, as it is now; None if there is none."""
+        """Return the job with this id as it is now; None if there is none."""
         return as_job(run_blocking(self._blocking.get_job(job_id)))
 
     def get_job_state(self, job_id: str) -> str:
-        """Where a job is; `unknown` if it does not exist."""
+        """Return the state of a job; `unknown` if it does not exist."""
         return run_blocking(self._blocking.get_job_state(job_id))
 
     def find(
@@ -441,13 +474,13 @@ class Queue(Listening[AsyncQueue]):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found:
-        """Jobs that fit, newest first, and a cursor to go on from when there may be more.
+        """Return the jobs that fit all criteria, newest first, and a cursor if there may be more.
 
-        Name, tag, date and state go along an index, the one that leaves out most; along that of a
-        state, the last of its list come first, which of those that ended are the last to end. Text
-        is looked for, in either case, in ids, names, tags, data, results and reasons: 20,000 jobs
-        at a time, then the answer is what was found so far, perhaps nothing, and a cursor. `state`
-        may also be an outcome: `cancelled`, `expired`, `stalled`, `timed-out`.
+        Tag, name, state and date are searched along one index, in this order of preference; with
+        a state, jobs come in the reverse order of its list, finished ones by the time at which
+        they finished. `text` is searched, ignoring case, in ids, names, tags, data, results and
+        reasons. One call reads at most 20,000 jobs: it may return fewer than `limit`, or none, and
+        a cursor. `state` may also be an outcome: `cancelled`, `expired`, `stalled`, `timed-out`.
         """
         return as_found(
             run_blocking(
@@ -464,28 +497,29 @@ class Queue(Listening[AsyncQueue]):
         )
 
     def metrics(self, last: Duration = 3_600_000) -> Metrics:
-        """What the queue did of late: jobs that ended, how long they ran and waited, by the minute.
+        """Return numbers per minute: jobs that finished, their run and wait times.
 
-        Seven days are kept. Processes tell every other second: the last moments may be missing.
+        Seven days are kept. Processes write every 2 s, so the last seconds may be missing.
         """
         return run_blocking(self._blocking.metrics(last))
 
     def why(self, job_id: str) -> str:
-        """Why a job is where it is: what it waits for, and what keeps that from happening."""
+        """Explain the state of a job in one sentence: what it waits for, and what delays that."""
         return run_blocking(self._blocking.why(job_id))
 
     def doctor(self) -> list[str]:
-        """What in this queue will not go on without help: jobs that wait for others which failed,
-        or are gone, while nothing says what is to become of them; and jobs of names, or of versions
-        of their tasks, that no worker takes, although some serve the queue.
+        """Return the problems of the queue that need an operator, one sentence each.
+
+        They are: jobs that wait for jobs which failed or are gone, without a rule for that; and,
+        while workers serve the queue, jobs whose name or task version no worker accepts.
         """
         return run_blocking(self._blocking.doctor())
 
     def get_dependencies(
         self, parent_id: str, type: str = "pending", start: int = 0, end: int = -1
     ) -> dict[str, Any]:
-        """Children of a job that are `pending`, or were `processed`: their keys as `items`, the
-        `jobs` that still exist, and how many there are in all as `total`.
+        """Return the children of a job that are `pending`, or that were `processed`: their keys as
+        `items`, the `jobs` that still exist, and the number of all as `total`.
         """
         return as_dependencies(
             run_blocking(self._blocking.get_dependencies(parent_id, type, start, end))
@@ -498,117 +532,128 @@ class Queue(Listening[AsyncQueue]):
         end: int = -1,
         asc: bool = False,
     ) -> list[Job]:
-        """Jobs in these states, or in any, those of each state together.
+        """Return the jobs in these states, or in any, grouped by state.
 
-        From each state the jobs `start` to `end`, inclusive; negative ones count from its end.
-        With `asc` those first that are next, or that are oldest; else the other way round.
+        From each state the jobs `start` to `end`, inclusive; negative indexes count from its end.
+        With `asc`, the next or oldest job of a state comes first, else last.
         """
         return as_jobs(run_blocking(self._blocking.get_jobs(states, start, end, asc)))
 
     def iter_jobs(
         self, states: str | Iterable[str] | None = None, *, batch: int = 500
     ) -> Iterator[Job]:
-        """The jobs in these states, or in any, one after the other, oldest first in each.
+        """Yield the jobs in these states, or in any, oldest first in each state.
 
-        Holds no more than `batch` of them at a time. A job that moves meanwhile may be met in the
-        state it has come to, or missed.
+        Reads `batch` jobs at a time. A job that changes its state meanwhile may be yielded again,
+        or missed.
         """
         return map(Job, iterate_blocking(self._blocking.iter_jobs(states, batch=batch)))
 
     def get_waiting(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Those without a priority, next first."""
+        """Return the waiting jobs without a priority, next first."""
         return as_jobs(run_blocking(self._blocking.get_waiting(start, end)))
 
     def get_prioritized(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Those that wait with a priority, next first."""
+        """Return the waiting jobs with a priority, next first."""
         return as_jobs(run_blocking(self._blocking.get_prioritized(start, end)))
 
     def get_delayed(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Those that wait for their time, next first."""
+        """Return the delayed jobs, next first."""
         return as_jobs(run_blocking(self._blocking.get_delayed(start, end)))
 
     def get_active(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Those that run, the longest first."""
+        """Return the active jobs, those that run longest first."""
         return as_jobs(run_blocking(self._blocking.get_active(start, end)))
 
     def get_waiting_children(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Those that wait for other jobs, oldest first."""
+        """Return the jobs that wait for other jobs, oldest first."""
         return as_jobs(run_blocking(self._blocking.get_waiting_children(start, end)))
 
     def get_completed(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Newest first."""
+        """Return the completed jobs, the last to finish first."""
         return as_jobs(run_blocking(self._blocking.get_completed(start, end)))
 
     def get_failed(self, start: int = 0, end: int = -1) -> list[Job]:
-        """Newest first."""
+        """Return the failed jobs, the last to finish first."""
         return as_jobs(run_blocking(self._blocking.get_failed(start, end)))
 
     def is_paused(self) -> bool:
-        """Whether the queue hands out no jobs."""
+        """Return True if the queue is paused: no worker claims its jobs."""
         return run_blocking(self._blocking.is_paused())
 
     def get_job_counts(self, *states: str) -> dict[str, int]:
-        """How many jobs are in each state, or in those named; never counts, the counts are kept."""
+        """Return the number of jobs in each state, or in these; it is stored, not counted."""
         return run_blocking(self._blocking.get_job_counts(*states))
 
     def get_job_count_by_types(self, *states: str) -> int:
-        """How many jobs are in these states together, or in all."""
+        """Return the number of jobs in these states together, or in all."""
         return run_blocking(self._blocking.get_job_count_by_types(*states))
 
     def count(self) -> int:
-        """How many jobs are still to be run: waiting, prioritized, delayed, waiting-children."""
+        """Return the number of jobs that wait: waiting, prioritized, delayed, waiting-children."""
         return run_blocking(self._blocking.count())
 
     def get_waiting_count(self) -> int:
+        """Return the number of waiting jobs without a priority."""
         return run_blocking(self._blocking.get_waiting_count())
 
     def get_prioritized_count(self) -> int:
+        """Return the number of waiting jobs with a priority."""
         return run_blocking(self._blocking.get_prioritized_count())
 
     def get_delayed_count(self) -> int:
+        """Return the number of delayed jobs."""
         return run_blocking(self._blocking.get_delayed_count())
 
     def get_active_count(self) -> int:
+        """Return the number of active jobs."""
         return run_blocking(self._blocking.get_active_count())
 
     def get_waiting_children_count(self) -> int:
+        """Return the number of jobs that wait for other jobs."""
         return run_blocking(self._blocking.get_waiting_children_count())
 
     def get_completed_count(self) -> int:
+        """Return the number of completed jobs."""
         return run_blocking(self._blocking.get_completed_count())
 
     def get_failed_count(self) -> int:
+        """Return the number of failed jobs."""
         return run_blocking(self._blocking.get_failed_count())
 
     def get_counts_per_priority(self, priorities: Iterable[int] | None = None) -> dict[int, int]:
-        """How many jobs wait with each priority, 0 for those without; with all, or with these."""
+        """Return the number of waiting jobs by priority, 0 for none; of all, or of these."""
         return run_blocking(self._blocking.get_counts_per_priority(priorities))
 
     def get_job_logs(
         self, job_id: str, start: int = 0, end: int = -1, asc: bool = True
     ) -> dict[str, Any]:
-        """Lines of a job's log, and how many there are: {"logs": [...], "count": n}.
+        """Return lines of a job's log and their number: {"logs": [...], "count": n}.
 
         Each line is {"timestamp", "message", "level"}.
         """
         return run_blocking(self._blocking.get_job_logs(job_id, start, end, asc))
 
     def get_workers(self) -> list[WorkerInfo]:
-        """The workers of this queue, in whatever process; those that are lost, too, as long as
-        nobody has taken over what they held.
+        """Return the workers of this queue in all processes. A lost worker is listed until its
+        jobs are recovered.
         """
         return run_blocking(self._blocking.get_workers())
 
     def get_workers_count(self) -> int:
+        """Return the number of workers of this queue in all processes."""
         return run_blocking(self._blocking.get_workers_count())
 
     def get_version(self) -> str:
-        """The library and its version."""
+        """Return the name and version of the library, such as `bullite:1.0.0`."""
         return run_blocking(self._blocking.get_version())
 
     @property
     def priority_order(self) -> str:
-        """ "low" if lower priorities run first, "high" if higher ones do; once it is ready."""
+        """ "low" if lower priorities run first, "high" if higher ones do.
+
+        Raise RuntimeError before the queue is ready.
+        """
         return self._async.priority_order
 
     def disconnect(self) -> None:
@@ -624,7 +669,7 @@ class Queue(Listening[AsyncQueue]):
 
 
 class FlowProducer(Blocking[AsyncFlowProducer]):
-    """Adds flows, and shows them.
+    """Adds and reads flows.
 
     `store` is what `Queue` takes. A node is `{"name", "queue_name", "data", "opts", "children"}`.
     """
@@ -635,7 +680,7 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
     def add(
         self, flow: FlowNode, *, queues_options: Mapping[str, QueueDefaults] | None = None
     ) -> FlowJob:
-        """Add a tree of jobs, all or none: each waits until its children have ended well.
+        """Add a tree of jobs in one transaction; each waits until its children have completed.
 
         `queues_options` holds `default_job_options` for the jobs of each queue.
         """
@@ -649,8 +694,8 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
         chunk: int | None = None,
         on_chunk: Callable[[int], object] | None = None,
     ) -> list[FlowJob]:
-        """Add many trees, all or none; with `chunk`, so many of them at a time, each chunk in a
-        transaction of its own, and `on_chunk` is told how many are stored so far.
+        """Add many trees in one transaction; with `chunk`, each `chunk` trees in a transaction of
+        their own, and after each `on_chunk` is called with the number of trees stored so far.
         """
         return as_trees(
             run_blocking(
@@ -663,9 +708,9 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
     def get_flow(
         self, queue_name: str, id: str, *, depth: int = 10, max_children: int = 20
     ) -> FlowJob | None:
-        """The tree below a job, so many levels deep and with so many children of each kind.
+        """Return the tree of a job: at most `depth` levels, and `max_children` of a kind per job.
 
-        None if there is no such job. Children that are gone are left out.
+        Return None if there is no such job. Deleted children are left out.
         """
         return as_tree_if_any(
             run_blocking(
@@ -678,7 +723,7 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
         run_blocking(self._blocking.wait_until_ready())
 
     def close(self) -> None:
-        """Let go of the store; everything accepted is written first."""
+        """Close the store if this object opened it. Accepted requests are written first."""
         run_blocking(self._blocking.close())
 
     disconnect = close
@@ -696,7 +741,7 @@ class FlowProducer(Blocking[AsyncFlowProducer]):
 
 
 class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
-    """Puts events of the user's own into the log of a queue."""
+    """Publishes custom events in the event log of a queue."""
 
     _async: AsyncQueueEventsProducer
 
@@ -708,7 +753,7 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
     def publish_event(
         self, event: str, payload: dict[str, Any] | None = None, max_events: int | None = None
     ) -> None:
-        """Let every reader of the queue's events hear of this; keep about `max_events` in all."""
+        """Append an event to the queue's event log, for every reader. Keep about `max_events`."""
         run_blocking(self._blocking.publish_event(event, payload, max_events))
 
     @property
@@ -724,16 +769,19 @@ class QueueEventsProducer(Listening["AsyncQueueEventsProducer"]):
         return self._async.random
 
     def wait_until_ready(self) -> None:
-        """Open the store and find or make the queue in it."""
+        """Open the store, and find or create the queue in it."""
         run_blocking(self._blocking.wait_until_ready())
 
     @property
     def priority_order(self) -> str:
-        """ "low" if lower priorities run first, "high" if higher ones do; once it is ready."""
+        """ "low" if lower priorities run first, "high" if higher ones do.
+
+        Raise RuntimeError before the queue is ready.
+        """
         return self._async.priority_order
 
     def close(self) -> None:
-        """Let go of the store; everything accepted is written first."""
+        """Close the queue, and its store if it opened it. Accepted requests are written first."""
         run_blocking(self._blocking.close())
 
     def disconnect(self) -> None:
@@ -805,10 +853,11 @@ class QueueEvents(RunningEvents):
 
     @property
     def running(self) -> bool:
+        """True while the event log is read."""
         return self._async.running
 
     def wait_until_ready(self) -> None:
-        """Wait until everything that happens from now on will be told, once it is read.
+        """Wait until the position in the log is known: all later events will be emitted.
 
         While the database is busy, full or out of reach, opening it is tried again, after 1 s,
         then after up to 15 s. Raise any other error of opening, and StoreClosed after `close`.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..client.job.abort_signal import Signal
     from ..client.job.dependencies import Page
-    from ..client.job.job import Attempt
+    from ..client.job.history import Attempt
     from ..client.job.steps import Step, T
     from ..core.checks import Duration, Moment
     from ..core.dependency_options import ParentRef
@@ -35,77 +35,83 @@ class Job(Blocking[AsyncJob]):
 
     __slots__ = ()
 
-    @property
-    def lock_expires_at(self) -> datetime | None:
-        """Until when it is its worker's, if that is not heard of again."""
-        return self._async.lock_expires_at
-
     def get_attempts(self) -> list[Attempt]:
-        """The history of its runs, oldest first, the present one included."""
+        """Return the history of the job's runs, oldest first, with the present one."""
         return run_blocking(self._blocking.get_attempts())
 
     def get_state(self) -> str:
-        """Where the job is now; `unknown` if it does not exist."""
+        """Return the state of the job now; `unknown` if it does not exist."""
         return run_blocking(self._blocking.get_state())
 
     def is_waiting(self) -> bool:
+        """Read the job's state. Return True if it waits without a priority."""
         return run_blocking(self._blocking.is_waiting())
 
     def is_prioritized(self) -> bool:
+        """Read the job's state. Return True if it waits with a priority."""
         return run_blocking(self._blocking.is_prioritized())
 
     def is_delayed(self) -> bool:
+        """Read the job's state. Return True if it is delayed."""
         return run_blocking(self._blocking.is_delayed())
 
     def is_active(self) -> bool:
+        """Read the job's state. Return True if it is active."""
         return run_blocking(self._blocking.is_active())
 
     def is_waiting_children(self) -> bool:
+        """Read the job's state. Return True if it waits for other jobs."""
         return run_blocking(self._blocking.is_waiting_children())
 
     def is_completed(self) -> bool:
+        """Read the job's state. Return True if it is completed."""
         return run_blocking(self._blocking.is_completed())
 
     def is_failed(self) -> bool:
+        """Read the job's state. Return True if it is failed."""
         return run_blocking(self._blocking.is_failed())
 
     def update_progress(self, progress: Any) -> None:
-        """Say how far this run is: any JSON value of at most 1 MiB, stored as given."""
+        """Store the progress of the job: any JSON value of at most 1 MiB.
+
+        Raise LostLock if this run no longer holds the job, JobNotFound if the job is gone.
+        """
         self._blocking.update_progress(progress).result()
 
     def update_data(self, data: Any) -> None:
-        """Replace the job's data; a later attempt sees the new."""
+        """Replace the job's data; the next attempt gets the new data."""
         self._blocking.update_data(data).result()
 
     def log(self, message: str, level: str = "info") -> int:
-        """Append a line to the job's log; how many lines it has now."""
+        """Append a line to the job's log. Return the number of lines that the log has now."""
         return self._blocking.log(message, level).result()
 
     def clear_logs(self, keep: int = 0) -> None:
-        """Delete the job's log, but for the newest `keep` lines."""
+        """Delete the job's log, except the newest `keep` lines."""
         self._blocking.clear_logs(keep).result()
 
     def get_logs(self, start: int = 0, end: int = -1, asc: bool = True) -> dict[str, Any]:
-        """Lines of the job's log, and how many there are: {"logs": [...], "count": n}."""
+        """Return lines of the job's log and their number: {"logs": [...], "count": n}."""
         return run_blocking(self._blocking.get_logs(start, end, asc))
 
     def promote(self) -> None:
-        """Let a delayed job wait in line now."""
+        """Move a delayed job to waiting, so that it runs now."""
         self._blocking.promote().result()
 
     def retry(
         self, state: str = "failed", *, delay: Duration = 0, reset_attempts: bool = False
     ) -> None:
-        """Let a failed job, or with `state="completed"` a completed one, run once more.
+        """Let a failed job, or with `state="completed"` a completed one, run again.
 
         It keeps the attempts it made, so it gets one run, unless `reset_attempts`.
         """
         self._blocking.retry(state, delay=delay, reset_attempts=reset_attempts).result()
 
     def remove(self, remove_children: bool = True) -> None:
-        """Take the job out, and all its descendants; `queue.restore` brings them back for a while.
+        """Remove the job and all its descendants; `queue.restore` brings them back within
+        `trash_age`.
 
-        Not while it, or one of them, runs: then JobLocked, and nothing is taken out.
+        Raise JobLocked, and remove nothing, if one of them is active.
         """
         self._blocking.remove(remove_children).result()
 
@@ -114,24 +120,39 @@ class Job(Blocking[AsyncJob]):
         self._blocking.change_delay(delay).result()
 
     def change_priority(self, priority: int | Priority | None = None, lifo: bool = False) -> None:
-        """Give the job another priority; one that waits goes to the end of its new line, or with
-        `lifo` to the front.
+        """Change the job's priority. A waiting job goes behind those of the same priority, with
+        `lifo` in front of them.
         """
         self._blocking.change_priority(priority, lifo).result()
 
     def remove_deduplication_key(self) -> bool:
-        """Free the job's deduplication key, if it holds it; whether it did."""
+        """Free the job's deduplication key. Return True if the job held it."""
         return self._blocking.remove_deduplication_key().result()
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Wait until the job is finished. Return its return value.
+
+        Raise JobFailed with its reason if it failed, TimeoutError after `timeout`, JobNotFound if
+        the job is gone and the event log no longer has its end.
+        """
+        return run_blocking(self._blocking.result(timeout))
+
+    wait_until_finished = result
 
     @property
     def token(self) -> str | None:
-        """What proves that this run holds the job; None outside one."""
+        """The claim token of this run as text; None outside a run."""
         return self._async.token
 
     @property
     def signal(self) -> Signal:
-        """Tells this run that it should stop; made when first asked for."""
+        """The abort signal of this run."""
         return self._async.signal
+
+    @property
+    def lock_expires_at(self) -> datetime | None:
+        """When the lease of its worker ends, unless renewed; None if the job is not active."""
+        return self._async.lock_expires_at
 
     def move_to_completed(
         self,
@@ -139,7 +160,10 @@ class Job(Blocking[AsyncJob]):
         token: str | None = None,
         remove_on_complete: bool | int | KeepJobs | None = None,
     ) -> None:
-        """End this run: the job is completed with `value`."""
+        """End this run: the job is completed, with `value` as its return value.
+
+        Raise LostLock if this run does not hold the job, IllegalMove if the job is not active.
+        """
         self._blocking.move_to_completed(value, token, remove_on_complete).result()
 
     def move_to_failed(
@@ -149,38 +173,172 @@ class Job(Blocking[AsyncJob]):
         retry: bool = True,
         remove_on_fail: bool | int | KeepJobs | None = None,
     ) -> None:
-        """End this run: it failed. Attempts that are left are used, unless `retry=False`."""
+        """End this run: the attempt failed. The job is retried if attempts are left and `retry`.
+
+        Raise LostLock if this run does not hold the job, IllegalMove if the job is not active.
+        """
         self._blocking.move_to_failed(error, token, retry, remove_on_fail).result()
 
     def move_to_delayed(self, until: Moment, token: str | None = None) -> None:
         """End this run: the job runs again at `until`. In a processor, raise DelayedError next.
 
-        Costs no attempt.
+        Uses no attempt. Raise LostLock if this run does not hold the job, IllegalMove if the job
+        is not active.
         """
         self._blocking.move_to_delayed(until, token).result()
 
     def move_to_waiting(self, token: str | None = None) -> int:
-        """End this run: the job goes back to the front. In a processor, raise WaitingError next.
+        """End this run: the job goes to the front of the queue. In a processor, raise WaitingError
+        next. Return for how many ms a rate limit of the queue lets no job start.
 
-        Costs no attempt. Ms for which a rate limit of the queue lets nothing begin.
+        Uses no attempt. Raise LostLock if this run does not hold the job, IllegalMove if the job
+        is not active.
         """
         return self._blocking.move_to_waiting(token).result()
 
     move_to_wait = move_to_waiting
 
     def extend_lock(self, duration: Duration, token: str | None = None) -> None:
-        """Keep the job for `duration` from now, even if nothing is heard of its worker."""
+        """Extend the lease: the job stays locked by its worker for `duration` from now, without
+        a renewal.
+
+        Raise LostLock if this run does not hold the job, IllegalMove if the job is not active.
+        """
         self._blocking.extend_lock(duration, token).result()
 
-    def result(self, timeout: Duration | None = None) -> Any:
-        """Wait until the job is finished; its return value, or JobFailed with its reason.
+    @property
+    def parent(self) -> ParentRef | None:
+        """Parent of the job as {"id", "queue"}; None if it has none."""
+        return self._async.parent
 
-        Raises TimeoutError after `timeout`, JobNotFound if the job is gone and the event log no
-        longer tells how it ended.
+    @property
+    def parent_id(self) -> str | None:
+        """Id of the parent; None if the job has none."""
+        return self._async.parent_id
+
+    @property
+    def parent_key(self) -> str | None:
+        """The parent as `queue:id`; None if the job has none."""
+        return self._async.parent_key
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """Ids of the jobs given as `depends_on`."""
+        return self._async.depends_on
+
+    def remove_child_dependency(self) -> bool:
+        """Detach the job from its parent, which no longer waits for it. Return True.
+
+        Raise NotAChild if the job has no parent, or was detached before; JobNotFound if the job is
+        gone.
         """
-        return run_blocking(self._blocking.result(timeout))
+        return self._blocking.remove_child_dependency().result()
 
-    wait_until_finished = result
+    def move_to_waiting_children(self, token: str | None = None, *, child: Any = None) -> bool:
+        """End this run if the job has unfinished children; it runs again after they have finished.
+
+        Return True if the job waits: in a processor, raise WaitingChildrenError next. Return False
+        if there is nothing to wait for. With `child`, only that child counts. Uses no attempt.
+        Raise ChildFailed if a child failed whose failure fails its parent.
+        """
+        return self._blocking.move_to_waiting_children(token, child=child).result()
+
+    def get_children_values(self) -> dict[str, Any]:
+        """Return the return values of the completed children, by key `queue:id`."""
+        return run_blocking(self._blocking.get_children_values())
+
+    def get_dependency_values(self) -> dict[str, Any]:
+        """Return the return values of the completed dependencies, by key `queue:id`."""
+        return run_blocking(self._blocking.get_dependency_values())
+
+    def get_ignored_children_failures(self) -> dict[str, str]:
+        """Return the reasons of failed children that were ignored, by key `queue:id`."""
+        return run_blocking(self._blocking.get_ignored_children_failures())
+
+    get_failed_children_values = get_ignored_children_failures
+
+    def get_dependencies(
+        self,
+        *,
+        processed: Page | bool | None = None,
+        unprocessed: Page | bool | None = None,
+        ignored: Page | bool | None = None,
+        failed: Page | bool | None = None,
+    ) -> dict[str, Any]:
+        """Return the children by kind: `processed` with return values and `ignored` with reasons,
+        both by key; `unprocessed` and `failed` as lists of keys.
+
+        Give True for each kind to read, or a page such as `{"cursor": 0, "count": 20}`; without
+        any, all four are read. A page is returned with `next_<kind>_cursor`, 0 at the end.
+        """
+        return run_blocking(
+            self._blocking.get_dependencies(
+                processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
+            )
+        )
+
+    def get_dependencies_count(
+        self,
+        *,
+        processed: bool | None = None,
+        unprocessed: bool | None = None,
+        ignored: bool | None = None,
+        failed: bool | None = None,
+    ) -> dict[str, int]:
+        """Return the number of children of each kind, or of the kinds given as True."""
+        return run_blocking(
+            self._blocking.get_dependencies_count(
+                processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
+            )
+        )
+
+    def remove_unprocessed_children(self) -> int:
+        """Remove the descendants that have not started. Return their number."""
+        return self._blocking.remove_unprocessed_children().result()
+
+    @overload
+    def step(
+        self, name: str, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
+    ) -> T: ...
+
+    @overload
+    def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
+
+    def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call `function` and store its result; a later run gets the stored result instead.
+
+        The result must be JSON. It is synced to disk before it is returned, as parsed from its
+        JSON. A step that raises is not stored. Within a run, the same name is the same step.
+        """
+        return self._blocking.step(name, function, *args, **kwargs).result()
+
+    def sleep(self, duration: Duration, *, name: str | None = None) -> None:
+        """Suspend the job: this run ends, and the next one, after `duration`, continues from here.
+
+        Sleeps are identified by their order in the run, or among those of one `name`; each
+        suspends the job once. Meanwhile the job is delayed. Uses no attempt.
+        """
+        self._blocking.sleep(duration, name=name).result()
+
+    def wait_event(self, name: str, timeout: Duration | None = None) -> Any:
+        """Suspend the job until the event is sent to it. Return the payload of the event.
+
+        An event that was sent before is used immediately; one wait uses one event. Meanwhile the
+        job is delayed. Uses no attempt. Raise EventTimedOut if none is sent within `timeout`.
+        """
+        return self._blocking.wait_event(name, timeout).result()
+
+    def send_event(self, name: str, payload: Any = None) -> bool:
+        """Send the job an event. Return True if the job was waiting for it.
+
+        Otherwise the event is stored for the next `wait_event` of that name. Raise IllegalMove if
+        the job is finished.
+        """
+        return self._blocking.send_event(name, payload).result()
+
+    def get_steps(self) -> list[Step]:
+        """Return the recorded steps, sleeps and waits, in the order in which they started."""
+        return self._blocking.get_steps().result()
 
     def __repr__(self) -> str:
         return repr(self._async)
@@ -192,7 +350,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def id(self) -> str:
-        """The custom id, or the primary key as text."""
+        """The id of the job in its queue: the option `job_id`, else its primary key as text."""
         return self._async.id
 
     @property
@@ -202,10 +360,12 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def name(self) -> str:
+        """The name of the job, by which workers choose a processor."""
         return self._async.name
 
     @property
     def queue_name(self) -> str:
+        """The name of the queue in which the job is."""
         return self._async.queue_name
 
     @property
@@ -220,11 +380,12 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def priority(self) -> int:
+        """The priority; 0 without one."""
         return self._async.priority
 
     @property
     def attempts(self) -> int:
-        """The largest number of runs."""
+        """The maximum number of attempts."""
         return self._async.attempts
 
     @property
@@ -234,25 +395,27 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def lifo(self) -> bool:
+        """True if the job was added in front of the waiting jobs of its priority."""
         return self._async.lifo
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """The tags of the job, by which `queue.find` finds it."""
         return self._async.tags
 
     @property
     def timeout(self) -> int | None:
-        """Ms that one run may take."""
+        """The time limit of one run, in ms; None without one."""
         return self._async.timeout
 
     @property
     def limit_key(self) -> str | None:
-        """The key whose rate limit counts the job."""
+        """The key whose rate limit counts the job; None without one."""
         return self._async.limit_key
 
     @property
     def opts(self) -> dict[str, Any]:
-        """The options the job was added with; durations in ms."""
+        """The options with which the job was added; durations in ms."""
         return self._async.opts
 
     @property
@@ -272,8 +435,8 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def outcome(self) -> str | None:
-        """How a finished job ended: `completed`, `error`, `timed-out`, `expired`, `stalled`,
-        `cancelled`; None until then.
+        """The outcome of a finished job: `completed`, `error`, `timed-out`, `expired`, `stalled` or
+        `cancelled`; None until it is finished.
         """
         return self._async.outcome
 
@@ -289,7 +452,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def stalled_count(self) -> int:
-        """Number of runs that were lost with their worker."""
+        """Number of runs that were lost with their worker, or whose lease expired."""
         return self._async.stalled_count
 
     stalled_counter = stalled_count
@@ -306,13 +469,14 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def return_value(self) -> Any:
+        """The return value of a completed job; None until then."""
         return self._async.return_value
 
     returnvalue = return_value
 
     @property
     def failed_reason(self) -> str | None:
-        """The error of the last failed attempt."""
+        """The error of the last failed attempt; None if none failed."""
         return self._async.failed_reason
 
     @property
@@ -322,7 +486,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def stack(self) -> str | None:
-        """The stack of the last failed attempt."""
+        """The stack of the last failed attempt; None if none failed."""
         return self._async.stack
 
     @property
@@ -337,20 +501,22 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def created_at(self) -> datetime:
+        """When the job was added, or its option `timestamp`."""
         return self._async.created_at
 
     @property
     def timestamp(self) -> int:
-        """When the job was created, in ms since the epoch."""
+        """The same as `created_at`, in ms since the epoch."""
         return self._async.timestamp
 
     @property
     def updated_at(self) -> datetime:
+        """When the job was last changed."""
         return self._async.updated_at
 
     @property
     def process_at(self) -> datetime | None:
-        """When a delayed job is due."""
+        """When a delayed job is due; None if the job is not delayed."""
         return self._async.process_at
 
     @property
@@ -360,151 +526,20 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def processed_at(self) -> datetime | None:
-        """When the job was last claimed."""
+        """When the job was last claimed; None if it was not."""
         return self._async.processed_at
 
     @property
     def processed_on(self) -> int | None:
-        """The same, in ms since the epoch."""
+        """The same as `processed_at`, in ms since the epoch."""
         return self._async.processed_on
 
     @property
     def finished_at(self) -> datetime | None:
+        """When the job finished; None until then."""
         return self._async.finished_at
 
     @property
     def finished_on(self) -> int | None:
-        """The same, in ms since the epoch."""
+        """The same as `finished_at`, in ms since the epoch."""
         return self._async.finished_on
-
-    @property
-    def parent(self) -> ParentRef | None:
-        """The job that waits for this one, by id and queue."""
-        return self._async.parent
-
-    @property
-    def parent_id(self) -> str | None:
-        return self._async.parent_id
-
-    @property
-    def parent_key(self) -> str | None:
-        """Its parent as one text, as keys of children are."""
-        return self._async.parent_key
-
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        """The ids of the jobs that this one waits for, or waited for, beside its children."""
-        return self._async.depends_on
-
-    def remove_child_dependency(self) -> bool:
-        """Belong to nobody from now on: its parent waits for it no more. Return True.
-
-        Raise NotAChild if it has no parent, or its parent has let go of it; JobNotFound if the job
-        is gone.
-        """
-        return self._blocking.remove_child_dependency().result()
-
-    def move_to_waiting_children(self, token: str | None = None, *, child: Any = None) -> bool:
-        """End this run if the job has children that have not ended: it runs again when they have.
-
-        True if it has to wait: in a processor, raise WaitingChildrenError next. False if there is
-        nothing to wait for. With `child`, only that one counts. Raises ChildFailed if a child
-        failed that was to fail its parent with it. Costs no attempt.
-        """
-        return self._blocking.move_to_waiting_children(token, child=child).result()
-
-    def get_children_values(self) -> dict[str, Any]:
-        """What the children that completed returned, by their keys, `queue:id`."""
-        return run_blocking(self._blocking.get_children_values())
-
-    def get_dependency_values(self) -> dict[str, Any]:
-        """The same of the jobs it depends on."""
-        return run_blocking(self._blocking.get_dependency_values())
-
-    def get_ignored_children_failures(self) -> dict[str, str]:
-        """Why children failed that did not keep it from running, by their keys."""
-        return run_blocking(self._blocking.get_ignored_children_failures())
-
-    get_failed_children_values = get_ignored_children_failures
-
-    def get_dependencies(
-        self,
-        *,
-        processed: Page | bool | None = None,
-        unprocessed: Page | bool | None = None,
-        ignored: Page | bool | None = None,
-        failed: Page | bool | None = None,
-    ) -> dict[str, Any]:
-        """Its children by what became of them: `processed` with their values and `ignored` with
-        their failures by key, `unprocessed` and `failed` as lists of keys.
-
-        All four, or those asked for: True, or a page `{"cursor": 0, "count": 20}`. The answer to
-        a page has `next_<kind>_cursor`, 0 at the end.
-        """
-        return run_blocking(
-            self._blocking.get_dependencies(
-                processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
-            )
-        )
-
-    def get_dependencies_count(
-        self,
-        *,
-        processed: bool | None = None,
-        unprocessed: bool | None = None,
-        ignored: bool | None = None,
-        failed: bool | None = None,
-    ) -> dict[str, int]:
-        """How many of its children there are of each kind: of all four, or of those asked for."""
-        return run_blocking(
-            self._blocking.get_dependencies_count(
-                processed=processed, unprocessed=unprocessed, ignored=ignored, failed=failed
-            )
-        )
-
-    def remove_unprocessed_children(self) -> int:
-        """Take out those of its descendants that nobody has begun; how many."""
-        return self._blocking.remove_unprocessed_children().result()
-
-    @overload
-    def step(
-        self, name: str, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
-    ) -> T: ...
-
-    @overload
-    def step(self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T: ...
-
-    def step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `function` once in the life of the job: a later run gets what it gave then.
-
-        What it gives must be JSON, and comes back as that; it is on the disk before it does. A step
-        that raises is not remembered. The same name in one run is the same step.
-        """
-        return self._blocking.step(name, function, *args, **kwargs).result()
-
-    def sleep(self, duration: Duration, *, name: str | None = None) -> None:
-        """End this run; the next one, `duration` from now, goes on from here. Costs no attempt.
-
-        A run knows its sleeps by their order, or by their order among those of one `name`: each is
-        slept through once. Meanwhile the job is delayed.
-        """
-        self._blocking.sleep(duration, name=name).result()
-
-    def wait_event(self, name: str, timeout: Duration | None = None) -> Any:
-        """End this run until somebody sends the job this event; what the event brought.
-
-        An event that was sent before is taken at once, each by one wait. EventTimedOut if none
-        comes within `timeout`. Meanwhile the job is delayed; it costs no attempt.
-        """
-        return self._blocking.wait_event(name, timeout).result()
-
-    def send_event(self, name: str, payload: Any = None) -> bool:
-        """Send the job an event; whether it was waiting for it. If not, it is kept until it does.
-
-        IllegalMove if the job is finished.
-        """
-        return self._blocking.send_event(name, payload).result()
-
-    def get_steps(self) -> list[Step]:
-        """What its runs have done and need not do again, in the order in which it was begun."""
-        return self._blocking.get_steps().result()

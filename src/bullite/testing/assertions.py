@@ -15,6 +15,7 @@ from ..client.queue.queue import Queue
 from ..core.checks import check_int
 from ..core.codec import decode
 from ..core.job_options import CheckedOptions, JobOptions, Priority, check_options
+from ..core.job_record import stored_options
 from ..errors import BulliteError, InvalidArguments, InvalidOption, InvalidOptionType
 
 if TYPE_CHECKING:
@@ -270,12 +271,12 @@ def _has(job: Job, queue: Queue, options: JobOptions, checked: CheckedOptions) -
         "attempts": (job.attempts, checked.attempts),
         "lifo": (job.lifo, checked.lifo),
         "job_id": (job.custom_id, checked.job_id),
-        "delay": (job.stored_options.get("delay", 0), checked.delay),
+        "delay": (stored_options(job).get("delay", 0), checked.delay),
     }
     if any(has != wanted for name, (has, wanted) in columns.items() if name in options):
         return False
     stored = {} if checked.stored is None else decode(checked.stored)
-    return all(job.stored_options.get(name) == value for name, value in stored.items())
+    return all(stored_options(job).get(name) == value for name, value in stored.items())
 
 
 def _parents(job: Job, queue: Queue, checked: CheckedOptions) -> tuple[Any, Any]:

@@ -67,7 +67,7 @@ class StepThreadRunner(ThreadRunner):
 
     def run(self, job: Job) -> Result | None:
         ran = self._run(job)
-        needs_check = job.moving is not None or isinstance(ran, Raised)
+        needs_check = job._run.moving is not None or isinstance(ran, Raised)
         return self._conclude(job, ran) if needs_check else ran
 
 
@@ -76,7 +76,7 @@ class ImmediateCompleter(Completer):
 
     def record(self, job: Job, result: Result) -> None:
         outcome = decide(job, result, self._random, self._retention)
-        part = (outcome, EndedRun(job, result), job.command_end)
+        part = (outcome, EndedRun(job, result), job._run.command_end)
         self._send_again(OutcomeBatch.of_threads([part]))
 
 

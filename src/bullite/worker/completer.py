@@ -87,8 +87,8 @@ class Completer:
         elif type(result) is Returned:
             self.returned(job, result.value)
         else:
-            if job.cancellation is not None:
-                result = Raised(job.cancellation)
+            if job._run.cancellation is not None:
+                result = Raised(job._run.cancellation)
             self._collect(job, decide(job, result, self._random, self._retention), result)
 
     def _collect(self, job: Job, outcome: RunOutcome, result: Result) -> None:
@@ -119,13 +119,13 @@ class Completer:
         if type(result) is Returned:  # most runs; `decide` looks at the other results first
             outcome = decide_returned(job, result.value, self._random, self._retention)
         else:
-            if job.cancellation is not None:
-                result = Raised(job.cancellation)
+            if job._run.cancellation is not None:
+                result = Raised(job._run.cancellation)
             outcome = decide(job, result, self._random, self._retention)
         run = EndedRun(job, result) if self._notifications.has_end_listeners else None
         with self._lock:
             self._unconfirmed += 1
-        self._engine.submit_merged(self, (outcome, run, job.command_end), is_urgent)
+        self._engine.submit_merged(self, (outcome, run, job._run.command_end), is_urgent)
 
     def merge(self, ended: Sequence[ThreadOutcome]) -> list[PendingRequest]:
         """Return requests that record several outcomes, as few as possible. Engine thread."""

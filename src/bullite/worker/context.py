@@ -6,7 +6,8 @@ import os
 import socket
 from dataclasses import dataclass
 
-from ..client.job.job import JobOwner
+from ..client.job.run import JobOwner
+from ..client.queue.base import pk_of
 from ..client.queue.queue import Queue
 from ..engine.subscription import WorkerIntervals
 from ..operations.workers import RegisterWorker
@@ -42,7 +43,7 @@ class WorkerContext:
         """Return the request that registers this worker for jobs of these names, None for all."""
         options = self.options
         return RegisterWorker(
-            queue=self.queue.key,
+            queue=pk_of(self.queue),
             name=options.name,
             names=names,
             lock_duration=options.lock_duration,

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..client.job.job import Job
 from ..core.decide_outcome import Interrupted, Raised, Result, Returned, Skipped
+from ..core.job_record import needs_checks
 from ..errors import JobTimedOut
 from .context import WorkerContext
 from .control_errors import is_control, is_suspension, result_of_control, strategy_error, tame
@@ -71,7 +72,7 @@ class LoopRunner(BaseRunner):
         return self._buffer.clear()
 
     def cancel(self, job: Job) -> None:
-        job.abort(job.cancellation)
+        job._run.abort(job._run.cancellation)
         consumer = self._running.get(job)
         if consumer is not None and job not in self._cancelled:
             self._cancelled.add(job)
@@ -175,7 +176,7 @@ class LoopRunner(BaseRunner):
                 if self.reports_starts:
                     self._notifications.started(job)
                 try:
-                    if always_checked or job.needs_care:
+                    if always_checked or needs_checks(job):
                         result = await self._run_checked(job)
                     else:
                         value = await (only or self._call_of(job))(job)
@@ -196,7 +197,7 @@ class LoopRunner(BaseRunner):
                     result = Raised(tamed)
                 if self._cancelled:
                     self._job_was_cancelled(job)
-                if result is None and job.moving is None:
+                if result is None and job._run.moving is None:
                     del running[job]
                     returned(job, value)
                 else:
@@ -218,9 +219,9 @@ class LoopRunner(BaseRunner):
         """End a run that failed, or that moved its job; first await the move."""
         concluded: Result | None = result
         problem = None
-        if job.moving is not None:
+        if job._run.moving is not None:
             try:
-                await job.moving
+                await job._run.moving
             except Exception as error:
                 problem = error
             except asyncio.CancelledError:
@@ -228,12 +229,12 @@ class LoopRunner(BaseRunner):
                     raise
                 # The run was cancelled while it awaited the move. If the job was moved, the
                 # outcome of this run is rejected.
-                job.moving = None
-        if job.moving is not None:
+                job._run.moving = None
+        if job._run.moving is not None:
             concluded = self._after_moving(job, result, problem)
         elif isinstance(result, Raised) and is_control(result.error):
             concluded = result_of_control(result.error)
-        elif isinstance(result, Raised) and job.cancellation is None:
+        elif isinstance(result, Raised) and job._run.cancellation is None:
             concluded = await self._ask_strategy(job, result.error)
         self.sizer.timings.failed += type(concluded) is Raised
         self.end(job, concluded)
@@ -268,7 +269,7 @@ class LoopRunner(BaseRunner):
                 return run.result()
             in_time = False
             error = JobTimedOut(f"job {job.id} took longer than its timeout of {timeout} ms")
-            job.abort(error)
+            job._run.abort(error)
             run.cancel()
             done, _ = await asyncio.wait({run}, timeout=STUCK_AFTER)
             if not done:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..client.job.job import Job, claimed_jobs
+from ..client.queue.base import pk_of
 from ..client.runtime import bridge
 from ..core.decide_outcome import Unstarted, decide
 from ..engine.engine import Engine
@@ -95,7 +96,7 @@ class ManualFetcher:
     def return_job(self, job: Job) -> None:
         """Return a job to the queue as if it had not been claimed."""
         outcome = decide(job, Unstarted(), self._queue.random)
-        self._engine.submit(FinishRuns(self._queue.key, (outcome,)), _ignore)
+        self._engine.submit(FinishRuns(pk_of(self._queue), (outcome,)), _ignore)
 
     async def pause(self) -> None:
         """Claim no jobs until `resume`. Waiting calls return None."""

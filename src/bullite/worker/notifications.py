@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..client.job.job import Job
+from ..client.queue.base import pk_of
 from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..client.runtime.emitter import EventEmitter
@@ -106,7 +107,7 @@ class Notifications:
         log.warning("worker %s runs jobs that were taken away: %s", self._name, ", ".join(ids))
         self._emit("lock-renewal-failed", ids)
         for job in jobs:
-            job.abort(LostLock(f"job {job.id} was taken away from its worker"))
+            job._run.abort(LostLock(f"job {job.id} was taken away from its worker"))
 
     def has_renewal_listeners(self) -> bool:
         """Return True if the worker has listeners of `locks-renewed`."""
@@ -121,7 +122,7 @@ class Notifications:
     def follow_stalls(self, engine: Engine) -> None:
         """Emit `stalled` for each job of the queue that this process recovers."""
         kinds = frozenset((STALL.name, STALL_DELAYED.name))
-        engine.followers.follow(self._queue.key, self._stalled, bridge.reply_target(), kinds)
+        engine.followers.follow(pk_of(self._queue), self._stalled, bridge.reply_target(), kinds)
 
     def unfollow_stalls(self, engine: Engine) -> None:
         """Emit `stalled` no more."""

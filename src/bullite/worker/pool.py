@@ -155,9 +155,9 @@ class Pool:
         """Cancel jobs of this worker for the engine."""
         reasons = {(request.job, request.token): request.reason for request in requests}
         self._cancel({
-            job: reasons[job.pk, job.token_number]
+            job: reasons[job.pk, job._run.token_number]
             for job in self._claimed()
-            if (job.pk, job.token_number) in reasons
+            if (job.pk, job._run.token_number) in reasons
         })  # fmt: skip
 
     def _cancel(self, reasons: Mapping[Job, str]) -> int:
@@ -173,27 +173,29 @@ class Pool:
                 ended += 1
         running = [job for job in self.running() if job in reasons]
         for job in running:
-            if job.cancellation is None:  # else it was cancelled before, and is about to end
-                job.cancellation = JobCancelled(reasons[job])
+            if job._run.cancellation is None:  # else it was cancelled before, and is about to end
+                job._run.cancellation = JobCancelled(reasons[job])
                 self._runner_of(job).cancel(job)
         return ended + len(running)
 
     def _claimed_pks(self) -> Set[tuple[int, int]]:
         """Return its claimed jobs with their tokens, without those that their own run moved."""
-        return {(job.pk, job.token_number) for job in self._claimed() if job.moving is None}
+        return {
+            (job.pk, job._run.token_number) for job in self._claimed() if job._run.moving is None
+        }
 
     def _on_lost(self, lost: Set[tuple[int, int]]) -> None:
         """Other processes recovered jobs: start them not here, and report running ones once."""
         pks = {job for job, _ in lost}
         for runner in self._runners:
             for job in runner.remove(pks):
-                if (job.pk, job.token_number) in lost:
+                if (job.pk, job._run.token_number) in lost:
                     self._completer.ended(job, None)
                 else:
                     self._completer.return_jobs([job])  # this worker has claimed it again meanwhile
         new = lost - self._lost
         self._lost = lost
-        running = [job for job in self.running() if (job.pk, job.token_number) in new]
+        running = [job for job in self.running() if (job.pk, job._run.token_number) in new]
         if running:
             self._notifications.locks_lost(running)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Container, Sequence
-from operator import attrgetter
 
 from ..client.job.job import Job
+from ..core.job_record import queue_position
 from ..engine.metrics import RunTimings
 
 PREFETCH_SECONDS, PREFETCH_MAX = 0.002, 400
@@ -37,8 +37,8 @@ class PrefetchBuffer:
     def put(self, jobs: Sequence[Job]) -> None:
         """Add jobs, each at its place in the order."""
         with self._lock:
-            if self._jobs and jobs and jobs[0].place < self._jobs[-1].place:
-                jobs = sorted([*self._jobs, *jobs], key=attrgetter("place"))
+            if self._jobs and jobs and queue_position(jobs[0]) < queue_position(self._jobs[-1]):
+                jobs = sorted([*self._jobs, *jobs], key=queue_position)
                 self._jobs.clear()
             self._jobs.extend(jobs)
 
@@ -66,7 +66,7 @@ class PrefetchBuffer:
         jobs: list[Job] = []
         with self._lock:
             try:
-                while self._jobs[-1].prefetched:
+                while self._jobs[-1]._run.prefetched:
                     jobs.append(self._jobs.pop())
             except IndexError:  # another thread has just started the last one
                 pass

@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ..client.job.job import Job, Wait
+from ..client.job.job import Job
+from ..client.job.run import Wait
 from ..core.backoff import MAX_DELAY, TYPES, matching_rule
+from ..core.job_record import stored_options
 from ..core.names import check_name
 from ..errors import InvalidOption, InvalidOptionType, UnrecoverableError
 
@@ -45,7 +47,7 @@ class Strategies:
 
         Raise InvalidOption if this worker does not have the strategy.
         """
-        options, attempts_made = job.stored_options, job.attempts_made + 1
+        options, attempts_made = stored_options(job), job.attempts_made + 1
         if not options or attempts_made >= job.attempts or isinstance(error, UnrecoverableError):
             return None
         name = options.get("retry_strategy")

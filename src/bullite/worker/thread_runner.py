@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Awaitable, Container, Mapping, Sequence
 
-from ..client.job.job import Job, Wait
+from ..client.job.job import Job
+from ..client.job.run import Wait
 from ..core.decide_outcome import Raised, Result, Returned, Skipped
+from ..core.job_record import needs_checks
 from ..errors import JobTimedOut
 from .context import WorkerContext
 from .control_errors import is_control, result_of_control, strategy_error, tame
@@ -76,11 +78,11 @@ class ThreadRunner(BaseRunner):
             self._wake(self._threads)
             if interrupt:
                 for job in self._running:
-                    job.abort("the worker is closing")
+                    job._run.abort("the worker is closing")
         return jobs
 
     def cancel(self, job: Job) -> None:
-        job.abort(job.cancellation)
+        job._run.abort(job._run.cancellation)
 
     def needs_more_work(self) -> bool:
         """Return True if an outcome must be sent now, to get more jobs, not merged with later ones.
@@ -122,7 +124,7 @@ class ThreadRunner(BaseRunner):
                 self._notifications.started(job)
             started = time.perf_counter()
             ran = self._run(job)
-            needs_check = job.moving is not None or type(ran) is Raised
+            needs_check = job._run.moving is not None or type(ran) is Raised
             result = self._conclude(job, ran) if needs_check else ran
             ended = time.perf_counter()
             with self._counting:
@@ -162,7 +164,7 @@ class ThreadRunner(BaseRunner):
         return job
 
     def _run(self, job: Job) -> Result:
-        if job.needs_care or self._max_started_attempts is not None:
+        if needs_checks(job) or self._max_started_attempts is not None:
             reason = self._skip_reason(job)
             if reason is not None:
                 return Skipped(reason)
@@ -188,9 +190,9 @@ class ThreadRunner(BaseRunner):
 
         def abort() -> None:
             time_is_up.set()
-            job.abort(error)
+            job._run.abort(error)
             # A function that takes a signal gets time to return; others do not know of it.
-            self._loop.call_later(STUCK_AFTER if job._has_signal else 0, report)
+            self._loop.call_later(STUCK_AFTER if job._run.signal_or_none else 0, report)
 
         def report() -> None:
             if not has_ended.is_set():
@@ -206,12 +208,12 @@ class ThreadRunner(BaseRunner):
 
     def _conclude(self, job: Job, result: Result) -> Result | None:
         problem = None
-        if job.moving is not None:
+        if job._run.moving is not None:
             try:
-                job.moving.result()
+                job._run.moving.result()
             except Exception as error:
                 problem = error
-        if job.moving is not None:
+        if job._run.moving is not None:
             return self._after_moving(job, result, problem)
         if isinstance(result, Raised):
             if is_control(result.error):

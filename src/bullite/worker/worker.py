@@ -328,7 +328,7 @@ class Worker(OwnEmitter):
         job = await fetcher.fetch(timeout)
         if job is not None:
             if token is not None:
-                job._set_token_label(token)
+                job._run.label = token
             self.emit("active", job, State.WAITING.value)
         return job
 
@@ -351,12 +351,12 @@ class Worker(OwnEmitter):
 
     # --- listeners and running jobs --------------------------------------------------------------
 
-    def add_entry(self, key: str, entry: Entry) -> None:
-        super().add_entry(key, entry)
+    def _add_entry(self, key: str, entry: Entry) -> None:
+        super()._add_entry(key, entry)
         self._notice_listeners()
 
-    def forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
-        super().forget(key, listener, scope)
+    def _forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
+        super()._forget(key, listener, scope)
         self._notice_listeners()
 
     def _notice_listeners(self) -> None:

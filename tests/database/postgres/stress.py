@@ -77,10 +77,10 @@ async def worker(location: str, ledger: str) -> None:
     book = Ledger(ledger)
 
     async def nap(job: Job) -> list[int]:
-        book.note("START", job.pk, os.getpid(), job.token_number, time.time_ns())
+        book.note("START", job.pk, os.getpid(), job._run.token_number, time.time_ns())
         await asyncio.sleep(job.data[1])
-        book.note("DONE", job.pk, os.getpid(), job.token_number, 0)
-        return [os.getpid(), job.token_number]
+        book.note("DONE", job.pk, os.getpid(), job._run.token_number, 0)
+        return [os.getpid(), job._run.token_number]
 
     await Worker(
         Queue("work", location),

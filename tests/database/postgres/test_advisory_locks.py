@@ -154,7 +154,7 @@ async def test_a_flood_of_notifications_runs_every_job_once(database):
         ran.append(job.data)
 
     async with Queue("emails", database.location) as queue, Worker(queue, note) as worker:
-        channel = Listener.channel(queue.store.location.schema, queue.key)
+        channel = Listener.channel(queue.store.location.schema, queue._pk)
         for number in range(20):
             for said in ("", "no such job", ALERT, "x" * 7_000):
                 database.query("select pg_notify(?, ?)", channel, said)

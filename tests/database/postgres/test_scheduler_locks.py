@@ -34,7 +34,7 @@ async def test_a_scheduler_is_not_changed_while_a_claim_is_under_way(
     async with Queue("work", location) as queue:
         await queue.upsert_job_scheduler("s", every="1h")
         with closing(psycopg.connect(database.location_of_libpq())) as claimer:
-            claimer.execute(CLAIM, [queue.key])
+            claimer.execute(CLAIM, [queue._pk])
             changing = asyncio.ensure_future(VERBS[verb](queue))
             await until(lambda: waiting_for_locks(database))
             assert not changing.done()

@@ -179,7 +179,7 @@ async def test_two_schemas_do_not_wake_each_other():
         async with first, second, Worker(first, echo), Worker(second, echo):
             await until(lambda: is_idle(one))
             await until(lambda: is_idle(two))
-            [other] = {listener.Listener.channel("two", second.key)}
+            [other] = {listener.Listener.channel("two", second._pk)}
             stranger.execute(f'listen "{other}"')
             await added_elsewhere(first, one)
             woken_for_one = list(stranger.notifies(timeout=0.2, stop_after=1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...client.directory import list_values, set_value, update_value
+from ...client.key_values import list_values, set_value, update_value
 from ...commands.config import HIDDEN, KIND, SETTINGS, Value, effective, read_value, variable_of
 from ..console import InvalidInput, one_line, verb
 from ..session import Session

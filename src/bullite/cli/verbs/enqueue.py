@@ -199,7 +199,7 @@ def make_job_spec(session: Session, options: dict[str, Any]) -> JobSpec:
 
 def load_template(session: Session, name: str) -> dict[str, Any]:
     """The options that are kept under a name; refused if there are none."""
-    from ...client.directory import get_value
+    from ...client.key_values import get_value
 
     template: dict[str, Any] | None = None
     if session.exists():

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ...client.queue.base import pk_of
 from ...client.runtime import bridge
 from ...client.runtime.store import Store
 from ...core.clock import moment_of
@@ -30,7 +31,7 @@ MAX_READ = 200
 @verb
 def events(session: Session, queue: str | None, follow: bool, limit: int) -> None:
     """Show what happened in queues, one line each: jobs added, begun, ended and so on."""
-    key = None if queue is None else session.queue(queue).key
+    key = None if queue is None else pk_of(session.queue(queue))
     names = _queue_names(session)
     after, recent = 0, deque[dict[str, Any]](maxlen=limit)
     for event in _events(session, key, after):

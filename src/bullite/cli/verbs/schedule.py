@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from ...client.queue.job_schedulers import JobScheduler, check_key
+from ...client.queue.job_schedulers import JobScheduler
 from ...client.queue.queue import Queue
+from ...client.queue.scheduler_spec import check_key
 from ...commands.job_types import describe
 from ...core.recurrence import check_recurrence
 from .. import times

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ...client.directory import get_value, list_values, update_value
+from ...client.key_values import get_value, list_values, update_value
 from ...commands.job_types import describe
 from ...core.names import check_name
 from ..completers import template_names

@@ -11,7 +11,7 @@ log = logging.getLogger("bullite.worker")
 
 
 class Signal:
-    """Given to processors that take a third argument; may be used from any thread."""
+    """The third argument of a processor: requests that it stops. Thread-safe."""
 
     __slots__ = ("_callbacks", "_event", "_lock", "_reason")
 
@@ -23,16 +23,19 @@ class Signal:
 
     @property
     def aborted(self) -> bool:
-        """Whether the processor should stop."""
+        """True once the processor should stop."""
         return self._event.is_set()
 
     @property
     def reason(self) -> Any:
-        """Why; None while it need not."""
+        """Why the processor should stop; None until then."""
         return self._reason
 
     def on_abort(self, callback: Callable[[], Any]) -> None:
-        """Call `callback` when the processor should stop, on whatever thread says so."""
+        """Call `callback` when the processor should stop, in the thread that calls `abort`.
+
+        If it should stop already, `callback` is called immediately.
+        """
         with self._lock:
             if not self.aborted:
                 self._callbacks.append(callback)
@@ -40,7 +43,7 @@ class Signal:
         callback()
 
     async def wait(self) -> Any:
-        """Wait, in a coroutine, until the processor should stop; the reason."""
+        """Wait, in a coroutine, until the processor should stop. Return the reason."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -55,18 +58,18 @@ class Signal:
         return self._reason
 
     def wait_in_thread(self, timeout: float | None = None) -> bool:
-        """Block a thread until it should stop, at most `timeout` seconds; whether it should."""
+        """Block until the processor should stop, at most `timeout` seconds. Return `aborted`."""
         return self._event.wait(timeout)
 
     def throw_if_aborted(self) -> None:
-        """Raise the reason, if the processor should stop."""
+        """Raise the reason if the processor should stop: as it is, or as InterruptedError."""
         if self.aborted:
             if isinstance(self._reason, BaseException):
                 raise self._reason
             raise InterruptedError(self._reason or "the job was told to stop")
 
     def abort(self, reason: Any = None) -> None:
-        """Say that the processor should stop; only the first reason counts."""
+        """Request that the processor stops. Only the first reason is kept."""
         with self._lock:
             if self.aborted:
                 return

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from ...core.checks import check_int
-from ...core.codec import decode
+from ...core.codec import decode, encode_plain
 from ...core.dependency_options import ParentRef, check_relative
 from ...core.job_flags import UPSTREAM
+from ...core.states import State
 from ...errors import InvalidOption, InvalidOptionType
 from ...operations.children import AwaitChildren, DetachFromParent, RemoveUnprocessedChildren
-from ...operations.dependencies import CHILD, DEPENDENCY
+from ...operations.dependencies import (
+    CHILD,
+    DEPENDENCY,
+    FAILED,
+    IGNORED,
+    PENDING,
+    PROCESSED,
+    REMOVED,
+)
 from ...operations.flow_graph import FlowRef
 from ..runtime import bridge
 from ..runtime.pending import Pending
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..runtime.store import Store
+from .base import JobBase
 
 AT_ONCE = 1_000
 """Links read at a time."""
+
+LINK_STATES = (PENDING, PROCESSED, IGNORED, FAILED, REMOVED)
 
 KINDS = {
     "processed": "processed",
@@ -30,86 +37,73 @@ KINDS = {
     "ignored": "ignored",
     "failed": "failed",
 }
-"""What children can be, and what their links are in then."""
+"""Kinds of children, and the state of their links."""
 
 
 class Page(TypedDict, total=False):
-    """Which part of a list is wanted: those after `cursor`, about `count` of them."""
+    """Part of a list: at most `count` entries after `cursor`."""
 
     cursor: int
     count: int
 
 
-class JobDependencies:
-    """The part of a Job that knows its relatives."""
+class JobDependencies(JobBase):
+    """A job, and the jobs it is linked to."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def pk(self) -> int: ...
-        @property
-        def flags(self) -> int: ...
-        @property
-        def stored_options(self) -> Mapping[str, Any]: ...
-        @property
-        def _store(self) -> Store: ...
-        def _moves(self, moving: Pending[Any] | None) -> None: ...
-        def _ask(self, request: Any, read: Callable[[Any], Any]) -> Pending[Any]: ...
-        def _held_with(self, token: str | None) -> Any: ...
-        def _apply_waiting_children(self) -> None: ...
-        def _clear_parent(self) -> None: ...
 
     # --- above ---
 
     @property
     def parent(self) -> ParentRef | None:
-        """The job that waits for this one, by id and queue."""
-        if not self.flags & UPSTREAM:
+        """Parent of the job as {"id", "queue"}; None if it has none."""
+        if not self._flags & UPSTREAM:
             return None
-        parent: ParentRef | None = self.stored_options.get("parent")
+        parent: ParentRef | None = self._stored_options.get("parent")
         return parent
 
     @property
     def parent_id(self) -> str | None:
+        """Id of the parent; None if the job has none."""
         return None if self.parent is None else self.parent["id"]
 
     @property
     def parent_key(self) -> str | None:
-        """Its parent as one text, as keys of children are."""
+        """The parent as `queue:id`; None if the job has none."""
         return None if self.parent is None else FlowRef(self.parent["queue"], self.parent["id"]).key
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The ids of the jobs that this one waits for, or waited for, beside its children."""
-        return tuple(id for _, id in self.stored_options.get("depends_on", ()))
+        """Ids of the jobs given as `depends_on`."""
+        return tuple(id for _, id in self._stored_options.get("depends_on", ()))
 
     def remove_child_dependency(self) -> Pending[bool]:
-        """Belong to nobody from now on: its parent waits for it no more. Return True.
+        """Detach the job from its parent, which no longer waits for it. Return True.
 
-        Raise NotAChild if it has no parent, or its parent has let go of it; JobNotFound if the job
-        is gone.
+        Raise NotAChild if the job has no parent, or was detached before; JobNotFound if the job is
+        gone.
         """
 
         def left(had_parent: bool) -> bool:
-            self._clear_parent()
+            options = {key: v for key, v in self._stored_options.items() if key != "parent"}
+            self._options = options
+            self._change_columns(opts=encode_plain(options).decode() if options else None)
             return had_parent
 
-        return self._ask(DetachFromParent(self.pk), left)
+        return self._submit(DetachFromParent(self.pk), left)
 
     # --- below ---
 
     def move_to_waiting_children(
         self, token: str | None = None, *, child: Any = None
     ) -> Pending[bool]:
-        """End this run if the job has children that have not ended: it runs again when they have.
+        """End this run if the job has unfinished children; it runs again after they have finished.
 
-        True if it has to wait: in a processor, raise WaitingChildrenError next. False if there is
-        nothing to wait for. With `child`, only that one counts. Raises ChildFailed if a child
-        failed that was to fail its parent with it. Costs no attempt.
+        Return True if the job waits: in a processor, raise WaitingChildrenError next. Return False
+        if there is nothing to wait for. With `child`, only that child counts. Uses no attempt.
+        Raise ChildFailed if a child failed whose failure fails its parent.
         """
-        held = self._held_with(token)
+        run = self._held_run(token)
         key = None
         if child is not None:
             other = check_relative("child", child)
@@ -117,28 +111,27 @@ class JobDependencies:
 
         def answered(must_wait: bool) -> bool:
             if must_wait:
-                self._apply_waiting_children()
+                self._set_state(State.WAITING_CHILDREN)
             else:
-                self._moves(None)
+                run.moving = None
             return must_wait
 
-        moving = self._ask(AwaitChildren(self.pk, held.token_number, key), answered)
-        self._moves(moving)
+        run.moving = moving = self._submit(AwaitChildren(self.pk, run.token_number, key), answered)
         return moving
 
     async def get_children_values(self) -> dict[str, Any]:
-        """What the children that completed returned, by their keys, `queue:id`."""
-        links = await self.links(CHILD, "processed")
+        """Return the return values of the completed children, by key `queue:id`."""
+        links = await self._links(CHILD, "processed")
         return {key: decode(value) for _, key, value in links if value}
 
     async def get_dependency_values(self) -> dict[str, Any]:
-        """The same of the jobs it depends on."""
-        links = await self.links(DEPENDENCY, "processed")
+        """Return the return values of the completed dependencies, by key `queue:id`."""
+        links = await self._links(DEPENDENCY, "processed")
         return {key: decode(value) for _, key, value in links if value}
 
     async def get_ignored_children_failures(self) -> dict[str, str]:
-        """Why children failed that did not keep it from running, by their keys."""
-        return {key: value or "" for _, key, value in await self.links(CHILD, "ignored")}
+        """Return the reasons of failed children that were ignored, by key `queue:id`."""
+        return {key: value or "" for _, key, value in await self._links(CHILD, "ignored")}
 
     get_failed_children_values = get_ignored_children_failures
 
@@ -150,11 +143,11 @@ class JobDependencies:
         ignored: Page | bool | None = None,
         failed: Page | bool | None = None,
     ) -> dict[str, Any]:
-        """Its children by what became of them: `processed` with their values and `ignored` with
-        their failures by key, `unprocessed` and `failed` as lists of keys.
+        """Return the children by kind: `processed` with return values and `ignored` with reasons,
+        both by key; `unprocessed` and `failed` as lists of keys.
 
-        All four, or those asked for: True, or a page `{"cursor": 0, "count": 20}`. The answer to
-        a page has `next_<kind>_cursor`, 0 at the end.
+        Give True for each kind to read, or a page such as `{"cursor": 0, "count": 20}`; without
+        any, all four are read. A page is returned with `next_<kind>_cursor`, 0 at the end.
         """
         asked = {
             "processed": processed,
@@ -168,7 +161,7 @@ class JobDependencies:
             if page is False:
                 continue
             if page is True:
-                links = await self.links(CHILD, KINDS[kind])
+                links = await self._links(CHILD, KINDS[kind])
             else:
                 links, cursor = await self._page_of_links(kind, page)
                 answer[f"next_{kind}_cursor"] = cursor
@@ -183,7 +176,7 @@ class JobDependencies:
         ignored: bool | None = None,
         failed: bool | None = None,
     ) -> dict[str, int]:
-        """How many of its children there are of each kind: of all four, or of those asked for."""
+        """Return the number of children of each kind, or of the kinds given as True."""
         asked = {
             "processed": processed,
             "unprocessed": unprocessed,
@@ -196,13 +189,13 @@ class JobDependencies:
         return {kind: counts.get(KINDS[kind], 0) for kind in wanted}
 
     def remove_unprocessed_children(self) -> Pending[int]:
-        """Take out those of its descendants that nobody has begun; how many."""
-        return self._ask(RemoveUnprocessedChildren(self.pk), lambda removed: removed)
+        """Remove the descendants that have not started. Return their number."""
+        return self._submit(RemoveUnprocessedChildren(self.pk), lambda removed: removed)
 
     # --- underneath ---
 
-    async def links(self, kind: str, state: str) -> Sequence[Sequence[Any]]:
-        """Number, key and value of those it waits for, or waited for."""
+    async def _links(self, kind: str, state: str) -> Sequence[Sequence[Any]]:
+        """Return the links of a kind in a state: primary key, key and value."""
         links: list[Sequence[Any]] = []
         after = 0
         while True:
@@ -228,6 +221,19 @@ class JobDependencies:
     async def _rows(self, kind: str, state: str, after: int, most: int) -> Sequence[Sequence[Any]]:
         params = {"job": self.pk, "kind": kind, "state": state, "after": after, "most": most}
         return await bridge.query(self._store, "links_page", params)
+
+
+async def dependency_states(job: JobDependencies) -> dict[FlowRef, str | None]:
+    """Return the jobs that a job depends on, with the states of the links to them.
+
+    The state is None if the link is gone.
+    """
+    own = job.original_queue or job.queue_name
+    wanted = [FlowRef(name or own, id) for name, id in job._stored_options.get("depends_on", ())]
+    states: dict[str, str] = {}
+    for state in LINK_STATES if wanted else ():
+        states |= {key: state for _, key, _ in await job._links(DEPENDENCY, state)}
+    return {ref: states.get(ref.key) for ref in wanted}
 
 
 def _as_reported(kind: str, links: Sequence[Sequence[Any]]) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import count
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from ...core.checks import Duration, check_duration, encode_limited
 from ...core.clock import moment_of
@@ -32,67 +32,43 @@ from ...operations.steps import (
     Suspended,
 )
 from ..runtime.pending import Pending, Plan, is_in_loop
-from ..runtime.store import Store
+from .base import JobBase
 
 T = TypeVar("T")
 Key = tuple[str, str, int]
 
 _inside: ContextVar[str | None] = ContextVar("bullite_step", default=None)
-"""The step that is being done."""
+"""The step that runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that a job's runs have done, or are at."""
+    """A step, sleep or wait of a job that was recorded."""
 
     kind: str
     """`step`, `sleep` or `event`."""
     name: str
-    """Of a sleep, empty unless it was given one."""
+    """Empty for a sleep without a name."""
     number: int
-    """Which sleep, or which wait, of that name."""
+    """The index among the sleeps, or the waits, of that name; it starts at 1."""
     value: Any
-    """What the step gave, or the event brought."""
+    """The result of the step, or the payload of the event."""
     started_at: datetime
-    """When it was recorded first."""
+    """Time at which it was first recorded."""
     ended_at: datetime | None
     """None while the job sleeps or waits."""
     until: datetime | None
-    """When the sleep ends, or the patience of the wait."""
+    """When the sleep, or the timeout of the wait, ends."""
 
 
-class RunningJob(Protocol):
-    """A job, as far as its steps need to know it."""
-
-    token_number: int
-    prefetched: bool
-    moving: Pending[None] | None
-    run: StepContext
-
-    @property
-    def pk(self) -> int: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def custom_id(self) -> str | None: ...
-    @property
-    def flags(self) -> int: ...
-    @property
-    def _store(self) -> Store: ...
-    @property
-    def _queue_key(self) -> int: ...
-    def _add_flags(self, traits: int) -> None: ...
-    def _apply_outcome(self, verdict: RunOutcome, at: int) -> None: ...
-
-
-class DurableSteps:
-    """The verbs of a job that concern its steps."""
+class DurableSteps(JobBase):
+    """A job, and its durable steps."""
 
     __slots__ = ()
 
     @overload
     def step(
-        self: RunningJob,
+        self,
         name: str,
         function: Callable[..., Awaitable[T]],
         *args: Any,
@@ -100,15 +76,15 @@ class DurableSteps:
     ) -> Pending[T]: ...
     @overload
     def step(
-        self: RunningJob, name: str, function: Callable[..., T], *args: Any, **kwargs: Any
+        self, name: str, function: Callable[..., T], *args: Any, **kwargs: Any
     ) -> Pending[T]: ...
     def step(
-        self: RunningJob, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+        self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Pending[Any]:
-        """Call `function` once in the life of the job: a later run gets what it gave then.
+        """Call `function` and store its result; a later run gets the stored result instead.
 
-        What it gives must be JSON, and comes back as that; it is on the disk before it does. A step
-        that raises is not remembered. The same name in one run is the same step.
+        The result must be JSON. It is synced to disk before it is returned, as parsed from its
+        JSON. A step that raises is not stored. Within a run, the same name is the same step.
         """
         check_name("the name of a step", name)
         if not callable(function):
@@ -117,62 +93,62 @@ class DurableSteps:
             )
         return run_of(self, "step").step(name, function, args, kwargs)
 
-    def sleep(self: RunningJob, duration: Duration, *, name: str | None = None) -> Pending[None]:
-        """End this run; the next one, `duration` from now, goes on from here. Costs no attempt.
+    def sleep(self, duration: Duration, *, name: str | None = None) -> Pending[None]:
+        """Suspend the job: this run ends, and the next one, after `duration`, continues from here.
 
-        A run knows its sleeps by their order, or by their order among those of one `name`: each is
-        slept through once. Meanwhile the job is delayed.
+        Sleeps are identified by their order in the run, or among those of one `name`; each
+        suspends the job once. Meanwhile the job is delayed. Uses no attempt.
         """
         ms = check_duration("duration", duration)
         called = "" if name is None else check_name("the name of a sleep", name)
         run = run_of(self, "sleep")
         return Pending.from_plan(run.sleep(called, run.number(SLEEP, called), ms))
 
-    def wait_event(self: RunningJob, name: str, timeout: Duration | None = None) -> Pending[Any]:
-        """End this run until somebody sends the job this event; what the event brought.
+    def wait_event(self, name: str, timeout: Duration | None = None) -> Pending[Any]:
+        """Suspend the job until the event is sent to it. Return the payload of the event.
 
-        An event that was sent before is taken at once, each by one wait. EventTimedOut if none
-        comes within `timeout`. Meanwhile the job is delayed; it costs no attempt.
+        An event that was sent before is used immediately; one wait uses one event. Meanwhile the
+        job is delayed. Uses no attempt. Raise EventTimedOut if none is sent within `timeout`.
         """
         check_name("the name of an event", name)
         ms = None if timeout is None else check_duration("timeout", timeout)
         run = run_of(self, "wait_event")
         return Pending.from_plan(run.wait_event(name, run.number(EVENT, name), ms))
 
-    def send_event(self: RunningJob, name: str, payload: Any = None) -> Pending[bool]:
-        """Send the job an event; whether it was waiting for it. If not, it is kept until it does.
+    def send_event(self, name: str, payload: Any = None) -> Pending[bool]:
+        """Send the job an event. Return True if the job was waiting for it.
 
-        IllegalMove if the job is finished.
+        Otherwise the event is stored for the next `wait_event` of that name. Raise IllegalMove if
+        the job is finished.
         """
         check_name("the name of an event", name)
         text = encode_limited(payload, "the payload of the event ", repr(name))
         return Pending(self._store, SendEvent(self.pk, name, text), bool)
 
-    def get_steps(self: RunningJob) -> Pending[list[Step]]:
-        """What its runs have done and need not do again, in the order in which it was begun."""
+    def get_steps(self) -> Pending[list[Step]]:
+        """Return the recorded steps, sleeps and waits, in the order in which they started."""
         return Pending.from_plan(_read_steps(self))
 
 
-def run_of(job: RunningJob, verb: str) -> StepContext:
-    """What the run that holds a job knows of its steps."""
-    if not job.token_number:
+def run_of(job: JobBase, verb: str) -> StepContext:
+    """Return the steps of the run that holds a job. Raise IllegalMove if it is not held here."""
+    run = job._run
+    if not run.token_number:
         raise IllegalMove(
             f"job {job.id} is not run here: job.{verb} works in the processor that runs the job"
         )
-    try:
-        return job.run
-    except AttributeError:
-        job.run = StepContext(job)
-        return job.run
+    if run.steps is None:
+        run.steps = StepContext(job)
+    return run.steps
 
 
 class StepContext:
-    """One run of a job on its way through its steps."""
+    """The steps of one run."""
 
-    def __init__(self, job: RunningJob) -> None:
+    def __init__(self, job: JobBase) -> None:
         self._job = job
         self._known: dict[Key, str | None] | None = None
-        """What need not be done again, once it was read: values as JSON."""
+        """Stored results as JSON, once they were read."""
         self._places: Iterator[int] = count(1)
         self._met: Counter[tuple[str, str]] = Counter()
         self._underway: dict[str, Pending[Any]] = {}
@@ -180,13 +156,13 @@ class StepContext:
         self._suspended: str | None = None
 
     def number(self, kind: str, name: str) -> int:
-        """Which sleep or wait of this name the run has come to."""
+        """Count a sleep or wait of this name. Return its index in the run."""
         self._met[kind, name] += 1
         return self._met[kind, name]
 
     def _load(self) -> Plan[dict[Key, str | None]]:
-        """What earlier runs did; read once, and only if there is something to read."""
-        if self._known is None and self._job.flags & STEPPED:
+        """Read the results of earlier runs, once, and only if the job has steps."""
+        if self._known is None and self._job._flags & STEPPED:
             rows = yield Pending.from_query(self._job._store, "steps", {"job": self._job.pk})
             if self._known is None:
                 self._known = {(*row[:3],): row[3] for row in rows if row[6] is not None}
@@ -233,9 +209,9 @@ class StepContext:
 
     def _record(self, name: str, value: Any) -> Plan[str]:
         job, text = self._job, encode_limited(value, "the result of the step ", repr(name))
-        request = RecordStep(job.pk, job.token_number, name, next(self._places), text)
+        request = RecordStep(job.pk, job._run.token_number, name, next(self._places), text)
         yield Pending(job._store, request, _nothing)
-        job.prefetched = False  # it was told with this that it has begun
+        job._start_recorded()
         job._add_flags(STEPPED)
         assert self._known is not None
         return self._known.setdefault((STEP, name, 1), text) or text
@@ -252,11 +228,11 @@ class StepContext:
         return decode(value)
 
     def _pause(self, kind: str, name: str, number: int, ms: int | None) -> Plan[str | None]:
-        """What the event brought, when there is nothing to wait for (any more)."""
+        """Suspend the job, or return the stored result if the sleep or wait is over."""
         if (step := _inside.get()) is not None:
             raise IllegalMove(f"job {self._job.id} cannot be put off inside of its step {step!r}")
         known = yield from self._load()
-        # What was begun beside this is finished first: it would be done in vain.
+        # Steps that run concurrently finish first: after the suspension nothing is stored.
         while (other := self._pausing or next(iter(self._underway.values()), None)) is not None:
             yield other
         self._go_on()
@@ -264,15 +240,15 @@ class StepContext:
             return known[kind, name, number]
         job, place = self._job, next(self._places)
         request = Suspend(
-            *(job._queue_key, job.pk, job.token_number, kind, name, number, place, ms),
-            ahead=job.prefetched,
+            *(job._queue._pk, job.pk, job._run.token_number, kind, name, number, place, ms),
+            ahead=job._run.prefetched,
             custom_id=job.custom_id,
         )
         self._pausing = pausing = Pending(job._store, request, self._paused)
         try:
             answer: StepDone | Suspended = yield pausing
         finally:
-            if self._pausing is pausing:  # it failed, or this run was told to end
+            if self._pausing is pausing:  # it failed, or this run was cancelled
                 self._pausing = None
         self._go_on()
         assert isinstance(answer, StepDone)
@@ -284,18 +260,18 @@ class StepContext:
         pausing, self._pausing = self._pausing, None
         self._job._add_flags(STEPPED)
         if isinstance(answer, Suspended):
-            self._job.moving = pausing
+            self._job._run.moving = pausing
             self._suspended_until(answer)
         return answer
 
     def _suspended_until(self, answer: Suspended) -> None:
         job = self._job
-        verdict = RunOutcome(job.pk, job.token_number, DELAY, answer.until - answer.at)
+        verdict = RunOutcome(job.pk, job._run.token_number, DELAY, answer.until - answer.at)
         job._apply_outcome(verdict, answer.at)
         self._suspended = f"job {job.id} goes on at {moment_of(answer.until).isoformat()}"
 
 
-def _read_steps(job: RunningJob) -> Plan[list[Step]]:
+def _read_steps(job: JobBase) -> Plan[list[Step]]:
     rows = yield Pending.from_query(job._store, "steps", {"job": job.pk})
     return [
         Step(

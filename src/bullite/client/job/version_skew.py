@@ -13,16 +13,19 @@ from ..runtime import bridge
 from .job import Job
 
 if TYPE_CHECKING:
-    from ..queue.queue import Queue
+    from ..queue.reads import QueueReads
 
 POSTPONED_FOR = 60_000
-"""Ms after which somebody looks again whether a newer worker has come."""
+"""Ms after which a postponed job is claimed again, perhaps by a newer worker."""
+
+MAX_NAMES = 100
+"""Names of postponed jobs that one read returns."""
 
 NEWER = "made by a newer version of its task than this worker has: waits for a newer worker"
 
 
 async def postpone_newer(job: Job) -> None:
-    """Put off a job that runs, which ends the run at no cost; its log says why, once."""
+    """End the run of a job and delay it; its log says why, once. Uses no attempt."""
     if not await is_postponed(job):
         await job.log(NEWER, level="warn")
     await job.move_to_delayed(job._store.open().clock.now() + POSTPONED_FOR)
@@ -30,25 +33,32 @@ async def postpone_newer(job: Job) -> None:
 
 
 async def is_postponed(job: Job) -> bool:
-    """Whether that is the last that its log says."""
-    told = await job.get_logs(-1)
-    return bool(told["logs"]) and told["logs"][0]["message"] == NEWER
+    """Return True if the last line of the job's log says that it was postponed."""
+    last = await job.get_logs(-1)
+    return bool(last["logs"]) and last["logs"][0]["message"] == NEWER
 
 
-async def release_newer(queue: Queue, too_new: Mapping[str, Callable[[Job], bool]]) -> None:
-    """Let the parked jobs of these names wait in line now, but for those that are still too new.
+async def release_newer(queue: QueueReads, too_new: Mapping[str, Callable[[Job], bool]]) -> None:
+    """Move the postponed jobs of these names to waiting, except those that are still too new.
 
-    Looks at single jobs only if some are parked.
+    Reads single jobs only if some are postponed.
     """
-    if too_new.keys().isdisjoint(await queue._names_parked()):
+    if too_new.keys().isdisjoint(await postponed_names(queue)):
         return
-    parked: list[int] = []
+    postponed: list[int] = []
     latest = moment_of(queue.store.open().clock.now() + POSTPONED_FOR)
     async for job in queue.iter_jobs(State.DELAYED):
         if job.process_at is None or job.process_at > latest:
             break
         is_known = job.name in too_new and not too_new[job.name](job)
         if is_known and await is_postponed(job):
-            parked.append(job.pk)
-    if parked:
-        await bridge.submit(queue.store, MoveJobs(PROMOTE, parked))
+            postponed.append(job.pk)
+    if postponed:
+        await bridge.submit(queue.store, MoveJobs(PROMOTE, postponed))
+
+
+async def postponed_names(queue: QueueReads) -> dict[str, int]:
+    """Return the names of postponed jobs, and the number of jobs of each."""
+    until = queue.store.open().clock.now() + POSTPONED_FOR
+    params = {"queue": queue._pk, "until": until, "message": NEWER, "most": MAX_NAMES}
+    return dict(await bridge.query(queue.store, "postponed_names", params))

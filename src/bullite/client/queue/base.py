@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
+import random as _random
 from collections.abc import Callable
 from typing import Any, Self
 
-from ...core.job_options import LowerFirst, Priority
 from ...core.names import check_queue_name
 from ...errors import InvalidOption, InvalidOptionType, QueueOptionMismatch
 from ...operations.queues import OpenedQueue, OpenQueue
@@ -17,15 +16,15 @@ from ..runtime.store import Store
 
 
 class QueueBase(OwnEmitter):
-    """What every use of a queue needs."""
+    """A queue that can be opened and closed."""
 
     def __init__(
         self,
         name: str,
-        store: Store | str | os.PathLike[str] | None,
-        priority_order: str | None,
-        events: EventEmitter | None,
-        random: Callable[[], float] = random.random,
+        store: Store | str | os.PathLike[str] | None = None,
+        priority_order: str | None = None,
+        events: EventEmitter | None = None,
+        random: Callable[[], float] = _random.random,
     ) -> None:
         super().__init__()
         self.name = check_queue_name("the queue's name", name)
@@ -35,19 +34,17 @@ class QueueBase(OwnEmitter):
         if not callable(random):
             raise InvalidOptionType(f"random must be a function, not {random!r}")
         self.random = random
-        """Where jitter comes from."""
+        """Random numbers for jitter, in [0, 1)."""
         self._opened: OpenedQueue | None = None
-        self._order = self._wanted_order or "low"
-        """Of its priorities, as far as it is known."""
         if events is not None and not isinstance(events, EventEmitter):
             raise InvalidOptionType(f"events must be an EventEmitter, not {events!r}")
         self.events = events or EventEmitter()
-        """Hears what this process does to the queue: `(queue_name, job_id, ...)`."""
+        """Emits what this process does to the queue: `(queue_name, job_id, ...)`."""
 
     # --- opening and closing ---
 
     async def wait_until_ready(self) -> None:
-        """Open the store and find or make the queue in it."""
+        """Open the store, and find or create the queue in it."""
         if self._opened is not None and self.store.is_open:
             return
         if not self.store.is_open:
@@ -64,16 +61,17 @@ class QueueBase(OwnEmitter):
                 "was made; open it with that, without the option, or change it with configure()"
             )
         self._opened = opened
-        self._order = opened.priority_order
 
     @property
-    def key(self) -> int:
-        """The number of the queue in its database, once it is ready."""
+    def _pk(self) -> int:
         return self._ready().id
 
     @property
     def priority_order(self) -> str:
-        """ "low" if lower priorities run first, "high" if higher ones do; once it is ready."""
+        """ "low" if lower priorities run first, "high" if higher ones do.
+
+        Raise RuntimeError before the queue is ready.
+        """
         return self._ready().priority_order
 
     def _ready(self) -> OpenedQueue:
@@ -84,7 +82,7 @@ class QueueBase(OwnEmitter):
         return self._opened
 
     async def _ensure_open(self, first: Callable[[], object] | None = None) -> None:
-        """Be open, with room for more; if it has to be opened, call `first` before it is."""
+        """Open the queue, after a call of `first`, and wait while the engine is at capacity."""
         if self._opened is None or not self.store.is_open:
             if first is not None:
                 first()
@@ -92,16 +90,8 @@ class QueueBase(OwnEmitter):
         if not self.store.open().has_room():
             await bridge.wait_for_capacity(self.store)
 
-    def _rank(self, priority: int) -> int:
-        """Where a priority stands in this queue's line: the smaller, the sooner."""
-        return priority if self._order == "low" else -priority
-
-    def priority_number(self, priority: int | Priority | LowerFirst) -> int:
-        """A priority as this queue counts it."""
-        return priority if isinstance(priority, int) else priority.number(self._order)
-
     async def close(self) -> None:
-        """Let go of the store; everything accepted is written first."""
+        """Close the queue, and its store if it opened it. Accepted requests are written first."""
         if self._owns_store:
             await bridge.run_in_thread(self.store.close)
 
@@ -113,12 +103,17 @@ class QueueBase(OwnEmitter):
         try:
             await self.wait_until_ready()
         except BaseException:
-            await self.close()  # nobody else can any more
+            await self.close()  # the caller gets no object to close
             raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+def pk_of(queue: QueueBase) -> int:
+    """Return the primary key of a queue in its database, once it is ready."""
+    return queue._pk
 
 
 def check_order(value: Any) -> str | None:

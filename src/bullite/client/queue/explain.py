@@ -1,4 +1,4 @@
-"""Explain the state of a job: one sentence that names the reason."""
+"""Explain the state of a job in one sentence, and find problems that need an operator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ...core.states import PRIORITIZED, State
 from ...operations.rate_limits import QueueLimits
 from ...operations.rate_limits_by_key import window_of
 from ...operations.steps import EVENT, SLEEP
-from ..job.version_skew import NEWER, is_postponed
+from ..job.version_skew import NEWER, is_postponed, postponed_names
 from ..runtime import bridge
 
 if TYPE_CHECKING:
     from ..job.job import Job
-    from .reads import QueueReads, WorkerInfo
+    from .reads import QueueReads
+    from .workers import WorkerInfo
 
 MAX_NAMED = 3
 """Jobs named that hold slots."""
@@ -28,8 +29,17 @@ MAX_COUNTED = 1_000
 """Jobs in front of another that are counted; there may be a million."""
 
 
-async def reason_of(queue: QueueReads, job: Job) -> str:
-    """Why a job that waits for no other job is where it is."""
+MAX_SHOWN = 100
+"""Jobs that are named in one answer."""
+
+
+async def why(queue: QueueReads, job: Job) -> str:
+    """Explain the state of a job in one sentence."""
+    if job.state == State.WAITING_CHILDREN:
+        params = {"job": job.pk, "most": MAX_SHOWN}
+        pending = await bridge.query(queue.store, "pending_links", params)
+        keys = ", ".join(row[0] for row in pending)
+        return "; ".join([f"job {job.id} waits for {keys}", *await _blocked(queue, job.pk)])
     if job.state in (State.WAITING, PRIORITIZED):
         return f"job {job.id} waits: {'; '.join(await _what_it_waits_for(queue, job))}"
     if job.state == State.DELAYED:
@@ -39,6 +49,48 @@ async def reason_of(queue: QueueReads, job: Job) -> str:
     if job.state == State.FAILED:
         return f"job {job.id} failed: {job.failed_reason}"
     return f"job {job.id} is {job.state}"
+
+
+async def problems_of(queue: QueueReads) -> list[str]:
+    """Return what will not go on in a queue without an operator, one sentence each."""
+    return [*await _blocked(queue, None), *await _unserved(queue), *await _postponed(queue)]
+
+
+async def _blocked(queue: QueueReads, job: int | None) -> list[str]:
+    """Jobs, or one job, that wait for a job which failed or is gone."""
+    params = {"queue": queue._pk, "job": job, "most": MAX_SHOWN}
+    return [
+        f"job {waits} waits for {key}, {_end_of(state, reason)}: retry that, remove it from "
+        "what is waited for, or remove the job that waits"
+        for waits, key, state, reason in await bridge.query(queue.store, "blocked_forever", params)
+    ]
+
+
+def _end_of(state: str | None, reason: str | None) -> str:
+    if state == State.FAILED:
+        return f"which failed ({reason})" if reason else "which failed"
+    return "which was removed" if state == State.REMOVED else "which is gone"
+
+
+async def _unserved(queue: QueueReads) -> list[str]:
+    taken = [worker.names for worker in await queue.get_workers() if not worker.is_lost]
+    if not taken or None in taken:
+        return []  # a queue without workers is no problem: none has been started
+    names = sorted({name for some in taken for name in some or ()})
+    params = {"queue": queue._pk, "names": encode_plain(names).decode(), "most": MAX_SHOWN}
+    return [
+        f"{number} {'job waits' if number == 1 else 'jobs wait'} with the name {name!r}, which "
+        "no worker takes: start one that does, or remove what is not wanted any more"
+        for name, number in await bridge.query(queue.store, "unserved_names", params)
+    ]
+
+
+async def _postponed(queue: QueueReads) -> list[str]:
+    return [
+        f"{number} {'job' if number == 1 else 'jobs'} of {name!r} came from a newer version of "
+        "the task than its workers have: start newer ones"
+        for name, number in (await postponed_names(queue)).items()
+    ]
 
 
 async def _who_runs(queue: QueueReads, job: Job) -> str:
@@ -69,11 +121,11 @@ async def _what_it_waits_for(queue: QueueReads, job: Job) -> list[str]:
 
 
 async def _limits(queue: QueueReads) -> list[str]:
-    rows = await bridge.query(queue.store, "limits", {"queue": queue.key})
+    rows = await bridge.query(queue.store, "limits", {"queue": queue._pk})
     limits, now = QueueLimits(*rows[0]), queue.store.open().clock.now()
     reasons = []
     if limits.concurrency is not None:
-        [[running]] = await bridge.query(queue.store, "count_active", {"queue": queue.key})
+        [[running]] = await bridge.query(queue.store, "count_active", {"queue": queue._pk})
         if running >= limits.concurrency:
             active = await queue.get_active(0, MAX_NAMED - 1)
             holders = ", ".join(f"{one.id} ({one.name})" for one in active)
@@ -95,7 +147,7 @@ async def _limits(queue: QueueReads) -> list[str]:
 async def _limit_of_key(queue: QueueReads, job: Job) -> list[str]:
     if job.limit_key is None:
         return []
-    params = {"queue": queue.key, "keys": encode_plain([job.limit_key]).decode()}
+    params = {"queue": queue._pk, "keys": encode_plain([job.limit_key]).decode()}
     window = window_of(job.limit_key, await bridge.query(queue.store, "key_windows", params))
     if not window.ttl(queue.store.open().clock.now(), None):
         return []
@@ -142,7 +194,7 @@ async def _until_when(queue: QueueReads, job: Job) -> str:
             reasons.append(_last_failure(job))
         return f"was due at {_shown(due)}: {'; '.join(reasons)}"
     steps: Sequence[Any] = ()
-    if job.flags & STEPPED:
+    if job._flags & STEPPED:
         steps = await bridge.query(queue.store, "steps", {"job": job.pk})
     for kind, name, _, _, due_at, _, ended_at in steps:
         if ended_at is None and due_at == due and kind in (SLEEP, EVENT):

@@ -17,9 +17,11 @@ from ...operations.add_flow import AddFlow, FlowAdded, StoredNode
 from ...operations.flow_graph import FlowRef, Node
 from ..job.job import Job
 from ..runtime import bridge
+from .inserted_jobs import former_holder, inserted_job
+from .reads import jobs_with_pks
 
 if TYPE_CHECKING:
-    from .queue import Queue
+    from .add import AddMethods
 
 Made = TypeVar("Made")
 
@@ -45,7 +47,7 @@ class FlowNode(TypedDict, total=False):
 class FlatNode(NamedTuple):
     """One node, with the place of its parent among the others."""
 
-    queue: Queue
+    queue: AddMethods
     name: Any
     data: Any
     options: CheckedOptions
@@ -58,7 +60,7 @@ class _Todo(NamedTuple):
     """A node that is still to be looked at."""
 
     node: Any
-    usual: Queue | None
+    usual: AddMethods | None
     """The queue it is for unless it says otherwise."""
     parent: int | None
     number: int
@@ -68,9 +70,9 @@ class FlowDefinition(NamedTuple):
     """Trees of nodes, and where their jobs are to go."""
 
     roots: Sequence[Any]
-    find: Callable[[str], Queue]
+    find: Callable[[str], AddMethods]
     """The queue of a name."""
-    default: Queue | None = None
+    default: AddMethods | None = None
     """The queue of roots that name none."""
     called: str = "flow"
     """What a root is in errors."""
@@ -141,7 +143,7 @@ def flatten(definition: FlowDefinition) -> list[FlatNode]:
     return flat_nodes
 
 
-def _flat_node(item: _Todo, find: Callable[[str], Queue]) -> tuple[FlatNode, Sequence[Any]]:
+def _flat_node(item: _Todo, find: Callable[[str], AddMethods]) -> tuple[FlatNode, Sequence[Any]]:
     node = item.node
     if not isinstance(node, Mapping):
         raise InvalidOptionType(f"a node must be a mapping with name and queue_name, not {node!r}")
@@ -160,7 +162,7 @@ def _flat_node(item: _Todo, find: Callable[[str], Queue]) -> tuple[FlatNode, Seq
     if "name" not in node:
         raise InvalidOption("name is missing")
     children = check_children(node.get("children"))
-    checked = queue.check(options)
+    checked = queue._factory.check(options)
     children = children or (checked.dependencies.children if checked.dependencies else ())
     if checked.deduplication and (children or item.parent is not None):
         raise InvalidOption(
@@ -196,13 +198,13 @@ async def add_flow(definition: FlowDefinition) -> tuple[list[FlatNode], list[Job
         flat_nodes = flatten(definition)
         queues = {flat_node.queue.name: flat_node.queue for flat_node in flat_nodes}
         nodes = _nodes(definition, flat_nodes)
-        versions = {queue.key: queue.settings_version for queue in queues.values()}
+        versions = {queue._pk: queue._ready().version for queue in queues.values()}
         request = AddFlow(nodes, versions)
         added: FlowAdded | StaleSettings = await bridge.submit(flat_nodes[0].queue.store, request)
         if isinstance(added, FlowAdded):
             return flat_nodes, await _as_jobs(flat_nodes, nodes, added)
         for queue in queues.values():
-            await queue._reload_settings()
+            await queue._open_row()
 
 
 def _nodes(definition: FlowDefinition, flat_nodes: Sequence[FlatNode]) -> list[Node]:
@@ -222,7 +224,7 @@ def _each(
 
 
 def _job(flat_node: FlatNode) -> NewJob:
-    return flat_node.queue.new_job(flat_node.name, flat_node.data, flat_node.options)
+    return flat_node.queue._factory.new_job(flat_node.name, flat_node.data, flat_node.options)
 
 
 def _node(flat_node: FlatNode) -> Node:
@@ -233,10 +235,10 @@ def _node(flat_node: FlatNode) -> Node:
     if parent is None and ties.parent is not None:
         parent = _ref(ties.parent, queue)
     depends_on = tuple(_ref(other, queue) for other in ties.depends_on)
-    return Node(queue.key, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
+    return Node(queue._pk, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
 
 
-def _ref(other: JobRef, queue: Queue) -> FlowRef:
+def _ref(other: JobRef, queue: AddMethods) -> FlowRef:
     return FlowRef(queue.name if other.queue is None else other.queue, other.id)
 
 
@@ -249,12 +251,12 @@ async def _as_jobs(
     for flat_node, node, id in zip(flat_nodes, nodes, added.ids, strict=True):
         queue = flat_node.queue
         if id in met:
-            kept = found.get(id) or queue._missing_job(node.job, id, added)
-            jobs.append(kept or queue._job_from_insert(node.job, id, added.created_at))
+            kept = found.get(id) or former_holder(queue, node.job, id, added)
+            jobs.append(kept or inserted_job(queue, node.job, id, added.created_at))
             continue
         met.add(id)
         planted = added.stored.get(id)
-        job = queue._job_from_insert(planted.job if planted else node.job, id, added.created_at)
+        job = inserted_job(queue, planted.job if planted else node.job, id, added.created_at)
         if planted is not None:
             job._apply_stored(_status(planted, added.created_at))
         jobs.append(job)
@@ -267,14 +269,14 @@ async def _as_jobs(
 async def _found_again(flat_nodes: Sequence[FlatNode], added: FlowAdded) -> dict[int, Job]:
     """The jobs that were there before, or that several flat_nodes stand for, as they are stored."""
     met = set(added.existing)
-    by_queue: dict[Queue, list[int]] = {}
+    by_queue: dict[AddMethods, list[int]] = {}
     for flat_node, id in zip(flat_nodes, added.ids, strict=True):
         if id in met:
             by_queue.setdefault(flat_node.queue, []).append(id)
         met.add(id)
     found: dict[int, Job] = {}
     for queue, numbers in by_queue.items():
-        found |= await queue.jobs_numbered(numbers)
+        found |= await jobs_with_pks(queue, numbers)
     return found
 
 

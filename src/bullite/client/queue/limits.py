@@ -14,68 +14,68 @@ from .reads import QueueReads
 
 
 class LimitMethods(QueueReads):
-    """The half of a queue that limits its workers, in whatever process they are."""
+    """A queue whose workers, in all processes, share limits."""
 
-    # --- how many run ---
+    # --- concurrency ---
 
     async def set_global_concurrency(self, concurrency: int) -> None:
-        """Let at most so many jobs run at a time, over all workers; what runs, runs on."""
+        """Limit the active jobs of the queue over all workers; running jobs are not stopped."""
         number = check_int("concurrency", concurrency, 1, MAX_COUNT)
         await self._ensure_open()
-        await bridge.submit(self.store, SetConcurrency(self.key, number))
+        await bridge.submit(self.store, SetConcurrency(self._pk, number))
 
     async def get_global_concurrency(self) -> int | None:
-        """How many jobs may run at a time over all workers; None if nothing limits that."""
+        """Return the maximum number of active jobs over all workers; None if there is none."""
         return (await self._limits()).concurrency
 
     async def remove_global_concurrency(self) -> bool:
-        """Let workers run as many jobs as they want; False if nothing limited them."""
+        """Remove the global concurrency. Return False if there was none."""
         await self._ensure_open()
-        return await bridge.submit(self.store, SetConcurrency(self.key, None)) is not None
+        return await bridge.submit(self.store, SetConcurrency(self._pk, None)) is not None
 
     async def is_maxed(self) -> bool:
-        """Whether as many jobs run as the global concurrency allows."""
+        """Return True if as many jobs are active as the global concurrency allows."""
         limit = (await self._limits()).concurrency
         if limit is None:
             return False
-        rows = await bridge.query(self.store, "count_active", {"queue": self.key})
+        rows = await bridge.query(self.store, "count_active", {"queue": self._pk})
         return bool(rows[0][0] >= limit)
 
-    # --- how many begin ---
+    # --- rate of the queue ---
 
     async def set_global_rate_limit(self, max: int, duration: Duration) -> None:
-        """Let at most `max` jobs begin in `duration`, over all workers.
+        """Let at most `max` jobs start in `duration`, over all workers.
 
-        It beats the `max` of a worker's own limiter, whose `duration` beats this one.
+        If a worker has a limiter of its own, its `duration` and this `max` hold for it.
         """
         limiter = _limiter({"max": max, "duration": duration})
         await self._ensure_open()
-        await bridge.submit(self.store, SetRate(self.key, limiter))
+        await bridge.submit(self.store, SetRate(self._pk, limiter))
 
     async def get_global_rate_limit(self) -> RateLimit | None:
-        """{"max", "duration"}, in ms; None if there is none."""
+        """Return the rate limit as {"max", "duration"}, in ms; None if there is none."""
         limits = await self._limits()
         return _shown(limits.max, limits.duration)
 
     async def remove_global_rate_limit(self) -> bool:
-        """Let jobs begin as workers want; False if there was no limit."""
+        """Remove the global rate limit. Return False if there was none."""
         await self._ensure_open()
-        return await bridge.submit(self.store, SetRate(self.key, None)) is not None
+        return await bridge.submit(self.store, SetRate(self._pk, None)) is not None
 
     async def rate_limit(self, duration: Duration) -> None:
-        """Let nothing begin for `duration`, in any process. In a processor, raise RateLimitError
-        next: its job goes back to its place."""
+        """Let no job of the queue start for `duration`, in any process. In a processor, raise
+        RateLimitError next: its job returns to its position."""
         ms = check_duration("duration", duration, least=1)
         await self._ensure_open()
-        await bridge.submit(self.store, BlockQueue(self.key, ms))
+        await bridge.submit(self.store, BlockQueue(self._pk, ms))
 
     async def get_rate_limit_ttl(
         self, max_jobs: int | None = None, *, key: str | None = None
     ) -> int:
-        """Ms until jobs may begin again, or jobs of a key; 0 if some may now.
+        """Return the ms until a job, or a job of a key, may start; 0 if one may start now.
 
-        `max_jobs` is the limit to judge by, such as that of a worker; else it is the queue's, or
-        the key's. Without any, the time that the running window has left.
+        `max_jobs` is used instead of the limit of the queue or the key, such as that of a worker.
+        Without any limit, return the ms until the current window ends.
         """
         if max_jobs is not None:
             check_int("max_jobs", max_jobs, 1, MAX_COUNT)
@@ -84,40 +84,43 @@ class LimitMethods(QueueReads):
         return (await self._limits()).blocked_for_ms(self._now(), max_jobs)
 
     async def remove_rate_limit_key(self) -> bool:
-        """End the running window, also one set by `rate_limit`; False if none ran."""
+        """End the current window of the queue, also one set by `rate_limit`.
+
+        Return False if there is none.
+        """
         await self._ensure_open()
-        ran: bool = await bridge.submit(self.store, BlockQueue(self.key, None))
+        ran: bool = await bridge.submit(self.store, BlockQueue(self._pk, None))
         return ran
 
-    # --- how many of a key begin ---
+    # --- rate of a key ---
 
     async def set_rate_limit(self, key: str | None, max: int, duration: Duration) -> None:
-        """Let at most `max` jobs that were added with this `limit_key` begin in `duration`.
+        """Let at most `max` jobs that were added with this `limit_key` start in `duration`.
 
-        None stands for every key that has no limit of its own. Jobs of other keys, and those
-        without one, are not held up.
+        None sets the limit of each key that has none of its own. Jobs of other keys, and jobs
+        without one, start all the same.
         """
         limiter = _limiter({"max": max, "duration": duration})
         await self._ensure_open()
-        await bridge.submit(self.store, SetKeyLimit(self.key, _stored(key), limiter))
+        await bridge.submit(self.store, SetKeyLimit(self._pk, _stored(key), limiter))
 
     async def get_rate_limit(self, key: str | None) -> RateLimit | None:
-        """What was set for this key, or with None for every key: {"max", "duration"}, or None."""
+        """Return the limit set for this key, or with None for every key; None if there is none."""
         params: dict[str, Any] = {"key": _stored(key)}
         await self._ensure_open()
-        rows = await bridge.query(self.store, "key_limit", {**params, "queue": self.key})
+        rows = await bridge.query(self.store, "key_limit", {**params, "queue": self._pk})
         return _shown(*rows[0]) if rows else None
 
     async def remove_rate_limit(self, key: str | None) -> bool:
-        """Remove the limit of a key, or with None that of every key; False if there was none."""
+        """Remove the limit of a key, or with None of every key. Return False if there was none."""
         stored = _stored(key)
         await self._ensure_open()
-        return await bridge.submit(self.store, SetKeyLimit(self.key, stored, None)) is not None
+        return await bridge.submit(self.store, SetKeyLimit(self._pk, stored, None)) is not None
 
     # --- underneath ---
 
     async def get_meta(self) -> dict[str, Any]:
-        """What is stored about the queue beside its jobs; ages in ms, None is no limit."""
+        """Return the settings and state of the queue; ages in ms, None is no limit."""
         meta = await super().get_meta()
         meta["max"], meta["duration"] = meta.pop("rate_max"), meta.pop("rate_duration")
         meta["max_rate"] = _shown(meta.pop("max_rate_count"), meta.pop("max_rate_duration"))
@@ -125,12 +128,12 @@ class LimitMethods(QueueReads):
 
     async def _limits(self) -> QueueLimits:
         await self._ensure_open()
-        rows = await bridge.query(self.store, "limits", {"queue": self.key})
+        rows = await bridge.query(self.store, "limits", {"queue": self._pk})
         return QueueLimits(*rows[0])
 
     async def _window(self, key: str) -> RateWindow:
         await self._ensure_open()
-        params = {"queue": self.key, "keys": encode_plain([key]).decode()}
+        params = {"queue": self._pk, "keys": encode_plain([key]).decode()}
         return window_of(key, await bridge.query(self.store, "key_windows", params))
 
     def _now(self) -> int:

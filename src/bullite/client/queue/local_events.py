@@ -12,6 +12,7 @@ from ...core.event_log import DRAINED, Event, Failure, failure_of, unfold
 from ...engine.engine import Engine
 from ...errors import JobFailed, StoreError
 from ...operations.transaction import LoggedEntries
+from ..job.history import show_failure
 from ..runtime import bridge
 from ..runtime.blocking import running_loop
 from ..runtime.emitter import EventEmitter
@@ -29,7 +30,7 @@ log = logging.getLogger("bullite.events")
 def follow(queue: QueueReads) -> LocalEventFeed:
     """Have what this process does to a queue told to the queue's emitter: once, however many
     objects stand for the queue."""
-    key = (queue.store.open(), queue.key)
+    key = (queue.store.open(), queue._pk)
     feed: LocalEventFeed | None = queue.events._feeds.get(key)
     if feed is None or not feed.is_alive():
         feed = queue.events._feeds[key] = LocalEventFeed(queue.events, *key)
@@ -130,7 +131,6 @@ async def _arguments(
 async def _as_it_failed(queue: QueueReads, id: str, failure: Failure | None, at: int) -> Job | None:
     """The job as it was when a run of it failed, however it went on."""
     job = await queue.get_job(id)
-    if job is not None and failure is not None and job.has_changed_since(failure, at):
-        history = await bridge.query(queue.store, "attempts", {"job": job.pk})
-        job.failed_then(failure, at, history)
+    if job is not None and failure is not None:
+        await show_failure(job, failure, at)
     return job

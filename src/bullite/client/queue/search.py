@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from ...core.codec import encode_plain
-from ...core.job_record import JobRecord
+from ...core.job_record import JobRecord, queue_position
 from ...core.states import CANCELLED, EXPIRED, PRIORITIZED, STALLED, TIMED_OUT, State, plain_word
 from ...database.driver import Result
 from ...errors import InvalidOption, InvalidOptionType
@@ -28,17 +28,17 @@ OUTCOMES = (CANCELLED, EXPIRED, STALLED, TIMED_OUT)
 
 
 class Searchable(Protocol[J_co]):
-    """A queue, as far as finding jobs in it needs to know it."""
+    """A queue, as far as `find` needs it."""
 
     @property
-    def key(self) -> int:
-        """The number of the queue in its database."""
+    def pk(self) -> int:
+        """The primary key of the queue in its database."""
 
     def read_rows(self, statement: str, params: Mapping[str, Any]) -> Awaitable[Sequence[Any]]:
-        """The rows that a statement finds."""
+        """Return the rows of a statement."""
 
     def as_job(self, row: Sequence[Any]) -> J_co:
-        """A job from the row that tells of it."""
+        """Return a job from its row."""
 
 
 class JobFilter(NamedTuple):
@@ -108,7 +108,7 @@ async def find(
     index, place = _read_cursor(cursor, len(sources))
     while index < len(sources):
         statement, place_of = sources[index]
-        rows = await read_slice(queue, statement, _params(queue.key, criteria, statement, place))
+        rows = await read_slice(queue, statement, _params(queue.pk, criteria, statement, place))
         for row in rows:
             job = queue.as_job(row)
             place = place_of(job)
@@ -130,10 +130,11 @@ Place = tuple[int, int]
 def place_in_list(name: str, job: JobRecord) -> tuple[int, int]:
     """Where in its list a job stands: what the list is ordered by."""
     fate = job._status
+    rank, seq = queue_position(job)
     if name == PRIORITIZED:
-        return job.place
+        return rank, seq
     if name == State.WAITING:
-        return job.place[1], job.pk
+        return seq, job.pk
     first = {
         State.DELAYED.value: fate.due_at,
         State.ACTIVE.value: fate.processed_at,
@@ -173,7 +174,7 @@ async def read_slice(
     queue: Searchable[JobRecord], statement: str, params: Mapping[str, Any]
 ) -> Sequence[Any]:
     """Rows of jobs: of a list, if the statement is one of its, or of whatever it finds."""
-    steps = rows_of_list(queue.key, statement, params)
+    steps = rows_of_list(queue.pk, statement, params)
     try:
         name, values = next(steps)
         while True:

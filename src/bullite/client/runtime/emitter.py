@@ -98,10 +98,10 @@ class EventEmitter:
 
     def off(self, event: str, listener: Listener | None = None) -> Self:
         """Remove a listener, or all listeners of an event."""
-        self.forget(plain(event), listener)
+        self._forget(plain(event), listener)
         return self
 
-    def forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
+    def _forget(self, key: str, listener: Listener | None, scope: str | None = None) -> None:
         """Remove a listener, or all, of an event; if `scope` is given, only within that scope."""
         entries = self._listeners.get(key, [])
         # In place: `emit` may be calling them.
@@ -116,7 +116,7 @@ class EventEmitter:
 
     def remove_all_listeners(self) -> None:
         for key in list(self._listeners):
-            self.forget(key, None)
+            self._forget(key, None)
 
     def listeners(self, event: str) -> list[Listener]:
         """Return the listeners of an event, in the order in which they are called."""
@@ -158,10 +158,10 @@ class EventEmitter:
             return decorate
         if not callable(listener):
             raise InvalidOptionType(f"a listener must be callable, not {listener!r}")
-        self.add_entry(plain(event), Entry(listener, fitted(listener), once))
+        self._add_entry(plain(event), Entry(listener, fitted(listener), once))
         return self
 
-    def add_entry(self, key: str, entry: Entry) -> None:
+    def _add_entry(self, key: str, entry: Entry) -> None:
         self._listeners.setdefault(key, []).append(entry)
 
     def _call(self, key: str, entry: Entry, arguments: tuple[Any, ...]) -> None:
