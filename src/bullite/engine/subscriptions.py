@@ -154,7 +154,7 @@ class Subscriptions:
     def _unsubscribe(
         self, subscription: Subscription, pending: PendingRequest
     ) -> list[PendingRequest]:
-        last = self._write_metrics()  # an engine that has stopped cannot be asked for its metrics
+        last = self._write_metrics()  # a stopped engine writes no metrics
         subscription.unregistered = True
         if subscription.worker and subscription.runs():
             return [*last, self.leaving.add(subscription, pending)]

@@ -100,7 +100,7 @@ class Pending(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Block this thread until the result is there. `timeout` is in seconds."""
         if not isinstance(self._future, concurrent.futures.Future):
-            raise RuntimeError("this was asked for in an event loop: await it there")
+            raise RuntimeError("result() called on a result of an event loop: await it there")
         return self._decode_once(self._future.result(timeout))
 
     def ignore_result(self) -> None:
