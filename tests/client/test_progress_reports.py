@@ -64,7 +64,7 @@ async def test_progress_need_not_be_waited_for(queue: Queue) -> None:
 async def test_what_was_asked_for_in_a_loop_is_awaited_there(queue: Queue) -> None:
     async def work(job: Job) -> str:
         pending = job.update_progress(1)
-        with pytest.raises(RuntimeError, match="asked for in an event loop: await it there"):
+        with pytest.raises(RuntimeError, match="result of an event loop: await it there"):
             pending.result()
         await pending
         return "fine"
