@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue
+from bullite import Job
 from bullite.core.decide_outcome import Raised, Result, Returned
-from bullite.core.job_record import JobStatusRow
 from bullite.errors import JobCancelled
 from bullite.worker.loop_runner import LoopRunner
 from bullite.worker.prefetch import PrefetchBuffer
 from bullite.worker.processors import ANY, make_handler
 from bullite.worker.thread_runner import ThreadRunner
 from tests.support.helpers import until
+from tests.support.job_rows import active_job
 from tests.support.processes import wait_until
 
 from .test_prefetch import worker_of
@@ -50,18 +50,13 @@ class Master:
         return lambda: None
 
 
-def job(number: int) -> Job:
-    facts = (number, "a", None, 0, 1, 0, 1, 0, 0, None, None, 0, number, "null")
-    return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
-
-
 def taken_out(line: PrefetchBuffer, *numbers: int) -> list[int]:
     return [job.pk for job in line.remove(set(numbers))]
 
 
 def test_remove_leaves_the_other_jobs_in_order() -> None:
     line = PrefetchBuffer()
-    line.put([job(1), job(2), job(3), job(4)])
+    line.put([active_job(1), active_job(2), active_job(3), active_job(4)])
     assert taken_out(line, 2, 4, 9) == [2, 4]
     assert [job.pk for job in line.clear()] == [1, 3]
 
@@ -85,7 +80,7 @@ def test_no_thread_falls_asleep_while_jobs_are_removed_from_its_buffer(
 
     monkeypatch.setattr(PrefetchBuffer, "remove", take_out)
     runner = ThreadRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
-    runner.take([job(1), job(2), job(3)])
+    runner.take([active_job(1), active_job(2), active_job(3)])
     wait_until(runner.running)
     assert [job.pk for job in runner.remove({2})] == [2]
     assert master.ended_one.acquire(timeout=PATIENCE)
@@ -111,7 +106,7 @@ def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
             return "at last"
 
         runner = LoopRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
-        one = job(1)
+        one = active_job(1)
         runner.take([one])
         await begun.wait()
         one._run.cancellation = JobCancelled("not wanted")
@@ -121,7 +116,7 @@ def test_a_run_that_is_cancelled_twice_is_cancelled_once() -> None:
         go_on.set()
         await until(lambda: runner.busy() == 0)
         assert master.ends == [(1, Returned("at last"))]
-        runner.take([job(2)])
+        runner.take([active_job(2)])
         await until(lambda: len(master.ends) == 2)
         assert not any(consumer.cancelling() for consumer in runner._consumers)
         runner.stop(interrupt=False)
@@ -141,8 +136,8 @@ def test_a_cancelled_run_ends_as_cancelled_and_the_next_starts() -> None:
             return "done"
 
         runner = LoopRunner({ANY: make_handler("work", work)}, 1, worker_of(master), master)
-        one = job(1)
-        runner.take([one, job(2)])
+        one = active_job(1)
+        runner.take([one, active_job(2)])
         await begun.wait()
         one._run.cancellation = JobCancelled("not wanted")
         runner.cancel(one)

@@ -10,8 +10,9 @@ from bullite.errors import JobSuspended
 from bullite.worker.control_errors import is_suspension
 from bullite.worker.loop_runner import LoopRunner
 from bullite.worker.processors import ANY, Handler
+from tests.support.job_rows import active_job
 
-from .test_prefetch import job, worker_of
+from .test_prefetch import worker_of
 
 
 class Master:
@@ -44,11 +45,11 @@ def test_a_job_that_comes_while_a_cancelled_consumer_ends_is_run_by_another() ->
                 done.set()
 
         runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, worker_of(master), master)  # type: ignore[arg-type]
-        runner.take([job(1)])
+        runner.take([active_job(1)])
         await asyncio.wait_for(done.wait(), 10)
         runner.stop(interrupt=True)
 
-    second = job(2)
+    second = active_job(2)
     asyncio.run(run())
 
     assert master.ended_jobs == [1, 2]
@@ -83,7 +84,7 @@ def test_a_consumer_whose_loop_is_gone_is_thrown_away() -> None:
     runner = LoopRunner({ANY: Handler(work, in_loop=True)}, 1, worker_of(master), master)  # type: ignore[arg-type]
 
     async def begin() -> None:
-        runner.take([job(1)])
+        runner.take([active_job(1)])
         await started.wait()
 
     loop.run_until_complete(begin())

@@ -9,23 +9,19 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue
-from bullite.core.job_record import JobRow, JobStatusRow, stored_options
+from bullite.core.job_record import JobStatusRow, stored_options
+from tests.support.job_rows import job_row
 
-FACTS = JobRow(
-    id=7,
+ROW = job_row(
+    7,
     name="welcome",
-    custom_id=None,
     priority=3,
     attempts=5,
     attempts_made=1,
     attempts_started=2,
     stalled_count=1,
     created_at=1_000,
-    deferred_failure=None,
-    opts=None,
     rank=3,
-    seq=7,
-    traits=0,
     data='{"to":"ada"}',
 )
 
@@ -37,7 +33,7 @@ def queue(tmp_path: Path) -> Queue:
 
 
 def job_with(queue: Queue, fate: JobStatusRow = JobStatusRow("waiting"), **facts: Any) -> Job:  # noqa: B008
-    return Job(queue, FACTS._replace(**facts), fate)
+    return Job(queue, ROW._replace(**facts), fate)
 
 
 def test_a_job_tells_what_it_was_given(queue: Queue) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from bullite import Job, Queue
-from bullite.core.job_record import JobStatusRow
 from bullite.worker.prefetch import (
     PREFETCH_MAX,
     PREFETCH_MAX_JOB_SECONDS,
@@ -16,11 +14,7 @@ from bullite.worker.prefetch import (
     PrefetchBuffer,
     PrefetchSizer,
 )
-
-
-def job(number: int, rank: int = 0) -> Job:
-    facts = (number, "a", None, 0, 1, 0, 1, 0, 0, None, None, rank, number, "null")
-    return Job(Queue("emails", "nowhere.db"), facts, JobStatusRow("active"))
+from tests.support.job_rows import active_job
 
 
 def worker_of(double: Any) -> Any:
@@ -35,22 +29,22 @@ def popped(line: PrefetchBuffer) -> list[int]:
 
 def test_prefetched_jobs_start_in_the_order_of_the_queue() -> None:
     line = PrefetchBuffer()
-    line.put([job(1), job(2)])
-    line.put([job(3)])
+    line.put([active_job(1), active_job(2)])
+    line.put([active_job(3)])
     assert popped(line) == [1, 2, 3]
 
 
 def test_a_job_of_better_rank_that_comes_later_starts_first() -> None:
     line = PrefetchBuffer()
-    line.put([job(1, rank=5), job(2, rank=5)])
-    line.put([job(3, rank=1)])
+    line.put([active_job(1, rank=5), active_job(2, rank=5)])
+    line.put([active_job(3, rank=1)])
     assert popped(line) == [3, 1, 2]
 
 
 def test_a_job_at_the_front_that_comes_later_starts_first() -> None:
     line = PrefetchBuffer()
-    line.put([job(1), job(2)])
-    line.put([job(-3)])
+    line.put([active_job(1), active_job(2)])
+    line.put([active_job(-3)])
     assert popped(line) == [-3, 1, 2]
 
 

@@ -13,8 +13,9 @@ from bullite import Job
 from bullite.core.decide_outcome import Result, Returned
 from bullite.worker.processors import ANY, Handler
 from bullite.worker.thread_runner import ThreadRunner
+from tests.support.job_rows import active_job
 
-from .test_prefetch import job, worker_of
+from .test_prefetch import worker_of
 
 
 class Master:
@@ -98,7 +99,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_as_many_run_at_a_time_as_there_may_be(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
-    runner.take([job(number) for number in range(1, 8)])
+    runner.take([active_job(number) for number in range(1, 8)])
     until(lambda: crowd.inside == 3)
     assert runner.busy() == 7
     crowd.let_go(7)
@@ -113,7 +114,7 @@ def test_a_runner_reports_idleness_after_the_last_result(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     master.busy = runner.busy
-    runner.take([job(1)])
+    runner.take([active_job(1)])
     crowd.let_go(1)
     until(lambda: bool(master.looked))
 
@@ -125,7 +126,7 @@ def test_threads_that_have_nothing_to_do_are_used_again(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
     for number in range(1, 6):
-        runner.take([job(number), job(-number)])
+        runner.take([active_job(number), active_job(-number)])
         crowd.let_go(2)
         until(lambda: not runner.busy())
 
@@ -135,7 +136,7 @@ def test_threads_that_have_nothing_to_do_are_used_again(
 def test_with_less_concurrency_those_too_many_end_after_their_jobs(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
-    runner.take([job(number) for number in range(1, 9)])
+    runner.take([active_job(number) for number in range(1, 9)])
     until(lambda: crowd.inside == 3)
 
     runner.change_concurrency(1)
@@ -150,11 +151,11 @@ def test_with_less_concurrency_those_too_many_end_after_their_jobs(
 
 
 def test_with_more_concurrency_more_run(runner: ThreadRunner, crowd: Crowd) -> None:
-    runner.take([job(number) for number in range(1, 4)])
+    runner.take([active_job(number) for number in range(1, 4)])
     until(lambda: crowd.inside == 3)
 
     runner.change_concurrency(5)
-    runner.take([job(number) for number in range(4, 9)])
+    runner.take([active_job(number) for number in range(4, 9)])
 
     until(lambda: crowd.inside == 5)
 
@@ -162,7 +163,7 @@ def test_with_more_concurrency_more_run(runner: ThreadRunner, crowd: Crowd) -> N
 def test_stop_returns_unstarted_jobs_and_ends_the_threads(
     runner: ThreadRunner, master: Master, crowd: Crowd
 ) -> None:
-    runner.take([job(number) for number in range(1, 6)])
+    runner.take([active_job(number) for number in range(1, 6)])
     until(lambda: crowd.inside == 3)
 
     given_up = runner.stop(interrupt=False)
@@ -179,7 +180,7 @@ def test_one_result_is_urgent_when_half_of_the_prefetched_jobs_have_started(
     for _ in range(200):
         runner.sizer.finished(0.01)
     ahead = runner.sizer.prefetch()
-    runner.take([job(number) for number in range(3 + ahead)])
+    runner.take([active_job(number) for number in range(3 + ahead)])
     until(lambda: crowd.inside == 3)
     crowd.let_go(ahead // 2 - 1)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2 + 1)
@@ -190,7 +191,7 @@ def test_one_result_is_urgent_when_half_of_the_prefetched_jobs_have_started(
     crowd.let_go(1)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2 - 1)
     assert not any(master.urgent)
-    runner.take([job(1_000)])
+    runner.take([active_job(1_000)])
     crowd.let_go(1)
     until(lambda: runner.busy() == 3 + ahead - ahead // 2 - 1)
     assert master.urgent.pop()
@@ -199,20 +200,20 @@ def test_one_result_is_urgent_when_half_of_the_prefetched_jobs_have_started(
 def test_each_result_is_urgent_while_nothing_is_prefetched(
     runner: ThreadRunner, crowd: Crowd
 ) -> None:
-    runner.take([job(number) for number in range(3)])
+    runner.take([active_job(number) for number in range(3)])
     until(lambda: crowd.inside == 3)
     assert runner.needs_more_work()
     assert runner.needs_more_work()
 
 
 def test_jobs_that_wait_for_a_thread_to_wake_up_are_not_prefetched(runner: ThreadRunner) -> None:
-    runner._buffer.put([job(1)])
+    runner._buffer.put([active_job(1)])
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]
     assert runner._buffer.clear()
 
 
 def test_each_result_of_a_stopping_runner_is_urgent(runner: ThreadRunner, crowd: Crowd) -> None:
-    runner.take([job(number) for number in range(3)])
+    runner.take([active_job(number) for number in range(3)])
     until(lambda: crowd.inside == 3)
     runner.stop(interrupt=False)
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]
@@ -221,6 +222,6 @@ def test_each_result_of_a_stopping_runner_is_urgent(runner: ThreadRunner, crowd:
 def test_each_result_of_very_quick_jobs_is_urgent(runner: ThreadRunner, crowd: Crowd) -> None:
     for _ in range(200):
         runner.sizer.finished(0.00001)
-    runner.take([job(number) for number in range(3 + runner.sizer.prefetch())])
+    runner.take([active_job(number) for number in range(3 + runner.sizer.prefetch())])
     until(lambda: crowd.inside == 3)
     assert [runner.needs_more_work() for _ in range(2)] == [True, True]

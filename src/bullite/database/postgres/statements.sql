@@ -62,13 +62,13 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 select j.id, j.name, custom_id, priority, attempts, attempts_made, attempts_started, stalled_count,
     j.created_at, deferred_failure, opts, rank, seq, traits, data, state, lifo, delay, due_at, updated_at,
     processed_at, finished_at, return_value, failed_reason, progress, outcome,
-    (select n.name from bullite.bullite_worker_names as n where n.worker = j.worker),
-    w.lease_until, j.lease_until, expires_at,
-    (select q.name from bullite.bullite_queues as q where q.id = j.original_queue),
+    (select n.name from bullite.bullite_worker_names as n where n.worker = j.worker) as processed_by,
+    w.lease_until as worker_lease, j.lease_until as lease, expires_at,
+    (select q.name from bullite.bullite_queues as q where q.id = j.original_queue) as original_queue,
     coalesce((
         select json_agg(a.stack order by a.number)::text from bullite.bullite_attempts as a
         where a.job = j.id and a.stack is not null
-    ), '[]')
+    ), '[]') as stacks
 from bullite.bullite_jobs as j
     join bullite.bullite_payloads as p on p.job between j.id and j.id
     left join bullite.bullite_results as r on r.job between j.id and j.id
@@ -485,7 +485,7 @@ select exists (select 1 from bullite.bullite_jobs where queue = :queue and state
         order by due_at limit 1)
 
 -- name: next_in_lane
-select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as attempts_started, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where queue = :queue and state = 'waiting' and lane = :lane
@@ -497,7 +497,7 @@ where queue = :queue and state = 'waiting' and lane = :lane
 order by rank, seq limit :want
 
 -- name: claimable_jobs
-select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as attempts_started, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite.bullite_jobs as j join bullite.bullite_payloads on job between id and id
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and state || '' = 'waiting'

@@ -49,15 +49,15 @@ where id in (select value from json_each(:jobs)) and state = '{source}'
 select bullite_jobs.id, bullite_jobs.name, custom_id, priority, attempts, attempts_made,
     attempts_started, stalled_count, bullite_jobs.created_at, deferred_failure, opts, rank, seq, traits, data,
     state, lifo, delay, due_at, updated_at, processed_at, finished_at, return_value, failed_reason,
-    progress, outcome, (select name from bullite_worker_names where worker = bullite_jobs.worker),
-    bullite_workers.lease_until,
-    bullite_jobs.lease_until, expires_at,
-    (select name from bullite_queues where id = bullite_jobs.original_queue), (
+    progress, outcome,
+    (select name from bullite_worker_names where worker = bullite_jobs.worker) as processed_by,
+    bullite_workers.lease_until as worker_lease, bullite_jobs.lease_until as lease, expires_at,
+    (select name from bullite_queues where id = bullite_jobs.original_queue) as original_queue, (
         select json_group_array(stack) from (
             select stack from bullite_attempts
             where job = bullite_jobs.id and stack is not null order by number
         )
-    )
+    ) as stacks
 from bullite_jobs
     join bullite_payloads on bullite_payloads.job = bullite_jobs.id
     left join bullite_results on bullite_results.job = bullite_jobs.id
@@ -341,7 +341,7 @@ select exists (select 1 from bullite_jobs where queue = :queue and state = 'wait
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed')
 
 -- name: next_in_lane (payload_last)
-select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+select id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as attempts_started, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from bullite_jobs join bullite_payloads on job = id
 where queue = :queue and state = 'waiting' and lane = :lane
@@ -355,7 +355,7 @@ select json_group_array(json_array(rank, seq, id)) from (
 )
 
 -- name: claimable_jobs (payload_last)
-select bullite_jobs.id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1, stalled_count,
+select bullite_jobs.id, name, custom_id, priority, attempts, attempts_made, attempts_started + 1 as attempts_started, stalled_count,
     created_at, deferred_failure, opts, rank, seq, traits, data
 from json_each(:jobs) as asked
     join bullite_jobs on bullite_jobs.id = asked.value
