@@ -73,7 +73,9 @@ def _newest(session: Session, queue: str | None) -> Iterator[str]:
 def template_names(session: Session, context: click.Context) -> Iterable[str]:
     from .job_spec import TEMPLATES
 
-    return sorted(row[0] for row in session.reader().read("list_values", {"kind": TEMPLATES}).rows)
+    return sorted(
+        name for name, *_ in session.reader().read("list_values", {"kind": TEMPLATES}).rows
+    )
 
 
 Paths = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]

@@ -52,7 +52,7 @@ def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
 
     async def read() -> dict[str, int]:
         rows = await bridge.query(queue.store, "count_outcomes", {"queue": pk_of(queue)})
-        return {row[0]: row[1] for row in rows}
+        return dict(rows)
 
     return session.wait(read())
 

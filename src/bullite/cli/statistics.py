@@ -152,7 +152,8 @@ def measured(session: Session, queues: Sequence[Queue], last: int) -> Metrics:
     by_minute: dict[int, list[Sequence[Any]]] = {}
     for queue in queues:
         for row in _read(session, queue, "minutes", **span):
-            by_minute.setdefault(row[0], []).append(row)
+            minute, *_ = row
+            by_minute.setdefault(minute, []).append(row)
     minutes = [_together(by_minute[minute]) for minute in sorted(by_minute)]
     whole = metrics_of([row for rows in by_minute.values() for row in rows])
     return Metrics(minutes, whole.completed, whole.failed, whole.durations, whole.waits)

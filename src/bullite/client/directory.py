@@ -52,7 +52,7 @@ class WorkerStats:
 
 async def queue_names(store: Store) -> list[str]:
     """The queues that the database has, by name."""
-    return sorted(row[1] for row in await bridge.query(store, "queue_names", {}))
+    return sorted(name for _, name in await bridge.query(store, "queue_names", {}))
 
 
 async def queues_with(store: Store, job_id: str) -> list[str]:
@@ -62,7 +62,7 @@ async def queues_with(store: Store, job_id: str) -> list[str]:
         rows = await bridge.query(store, "queues_with_job", {"number": number})
     else:
         rows = await bridge.query(store, "queues_with_custom_id", {"custom_id": job_id})
-    return [row[0] for row in rows]
+    return [name for [name] in rows]
 
 
 class RemovedJob(NamedTuple):
@@ -83,7 +83,7 @@ async def removed_job(store: Store, queue: int, job_id: str) -> RemovedJob | Non
 async def queues_that_removed(store: Store, job_id: str) -> list[str]:
     """The names of the queues that a job of this id was removed from."""
     queues = await bridge.query(store, "queue_names", {})
-    return sorted([row[1] for row in queues if await removed_job(store, row[0], job_id)])
+    return sorted([name for pk, name in queues if await removed_job(store, pk, job_id)])
 
 
 async def workers(store: Store) -> list[WorkerStats]:

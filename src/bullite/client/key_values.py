@@ -14,13 +14,13 @@ from .runtime.store import Store
 async def list_values(store: Store, kind: str) -> dict[str, Any]:
     """Return the values of a kind, by name."""
     rows = await bridge.query(store, "list_values", {"kind": kind})
-    return {row[0]: decode(row[1]) for row in rows}
+    return {name: decode(value) for name, value, _ in rows}
 
 
 async def get_value(store: Store, kind: str, name: str) -> Any:
     """Return a value; None if there is none."""
     rows = await bridge.query(store, "get_value", {"kind": kind, "name": name})
-    return decode(rows[0][0]) if rows else None
+    return next((decode(value) for [value] in rows), None)
 
 
 async def set_value(store: Store, kind: str, name: str, value: Any) -> None:

@@ -205,8 +205,8 @@ class QueueEvents(OwnEmitter):
         rows = await bridge.query(
             self.store, "log_position", {"after": after, "queue": self._queue}
         )
-        newest = rows[0][3] if rows else 0
-        for queue, name, events, _, total in rows:
+        newest = 0
+        for queue, name, events, newest, total in rows:  # noqa: B007 - all rows have the same
             self._names[queue] = name
             if self._wanted is None:
                 self._seen[queue] = events
@@ -272,7 +272,7 @@ class QueueEvents(OwnEmitter):
 
     async def _learn_names(self) -> None:
         rows = await bridge.query(self.store, "queue_names", {})
-        self._names = {row[0]: row[1] for row in rows}
+        self._names = dict(rows)
 
     async def _fetch_value(self, queue: int, job_id: str) -> Any:
         """Read a return value that was too long for the log; None if its job is gone."""
@@ -280,11 +280,12 @@ class QueueEvents(OwnEmitter):
         if number is None:
             params: dict[str, Any] = {"queue": queue, "custom_id": job_id}
             found = await bridge.query(self.store, "job_with_custom_id", params)
-            number = found[0][0] if found else -1
+            number = next((pk for [pk] in found), -1)
         rows: Sequence[Any] = await bridge.query(
             self.store, "finished_jobs", {"jobs": f"[{number}]"}
         )
-        return decode(rows[0][2]) if rows and rows[0][2] is not None else None
+        value = next((value for _, _, value, _ in rows), None)
+        return None if value is None else decode(value)
 
     # --- ending ---
 

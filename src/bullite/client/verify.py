@@ -50,4 +50,4 @@ def verify(store: Store) -> Verification:
 
 
 def _check(reader: Reader, check: str) -> list[str]:
-    return [row[0] for row in reader.read(check, {}).rows]
+    return [problem for [problem] in reader.read(check, {}).rows]

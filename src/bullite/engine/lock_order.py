@@ -154,11 +154,15 @@ class LockOrder:
             result = self._execute(statement, params)
         else:
             result = self._execute(f"{statement}_now", params)
-            missing = jobs.difference(row[0] for row in result.rows)
-            if missing and self._execute("count_jobs", {"jobs": _as_json(missing)}).rows[0][0]:
+            missing = jobs.difference(job for job, *_ in result.rows)
+            if missing and self._are_there(missing):
                 raise OutOfOrder(jobs=jobs)
         self._holds = True
         return result
+
+    def _are_there(self, jobs: Set[int]) -> bool:
+        [[number]] = self._execute("count_jobs", {"jobs": _as_json(jobs)}).rows
+        return bool(number)
 
 
 def _as_json(numbers: Iterable[int]) -> str:

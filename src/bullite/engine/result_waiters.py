@@ -13,8 +13,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ..core.codec import as_json, decode
+from ..core.event_log import failure_of
 from ..core.log_throttle import ThrottledLog
-from ..core.states import CANCEL, COMPLETE, EXPIRE, FAIL, State
+from ..core.states import COMPLETE, FAIL
 from ..database.driver import Driver, InvalidData, TransactionAborted
 from ..errors import ENDING, JobNotFound, StoreClosed, StoreError
 from ..operations.cancel_and_expire import Cancel
@@ -41,6 +42,14 @@ class AwaitedJob(NamedTuple):
     job: int
     queue: int
     id: str
+
+
+class _LoggedEnd(NamedTuple):
+    """The end of a job, as the event log has it."""
+
+    row: int
+    kind: str
+    entry: Any
 
 
 class ResultWaiters:
@@ -206,10 +215,10 @@ class ResultWaiters:
             self._deleted.clear()  # the next check finds them again
             self._report(rows)
             return
-        newest: dict[int, tuple[int, str, Any]] = {}
+        newest: dict[int, _LoggedEnd] = {}
         for job, kind, entry, row in rows:
-            if job not in newest or row > newest[job][0]:
-                newest[job] = row, kind, entry
+            if job not in newest or row > newest[job].row:
+                newest[job] = _LoggedEnd(row, kind, entry)
         replies: list[Answered] = []
         for awaited in deleted:
             end = _end(awaited, newest.get(awaited.job))
@@ -228,18 +237,15 @@ class ResultWaiters:
 _FAILURES = (StoreError, InvalidData, TransactionAborted)
 
 
-def _end(awaited: AwaitedJob, entry_in_log: tuple[int, str, Any] | None) -> Any:
+def _end(awaited: AwaitedJob, logged: _LoggedEnd | None) -> Any:
     """Return how a deleted job ended, if the event log still has it; else JobNotFound."""
     gone = JobNotFound(f"job {awaited.id} does not exist any more")
-    if entry_in_log is None:
+    if logged is None:
         return gone
-    _, kind, entry = entry_in_log
-    is_list = isinstance(entry, str) and entry.startswith("[")
-    detail: list[Any] = decode(entry)[1:] if is_list else [None]
-    if kind == FAIL.name:
-        return [FAIL.target, None, detail[0][0]]
-    if kind in (EXPIRE.name, CANCEL.name):
-        return [State.FAILED, None, detail[0][1]]
-    if detail[1:2] == [1]:
-        return gone  # its result was too long for the log
-    return [COMPLETE.target, as_json(detail[0]), None]
+    is_list = isinstance(logged.entry, str) and logged.entry.startswith("[")
+    entry: list[Any] = decode(logged.entry) if is_list else [awaited.job, None]
+    failure = failure_of(logged.kind, entry) if is_list else None
+    if failure is not None:
+        return [failure.state, None, failure.reason]
+    _, result, *truncated = entry
+    return gone if truncated == [1] else [COMPLETE.target, as_json(result), None]

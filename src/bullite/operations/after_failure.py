@@ -113,7 +113,7 @@ def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Ope
             answers.append(0)
             continue
         found = yield "auto_retry_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
-        jobs = [job for (job,) in found.rows]
+        jobs = [job for [job] in found.rows]
         if jobs:
             [moved] = yield from move_jobs(
                 tx, [MoveJobs(RETRY_FINISHED, jobs, forget_attempts=True)]

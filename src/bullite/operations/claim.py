@@ -325,7 +325,7 @@ def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
     if not gates.by_name:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}
-    return [lane for (lane,) in result.rows] or (UNSORTED,)
+    return [lane for [lane] in result.rows] or (UNSORTED,)
 
 
 class Promote(Request):

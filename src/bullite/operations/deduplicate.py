@@ -120,7 +120,7 @@ def delete_keys(keys: Iterable[Key]) -> Operation[list[str | None]]:
     kept: list[str | None] = []
     for queue, ids in by_queue.items():
         deleted = yield "delete_keys", {"queue": queue, "keys": as_json(ids)}
-        kept += [job for (job,) in deleted.rows]
+        kept += [job for [job] in deleted.rows]
     return kept
 
 

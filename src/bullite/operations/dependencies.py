@@ -208,7 +208,7 @@ def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
     if not places:
         return []
     jobs = {"jobs": as_json([place.job for place in places])}
-    still = {job for (job,) in (yield "with_pending_links", jobs).rows}
+    still = {job for [job] in (yield "with_pending_links", jobs).rows}
     return [place for place in places if place.job not in still]
 
 

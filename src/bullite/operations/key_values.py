@@ -33,7 +33,7 @@ def update_key_value(
         place = {"kind": request.kind, "name": request.name}
         yield "lock_value", place
         found = yield "get_value", place
-        old: str | None = next((value for (value,) in found.rows), None)
+        old: str | None = next((value for [value] in found.rows), None)
         try:
             new = request.make(old)
         except Exception as error:  # it is its caller's alone: nothing has been written for it

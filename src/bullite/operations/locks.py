@@ -65,7 +65,7 @@ def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[li
     answers: list[dict[int, int]] = []
     for request in requests:
         params = {"locks": as_json(request.locks), "nonce": tx.nonce, "lease_now": tx.lease_now}
-        renewed = {token for (token,) in (yield "renew_locks", params).rows}
+        renewed = {token for [token] in (yield "renew_locks", params).rows}
         answers.append(
             {token: tx.lease_now + ttl for _, token, ttl in request.locks if token in renewed}
         )

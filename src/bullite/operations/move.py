@@ -118,7 +118,7 @@ def _without_children_elsewhere(
     if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
         return places
     found = yield "with_children_elsewhere", {"jobs": as_json([place.job for place in places])}
-    kept = {job for (job,) in found.rows}
+    kept = {job for [job] in found.rows}
     return [place for place in places if place.job not in kept]
 
 

@@ -57,7 +57,7 @@ def find_or_make(tx: Transaction, name: str) -> Operation[int]:
 
 def _make(tx: Transaction, name: str, order: str) -> Operation[int]:
     made = yield "insert_queue", {"name": name, "priority_order": order, "now": tx.now}
-    [(id,)] = made.rows
+    [[id]] = made.rows
     return int(id)
 
 
@@ -164,7 +164,7 @@ def _auto_retry(settings: Settings) -> tuple[int | None, int]:
 def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
     """Reschedule the automatic retry of failed jobs of the queue and of its dead letters."""
     origins = yield "source_queues_of_failed", {"queue": queue}
-    groups: list[tuple[int, int | None]] = [(queue, origin) for (origin,) in origins.rows]
+    groups: list[tuple[int, int | None]] = [(queue, origin) for [origin] in origins.rows]
     if settings.dead_letter not in (None, settings.name):
         found = yield "queue_named", {"name": settings.dead_letter}
         groups += [(OpenedQueue(*row).id, queue) for row in found.rows]
@@ -279,7 +279,7 @@ def may_sweep(queue: int) -> Operation[bool]:
 def may_keep_house(queue: int, chore: str) -> Operation[bool]:
     """Return True if no other process does this chore for a queue, until this commits."""
     taken = yield "try_housekeeping", {"queue": queue, "chore": chore}
-    [(is_taken, *_)] = taken.rows
+    [[is_taken, *_]] = taken.rows
     return bool(is_taken)
 
 

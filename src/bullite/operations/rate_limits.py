@@ -82,7 +82,7 @@ def available_slots(
 ) -> Operation[int]:
     """How many of so many jobs may begin."""
     if limits.concurrency is not None:
-        [(running,)] = (yield "count_active", {"queue": queue}).rows
+        [[running]] = (yield "count_active", {"queue": queue}).rows
         slots = min(slots, max(0, limits.concurrency - running))
     left = limits.remaining(limiter, tx.now)
     return slots if left is None else min(slots, left)

@@ -110,7 +110,7 @@ def next_allowed(
         looks += 1
         everywhere = looks < MAX_LOOKS
     yield from _count(tx, queue, rows, windows)
-    [(next_unpark,)] = (yield "next_unpark", {"queue": queue}).rows
+    [[next_unpark]] = (yield "next_unpark", {"queue": queue}).rows
     return Claimable(rows, everywhere, next_unpark)
 
 
@@ -221,7 +221,7 @@ def _parked_lanes(queue: int, key: str) -> Operation[list[str]]:
     first = f"{PARKED_LANE}{key}{PARKED_LANE}"
     last = f"{PARKED_LANE}{key} "
     found = yield "parked_lanes", {"queue": queue, "first_lane": first, "last_lane": last}
-    return [lane for (lane,) in found.rows]
+    return [lane for [lane] in found.rows]
 
 
 def _count(

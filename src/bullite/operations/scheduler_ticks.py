@@ -382,7 +382,7 @@ def with_live_scheduler(queue: int, jobs: Mapping[int, str | None]) -> Operation
     if not keys:
         return set()
     found = yield "existing_schedulers", {"queue": queue, "keys": as_json(sorted(keys.values()))}
-    known = {key for (key,) in found.rows}
+    known = {key for [key] in found.rows}
     return {job for job, key in keys.items() if key in known}
 
 

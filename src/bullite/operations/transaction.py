@@ -128,7 +128,7 @@ class Transaction:
         That may take a while: then it is later than it was.
         """
         turn = yield "lock_queue_limits", {"queue": queue}
-        for (now,) in turn.rows:
+        for [now] in turn.rows:
             if now is not None:
                 self.now = max(self.now, now)
 

@@ -82,11 +82,12 @@ def allocate_ids(count: int) -> Operation[Sequence[int]]:
     if not count:
         return ()
     result = yield "take_numbers", {"count": count}
-    # A range, as its first and last number, or numbers with gaps, each in a row.
-    first, *_, last = [number for row in result.rows for number in (row[0], row[-1])]
+    # One row with the first and the last number, or a row per number, which may have gaps.
+    numbers = [number for row in result.rows for number in row]
+    first, last = numbers[0], numbers[-1]
     if last - first + 1 == count:
         return range(first, last + 1)
-    return sorted(number for (number,) in result.rows)
+    return sorted(numbers)
 
 
 def move_to_queue(

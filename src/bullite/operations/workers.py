@@ -79,7 +79,7 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
                 "now": tx.now,
             },
         )
-        [(worker,)] = made.rows
+        [[worker]] = made.rows
         yield "insert_worker_name", {"worker": worker, "name": r.name}
         yield "delete_old_worker_names", {"oldest": worker - NAMES_KEPT}
         answers.append(worker)
@@ -152,7 +152,7 @@ def renew_leases(tx: Transaction, requests: Sequence[RenewLeases]) -> Operation[
     params = {"lease_now": tx.lease_now, "now": tx.now, "nonce": tx.nonce}
     yield "renew_workers", params
     result = yield "workers_of_process", {"nonce": tx.nonce}
-    return [{worker for (worker,) in result.rows}] * len(requests)
+    return [{worker for [worker] in result.rows}] * len(requests)
 
 
 class RecoverStalled(Request):

@@ -50,7 +50,7 @@ def events(session: Session, queue: str | None, follow: bool, limit: int) -> Non
 
 
 def _queue_names(session: Session) -> dict[int, str]:
-    return {row[0]: row[1] for row in session.wait(_read(session.store(), "queue_names", {}))}
+    return dict(session.wait(_read(session.store(), "queue_names", {})))
 
 
 async def _read(store: Store, statement: str, params: dict[str, Any]) -> Any:

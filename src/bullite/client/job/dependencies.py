@@ -185,7 +185,7 @@ class JobDependencies(JobBase):
         }
         wanted = [kind for kind, is_asked in asked.items() if is_asked] or list(KINDS)
         rows = await bridge.query(self._store, "link_counts", {"job": self.pk})
-        counts = {row[0]: row[1] for row in rows}
+        counts = dict(rows)
         return {kind: counts.get(KINDS[kind], 0) for kind in wanted}
 
     def remove_unprocessed_children(self) -> Pending[int]:
@@ -203,7 +203,7 @@ class JobDependencies(JobBase):
             links += rows
             if len(rows) < AT_ONCE:
                 return links
-            after = rows[-1][0]
+            *_, (after, _, _) = rows
 
     async def _page_of_links(self, kind: str, page: Any) -> tuple[Sequence[Sequence[Any]], int]:
         if not isinstance(page, Mapping):
@@ -214,8 +214,10 @@ class JobDependencies(JobBase):
         cursor = check_int(f"{kind} cursor", page.get("cursor", 0), 0, 2**62)
         count = check_int(f"{kind} count", page.get("count", 20), 1, 100_000)
         rows = await self._rows(CHILD, KINDS[kind], cursor, count + 1)
-        there = rows[:count]
-        following = there[-1][0] if len(rows) > count else 0
+        if len(rows) <= count:
+            return rows, 0
+        *there, _ = rows
+        *_, (following, _, _) = there
         return there, following
 
     async def _rows(self, kind: str, state: str, after: int, most: int) -> Sequence[Sequence[Any]]:

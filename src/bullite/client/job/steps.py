@@ -165,7 +165,11 @@ class StepContext:
         if self._known is None and self._job._flags & STEPPED:
             rows = yield Pending.from_query(self._job._store, "steps", {"job": self._job.pk})
             if self._known is None:
-                self._known = {(*row[:3],): row[3] for row in rows if row[6] is not None}
+                self._known = {
+                    (kind, name, number): value
+                    for kind, name, number, value, _, _, ended_at in rows
+                    if ended_at is not None
+                }
                 self._places = count(len(rows) + 1)
         if self._known is None:
             self._known = {}

@@ -38,7 +38,7 @@ async def why(queue: QueueReads, job: Job) -> str:
     if job.state == State.WAITING_CHILDREN:
         params = {"job": job.pk, "most": MAX_SHOWN}
         pending = await bridge.query(queue.store, "pending_links", params)
-        keys = ", ".join(row[0] for row in pending)
+        keys = ", ".join(key for [key] in pending)
         return "; ".join([f"job {job.id} waits for {keys}", *await _blocked(queue, job.pk)])
     if job.state in (State.WAITING, PRIORITIZED):
         return f"job {job.id} waits: {'; '.join(await _what_it_waits_for(queue, job))}"

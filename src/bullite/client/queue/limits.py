@@ -38,8 +38,8 @@ class LimitMethods(QueueReads):
         limit = (await self._limits()).concurrency
         if limit is None:
             return False
-        rows = await bridge.query(self.store, "count_active", {"queue": self._pk})
-        return bool(rows[0][0] >= limit)
+        [[running]] = await bridge.query(self.store, "count_active", {"queue": self._pk})
+        return bool(running >= limit)
 
     # --- rate of the queue ---
 

@@ -178,8 +178,8 @@ class Queue(SchedulerMethods, LimitMethods, BulkMoves):
             await bridge.sleep(0.005)
 
     async def _holds_jobs_ahead(self) -> bool:
-        rows = await bridge.query(self.store, "count_prefetched", {"queue": self._pk})
-        return bool(rows[0][0])
+        [[prefetched]] = await bridge.query(self.store, "count_prefetched", {"queue": self._pk})
+        return bool(prefetched)
 
     async def resume(self) -> None:
         """Let workers claim jobs of the queue again."""
@@ -206,7 +206,7 @@ class Queue(SchedulerMethods, LimitMethods, BulkMoves):
             pass  # a deleted job may have released others into a list that was already empty
         params = {"queue": self._pk, "before": MAX_TIME, "most": count}
         while rows := await bridge.query(self.store, "trash_to_delete", params):
-            await bridge.submit(self.store, MoveJobs(DELETE, [row[0] for row in rows]))
+            await bridge.submit(self.store, MoveJobs(DELETE, [pk for [pk, *_] in rows]))
         await bridge.submit(self.store, ResetQueue(self._pk))
         await self._open_row()
 

@@ -76,7 +76,7 @@ class QueueReads(QueueBase):
             return number
         params = {"queue": self._pk, "custom_id": job_id}
         rows = await bridge.query(self.store, "job_with_custom_id", params)
-        return rows[0][0] if rows else None
+        return next((pk for [pk] in rows), None)
 
     async def _job_by_pk(self, number: int) -> Job | None:
         """Return the job with this primary key; None if it is not in this queue."""
@@ -340,7 +340,7 @@ class QueueReads(QueueBase):
             ]
         await self._ensure_open()
         rows = await bridge.query(self.store, "counts_per_priority", {"queue": self._pk})
-        counts = {row[0]: row[1] for row in rows}
+        counts = dict(rows)
         if priorities is None:
             return counts
         return {priority: counts.get(priority, 0) for priority in priorities}
@@ -411,7 +411,7 @@ async def jobs_with_pks(queue: QueueReads, pks: Collection[int]) -> dict[int, Jo
     for start in range(0, len(left), READ_AT_ONCE):
         some = encode_plain(left[start : start + READ_AT_ONCE]).decode()
         rows = await bridge.query(queue.store, "jobs", {"queue": queue._pk, "jobs": some})
-        jobs |= {row[0]: queue._as_job(row) for row in rows}
+        jobs |= {job.pk: job for job in map(queue._as_job, rows)}
     return jobs
 
 

@@ -127,7 +127,8 @@ class PostgresDriver:
         self._run(connection, "skip_events", {"skipped": SKIPPED_EVENTS})
         if self._server_clock is not None:
             # Before the first transaction there is work by the clock: who is dead, what is due.
-            self._server_clock.set(self._run(connection, "clock", {}).rows[0][0])
+            [[now]] = self._run(connection, "clock", {}).rows
+            self._server_clock.set(now)
 
     def _replace_backend(self, connection: Connection) -> None:
         """End the session of the connection before this one, and remember this one's."""
@@ -164,7 +165,7 @@ class PostgresDriver:
                 if not is_broken:
                     raise self._meaning(error) from error
         self._first_statements.extend(zip(reversed(foreseen), reversed(answers), strict=False))
-        self._begun_at = answers[-1 - len(foreseen)].rows[0][0]
+        [[self._begun_at, *_]] = answers[-1 - len(foreseen)].rows
         if self._server_clock is not None:
             self._server_clock.set(self._begun_at)
         self._number += 1
@@ -188,7 +189,8 @@ class PostgresDriver:
         if statement != "try_housekeeping":
             return self._at_our_time(answer)
         chore = params["chore"], params["queue"]
-        if answer.rows[0][0]:
+        [[is_taken]] = answer.rows
+        if is_taken:
             self._hindrances.began(chore)
         elif self._hindrances.refused(chore, self.clock.now()):
             self._name_housekeeper(params)
@@ -208,8 +210,8 @@ class PostgresDriver:
         """The time that the server told, unless another clock is used."""
         if self._server_clock is None:
             return Result([(self.clock.now(),) for _ in answer.rows], len(answer.rows))
-        if answer.rows:
-            self._server_clock.set(answer.rows[0][0])
+        for [now] in answer.rows:
+            self._server_clock.set(now)
         return answer
 
     def _answered_already(self, statement: str, params: Params) -> Result | None:
@@ -426,7 +428,7 @@ class PostgresDriver:
             return []
         long_ago = self.clock.now() - SURELY_GONE
         asked = encode_plain(sorted({worker.nonce for worker in workers})).decode()
-        seen_at = {row[0]: row[1] for row in self._run_alone("processes", {"nonces": asked}).rows}
+        seen_at = dict(self._run_alone("processes", {"nonces": asked}).rows)
         return [
             worker
             for worker in workers

@@ -52,8 +52,8 @@ def _refuse_old_server(connection: Connection, location: ServerLocation) -> None
 def _version(connection: Connection, location: ServerLocation) -> int:
     """The version of the schema; 0 if nothing of ours is there."""
     tables = {
-        row[0]
-        for row in connection.execute(
+        table
+        for [table] in connection.execute(
             "select relname::text from pg_class "
             "join pg_namespace on pg_namespace.oid = relnamespace "
             "where nspname = %s and relname like %s",
@@ -72,8 +72,9 @@ def _version(connection: Connection, location: ServerLocation) -> int:
             raise _not_allowed(location, error) from None
         except (psycopg.ProgrammingError, psycopg.DataError):
             row = None
-        if row is not None and str(row[0]).isdecimal():
-            return int(row[0])
+        for value in row or ():
+            if str(value).isdecimal():
+                return int(value)
     raise NotABulliteDatabase(
         f"{location}: schema {location.schema} holds tables called {', '.join(sorted(tables))} "
         "that Bullite did not make; name another schema"

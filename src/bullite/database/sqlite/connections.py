@@ -70,8 +70,8 @@ def refuse_old_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
 def schema_version(connection: sqlite3.Connection, path: Path) -> int:
     """The number of the schema; 0 if there is nothing of ours yet."""
     tables = {
-        row[0]
-        for row in connection.execute(
+        table
+        for [table] in connection.execute(
             "select name from sqlite_master where type = 'table' and name glob 'bullite_*'"
         )
     }
@@ -84,8 +84,9 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
             ).fetchone()
         except sqlite3.Error:
             row = None
-        if row is not None and str(row[0]).isdecimal():
-            return int(row[0])
+        for value in row or ():
+            if str(value).isdecimal():
+                return int(value)
     raise NotABulliteDatabase(
         f"{path} holds tables called {', '.join(sorted(tables))} that Bullite did not make; "
         "name another file"

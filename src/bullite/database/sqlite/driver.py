@@ -384,11 +384,11 @@ class SQLiteDriver:
         wanted = None if ANY_NAME in names else as_json(list(names))
         params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
         rows = self.execute("idle_worker_addresses", params).rows
-        self._wakeups.note((row[0] for row in rows), queue)
+        self._wakeups.note((address for [address] in rows), queue)
 
     def queue_cancel_notification(self, queue: int, nonce: int) -> None:
-        for row in self.execute("address_of_process", {"nonce": nonce}).rows:
-            self._wakeups.note_alert(row[0])
+        for [address] in self.execute("address_of_process", {"nonce": nonce}).rows:
+            self._wakeups.note_alert(address)
 
     def send_notifications(self) -> None:
         self._wakeups.send()
