@@ -321,7 +321,7 @@ MUTANTS = (
         SQL,
         "when traits & {cancelled} <> 0 or deferred_failure is not null then",
         "when traits & {cancelled} <> 0 then",
-        ["test_linking.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
+        ["test_dependencies.py::test_a_parent_that_is_to_fail_is_to_fail_after_a_stall_too"],
     ),
     Mutant(
         "a worker of another boot is dead",

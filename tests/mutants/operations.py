@@ -26,12 +26,12 @@ MUTANTS = (
         "operations/workers.py",
         "started = [one for one in held if not one.prefetched]",
         "started = list(held)",
-        ["test_fetching_ahead.py"],
+        ["test_prefetch.py"],
     ),
     Mutant(
         "the beginning of a job fetched ahead is told with its end",
         "operations/finish.py",
-        "if any(map(_PREFETCHED, verdicts)):",
+        "if any(map(_PREFETCHED, outcomes)):",
         "if False:",
         ["test_prefetch.py"],
     ),
@@ -67,31 +67,31 @@ MUTANTS = (
     Mutant(
         "a careful look compares the nonce",
         "operations/finish.py",
-        "(place.token, place.nonce) != (verdict.token, tx.nonce)",
-        "place.token != verdict.token",
+        "(place.token, place.nonce) != (outcome.token, tx.nonce)",
+        "place.token != outcome.token",
         ["test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused"],
     ),
     Mutant(
-        "a repeated verdict is recognised only in its target state",
+        "a repeated outcome is recognised only in its target state",
         "operations/finish.py",
-        "elif not (verdict.again and _already_applied(verdict, place)):",
-        "elif not verdict.again:",
+        "elif not (outcome.again and _already_applied(outcome, place)):",
+        "elif not outcome.again:",
         [
             "test_finish.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
             "_often_it_is_sent"
         ],
     ),
     Mutant(
-        "a verdict that was not sent before is not taken for a repetition",
+        "an outcome that was not sent before is not taken for a repetition",
         "operations/finish.py",
-        "elif not (verdict.again and _already_applied(verdict, place)):",
-        "elif not _already_applied(verdict, place):",
+        "elif not (outcome.again and _already_applied(outcome, place)):",
+        "elif not _already_applied(outcome, place):",
         ["test_finish.py::test_a_second_completion_is_a_lost_lock"],
     ),
     Mutant(
-        "two verdicts for one job are looked at twice",
+        "two outcomes for one job are looked at twice",
         "operations/finish.py",
-        "if len(asked) != len(verdicts):",
+        "if len(asked) != len(outcomes):",
         "if False:",
         [
             "test_finish.py::test_a_stale_and_a_fresh_verdict_for_one_job_in_one_request_are"
@@ -119,7 +119,7 @@ MUTANTS = (
         "operations/workers.py",
         "job: [one.token, -number]",
         "job: [one.token, number]",
-        ["test_claiming.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
+        ["test_claim.py::test_a_stalled_job_goes_to_the_front_of_the_line"],
     ),
     # --- the line ---
     Mutant(
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "what is settled is no longer active",
         "operations/finish.py",
-        "tx.count_runs_ended(queue, len(verdicts))",
+        "tx.count_runs_ended(queue, len(outcomes))",
         "pass",
         ["test_counts_and_events.py::test_every_job_is_counted_in_one_state"],
     ),
@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "a job whose id is taken among the dead stays",
         "operations/after_failure.py",
-        " if verdict.custom_id not in taken]",
+        " if outcome.custom_id not in taken]",
         "]",
         ["test_dead_letter.py::test_a_job_whose_id_is_taken_there_stays"],
     ),
@@ -397,7 +397,7 @@ MUTANTS = (
     Mutant(
         "a dead letter is spared by its own retention",
         "operations/finish.py",
-        "v.retention) for v in verdicts if v.job not in buried]",
+        "v.retention) for v in outcomes if v.job not in buried]",
         "v.retention) for v in outcomes]",
         ["test_dead_letter.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
     ),
@@ -462,14 +462,14 @@ MUTANTS = (
     Mutant(
         "a job that failed without a run has made no attempt",
         "operations/finish.py",
-        "        unrun = [v.job for v in verdicts if v.unrun]\n",
+        "        unrun = [v.job for v in outcomes if v.unrun]\n",
         "        unrun = []\n",
         ["worker/test_unrun_jobs.py::test_a_job_whose_relative_failed_has_no_start_and_no_attempt"],
     ),
     Mutant(
         "a failed run is remembered",
         "operations/finish.py",
-        "        yield from _write_history(tx, [v for v in verdicts if not v.unrun])\n",
+        "        yield from _write_history(tx, [v for v in outcomes if not v.unrun])\n",
         "",
         ["test_history.py::test_runs_are_numbered_in_the_order_they_ended"],
     ),
@@ -534,7 +534,7 @@ MUTANTS = (
     Mutant(
         "what was kept behind a job is made when it ends",
         "operations/finish.py",
-        "if traits & DEDUPLICATED and move in (COMPLETE, FAIL):",
+        "if flags & DEDUPLICATED and move in (COMPLETE, FAIL):",
         "if flags & DEDUPLICATED and move is COMPLETE:",
         ["test_deduplicate.py::test_a_final_failure_is_an_end_too"],
     ),
@@ -586,7 +586,7 @@ MUTANTS = (
     Mutant(
         "a run that returns while its children are pending fails",
         "operations/finish.py",
-        "if move is COMPLETE and traits & DOWNSTREAM:",
+        "if move is COMPLETE and flags & DOWNSTREAM:",
         "if False:",
         ["test_dependencies.py::test_a_run_that_did_not_wait_for_its_children_fails"],
     ),
@@ -602,7 +602,7 @@ MUTANTS = (
         "operations/cancel_and_expire.py",
         "for job, flags, keep in ended if job not in needed]",
         "for job, flags, keep in ended]",
-        ["test_linking.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
+        ["test_dependencies.py::test_what_others_depend_on_is_not_removed_when_it_expires"],
     ),
     Mutant(
         "a child that comes back is waited for again",
@@ -721,31 +721,31 @@ MUTANTS = (
     ),
     # --- cancelling ---
     Mutant(
-        "a verdict minds that its job was cancelled",
+        "an outcome minds that its job was cancelled",
         "operations/finish.py",
-        "    if any(verdict.flags & CANCELLED_FLAG for verdict in held.values()):",
+        "    if any(outcome.flags & CANCELLED_FLAG for outcome in held.values()):",
         "    if False:",
         ["test_cancel.py::test_a_cancelled_run_that_fails_is_cancelled"],
     ),
     Mutant(
         "a cancelled job whose children do not let it complete is cancelled",
         "operations/finish.py",
-        "    if any(verdict.flags & CANCELLED_FLAG for verdict in refused):",
+        "    if any(outcome.flags & CANCELLED_FLAG for outcome in refused):",
         "    if False:",
         ["test_cancel.py"],
     ),
     Mutant(
         "a cancelled job that would have been tried again goes if it is not to be kept",
         "operations/finish.py",
-        "            retention=keeps.get(job, verdict.retention),\n",
+        "            retention=keeps.get(job, outcome.retention),\n",
         "",
         ["test_cancel.py::test_so_is_one_that_was_cancelled_while_it_ran"],
     ),
     Mutant(
-        "a verdict on a cancelled job that is sent again is recognised",
+        "an outcome on a cancelled job that is sent again is recognised",
         "operations/finish.py",
         "        return place.state == State.FAILED\n",
-        "        return place.state == verdict.move.target\n",
+        "        return place.state == outcome.move.target\n",
         ["test_cancel.py"],
     ),
     Mutant(
@@ -758,7 +758,7 @@ MUTANTS = (
     Mutant(
         "a cancelled job is no dead letter, and nobody is told of it",
         "operations/finish.py",
-        "            deserving = [v for v in verdicts if v.outcome != CANCELLED]",
+        "            deserving = [v for v in outcomes if v.outcome != CANCELLED]",
         "            deserving = list(outcomes)",
         ["test_cancel.py"],
     ),
@@ -817,14 +817,14 @@ MUTANTS = (
     Mutant(
         "the failure of a notice is told to nobody",
         "operations/after_failure.py",
-        " if not verdict.flags & ON_FAILURE_JOB]",
+        " if not outcome.flags & ON_FAILURE_JOB]",
         "]",
         ["test_failure_hooks.py::test_the_failure_of_a_notice_is_told_to_nobody"],
     ),
     Mutant(
         "what was cancelled is neither told nor a dead letter",
         "operations/finish.py",
-        "[v for v in verdicts if v.outcome != CANCELLED]",
+        "[v for v in outcomes if v.outcome != CANCELLED]",
         "outcomes",
         ["test_failure_hooks.py::test_what_was_cancelled_is_not_told"],
     ),

@@ -311,15 +311,15 @@ def ends_of(batch: OutcomeBatch, settled: FinishResult) -> tuple[list[str], dict
     completed: list[str] = []
     failed: dict[str, str] = {}
     lost = set(settled.lost)
-    for verdict in batch.outcomes:
-        if verdict.job in lost:
+    for outcome in batch.outcomes:
+        if outcome.job in lost:
             continue
-        if (problem := settled.overridden.get(verdict.job)) is not None:
-            failed[str(verdict.public_id)] = str(problem)
-        elif verdict.move is COMPLETE:
-            completed.append(str(verdict.public_id))
-        elif verdict.reason is not None:
-            failed[str(verdict.public_id)] = verdict.reason
+        if (problem := settled.overridden.get(outcome.job)) is not None:
+            failed[str(outcome.public_id)] = str(problem)
+        elif outcome.move is COMPLETE:
+            completed.append(str(outcome.public_id))
+        elif outcome.reason is not None:
+            failed[str(outcome.public_id)] = outcome.reason
     return completed, failed
 
 

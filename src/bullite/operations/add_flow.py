@@ -206,11 +206,11 @@ def _insert_linked(
     prospects = _InitialLinks(edges, ended)
     parents = {edge.upstream: edge.downstream for edge in edges if edge.kind == CHILD}
     refs = yield from _refs(set(parents.values()), new)
-    traits = _flags(edges)
+    flags = _flags(edges)
     jobs: dict[int, dict[int, NewJob]] = defaultdict(dict)
     for id, node in new.items():
         parent = refs.get(parents.get(id, 0))
-        jobs[node.queue][id] = _tied(node.job, traits[id], parent)
+        jobs[node.queue][id] = _tied(node.job, flags[id], parent)
     has_children = set(parents.values())
     blocked = {
         id: _due_when_free(tx, node.job, id in has_children)
@@ -222,8 +222,8 @@ def _insert_linked(
     if renewed:
         yield "unlink_jobs", {"links": as_json(renewed)}
     yield "insert_links", prospects.rows
-    old = traits.keys() - new.keys()
-    yield from _set_link_flags(old, traits)
+    old = flags.keys() - new.keys()
+    yield from _set_link_flags(old, flags)
     yield from _set_parent_option({child: refs[parents[child]] for child in old & parents.keys()})
     if prospects.doomed:
         places = yield from load_for_update(sorted(prospects.doomed))
@@ -251,11 +251,11 @@ def _ended_jobs(jobs: Iterable[int]) -> Operation[dict[int, _Ended]]:
 
 
 def _flags(edges: Sequence[Edge]) -> dict[int, int]:
-    traits: dict[int, int] = defaultdict(int)
+    flags: dict[int, int] = defaultdict(int)
     for edge in edges:
-        traits[edge.downstream] |= DOWNSTREAM
-        traits[edge.upstream] |= UPSTREAM
-    return traits
+        flags[edge.downstream] |= DOWNSTREAM
+        flags[edge.upstream] |= UPSTREAM
+    return flags
 
 
 def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, FlowRef]]:
@@ -274,11 +274,11 @@ def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, F
     return refs
 
 
-def _tied(job: NewJob, traits: int, parent: FlowRef | None) -> NewJob:
+def _tied(job: NewJob, flags: int, parent: FlowRef | None) -> NewJob:
     extras = job.rare_fields or NO_RARE_FIELDS
     return job._replace(
         opts=_with_parent(job.opts, parent) if parent else job.opts,
-        rare_fields=extras._replace(flags=extras.flags | traits),
+        rare_fields=extras._replace(flags=extras.flags | flags),
     )
 
 
@@ -296,12 +296,12 @@ def _due_when_free(tx: Transaction, job: NewJob, has_children: bool) -> int | No
     return extras.run_at if has_children else due_time(tx, job)
 
 
-def _set_link_flags(jobs: Iterable[int], traits: Mapping[int, int]) -> Operation[None]:
+def _set_link_flags(jobs: Iterable[int], flags: Mapping[int, int]) -> Operation[None]:
     """Let jobs that exist know what they are tied to from now on."""
-    by_traits: dict[int, list[int]] = defaultdict(list)
+    by_flags: dict[int, list[int]] = defaultdict(list)
     for job in jobs:
-        by_traits[traits[job]].append(job)
-    for some, members in by_traits.items():
+        by_flags[flags[job]].append(job)
+    for some, members in by_flags.items():
         yield "add_flags", {"jobs": as_json(sorted(members)), "traits": some}
 
 

@@ -23,29 +23,29 @@ MAX_RETRIED = 500
 
 
 def move_to_dead_letter(
-    tx: Transaction, queue: int, settings: Settings, verdicts: Sequence[RunOutcome]
+    tx: Transaction, queue: int, settings: Settings, outcomes: Sequence[RunOutcome]
 ) -> Operation[set[int]]:
     """Move these failed jobs to the dead-letter queue of their queue, if it has one.
 
     The jobs stay failed and keep id and history. A job stays in its queue if its custom id is
     taken in the dead-letter queue. Return the jobs that moved.
     """
-    if settings.dead_letter is None or settings.dead_letter == settings.name or not verdicts:
+    if settings.dead_letter is None or settings.dead_letter == settings.name or not outcomes:
         return set()
     target = yield from find_or_make(tx, settings.dead_letter)
-    wanted = [verdict.custom_id for verdict in verdicts if verdict.custom_id]
+    wanted = [outcome.custom_id for outcome in outcomes if outcome.custom_id]
     params = {"queue": target, "custom_ids": as_json(wanted)}
     found = (yield "taken_custom_ids", params).rows if wanted else ()
     taken = {custom_id for custom_id, _ in found}
-    moving = [verdict for verdict in verdicts if verdict.custom_id not in taken]
+    moving = [outcome for outcome in outcomes if outcome.custom_id not in taken]
     if not moving:
         return set()
-    jobs = [verdict.job for verdict in moving]
+    jobs = [outcome.job for outcome in moving]
     yield from move_to_queue(queue, target, jobs, original_queue=queue)
     tx.count(queue, "failed", -len(jobs))
     tx.count(target, "failed", len(jobs))
     route = [settings.name, settings.dead_letter]
-    events: list[Event] = [(verdict.public_id, route) for verdict in moving]
+    events: list[Event] = [(outcome.public_id, route) for outcome in moving]
     tx.log(queue, DEAD_LETTERED, events)
     tx.log(target, DEAD_LETTERED, list(events))
     there = yield from read_settings(target)
@@ -54,34 +54,34 @@ def move_to_dead_letter(
 
 
 def add_failure_jobs(
-    tx: Transaction, settings: Settings, verdicts: Sequence[RunOutcome]
+    tx: Transaction, settings: Settings, outcomes: Sequence[RunOutcome]
 ) -> Operation[None]:
     """Add the on-failure jobs that the queue and the options of the failed jobs name."""
     # A failed on-failure job adds none: two queues that name each other would never stop.
-    verdicts = [verdict for verdict in verdicts if not verdict.flags & ON_FAILURE_JOB]
+    outcomes = [outcome for outcome in outcomes if not outcome.flags & ON_FAILURE_JOB]
     wanted: list[tuple[RunOutcome, Any]] = []
     if settings.on_failure is not None:
-        wanted += [(verdict, decode(settings.on_failure)) for verdict in verdicts]
-    telling = [verdict for verdict in verdicts if verdict.flags & ON_FAILURE]
+        wanted += [(outcome, decode(settings.on_failure)) for outcome in outcomes]
+    telling = [outcome for outcome in outcomes if outcome.flags & ON_FAILURE]
     if telling:
-        found = yield "job_options", {"jobs": as_json([verdict.job for verdict in telling])}
+        found = yield "job_options", {"jobs": as_json([outcome.job for outcome in telling])}
         options = {job: decode(opts) for job, opts in found.rows if opts is not None}
         wanted += [(v, options[v.job]["on_failure"]) for v in telling if v.job in options]
     notices: dict[str, list[NewJob]] = defaultdict(list)
-    for verdict, notice in wanted:
-        notices[notice["queue"]].append(_notice(tx, settings.name, verdict, notice))
+    for outcome, notice in wanted:
+        notices[notice["queue"]].append(_notice(tx, settings.name, outcome, notice))
     # Every process adds in the same order of queues: adding may lock rows of each.
     for name, jobs in sorted(notices.items()):
         yield from add_within(tx, (yield from find_or_make(tx, name)), jobs)
 
 
-def _notice(tx: Transaction, queue: str, verdict: RunOutcome, notice: Any) -> NewJob:
+def _notice(tx: Transaction, queue: str, outcome: RunOutcome, notice: Any) -> NewJob:
     about = {
-        "job_id": str(verdict.public_id),
+        "job_id": str(outcome.public_id),
         "queue": queue,
-        "failed_reason": verdict.reason,
-        "attempts_made": verdict.attempts_made,
-        "outcome": verdict.outcome,
+        "failed_reason": outcome.reason,
+        "attempts_made": outcome.attempts_made,
+        "outcome": outcome.outcome,
         "failed_at": tx.now,
     }
     options = {"backoff": notice["backoff"]} if notice.get("backoff") else {}

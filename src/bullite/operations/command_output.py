@@ -49,7 +49,7 @@ def write_output(tx: Transaction, requests: Sequence[WriteOutput]) -> Operation[
 
 
 class CommandExit(NamedTuple):
-    """What a command came to; written with the verdict on its job, if that is held still."""
+    """What a command came to; written with the outcome on its job, if that is held still."""
 
     job: int
     token: int

@@ -50,18 +50,18 @@ class FinishRuns(Request):
     queue: int
     outcomes: Sequence[RunOutcome]
     commands: Sequence[CommandExit] = ()
-    """What commands came to, of which some of the verdicts tell."""
+    """What commands came to, of which some of the outcomes tell."""
     reply_before_claims = False
 
     def job_ids(self) -> Sequence[int]:
-        return [verdict.job for verdict in self.outcomes]
+        return [outcome.job for outcome in self.outcomes]
 
 
 class FinishResult(NamedTuple):
-    """What became of the verdicts."""
+    """What became of the outcomes."""
 
     lost: Sequence[int]
-    """The jobs that were not held any more: their verdicts were refused and changed nothing."""
+    """The jobs that were not held any more: their outcomes were refused and changed nothing."""
     at: int
     overridden: Mapping[int, BulliteError] = {}
     """The jobs that could not be completed, and why: ended by hand they still run, else failed.
@@ -88,20 +88,20 @@ def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[li
     commands = [command for request in requests for command in request.commands]
     if commands:
         yield from record_exits(tx, commands)
-    for (queue, asked), verdicts in _group_by_queue_and_move(requests).items():
+    for (queue, asked), outcomes in _group_by_queue_and_move(requests).items():
         if (
             tx.verify_first
-            or any(map(_AGAIN, verdicts))
-            or _know_of_a_cancellation(asked, verdicts)
+            or any(map(_AGAIN, outcomes))
+            or _know_of_a_cancellation(asked, outcomes)
         ):
-            verdicts = yield from _still_held(tx, verdicts, lost, overridden)
-        for (move, traits), alike in _group_by_move_and_flags(verdicts).items():
-            if move is COMPLETE and traits & DOWNSTREAM:
+            outcomes = yield from _still_held(tx, outcomes, lost, overridden)
+        for (move, flags), alike in _group_by_move_and_flags(outcomes).items():
+            if move is COMPLETE and flags & DOWNSTREAM:
                 alike, refused = yield from _may_complete(tx, alike, overridden)
                 if refused:
-                    yield from _finish_group(tx, queue, FAIL, traits, refused)
+                    yield from _finish_group(tx, queue, FAIL, flags, refused)
             if alike:
-                yield from _finish_group(tx, queue, move, traits, alike)
+                yield from _finish_group(tx, queue, move, flags, alike)
         if asked is RELEASE:
             ttls[queue] = (yield from read_limits(queue)).blocked_for_ms(tx.now, None)
     if not lost and not overridden and not ttls:
@@ -117,20 +117,20 @@ def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[li
     ]
 
 
-def _know_of_a_cancellation(move: Move, verdicts: Sequence[RunOutcome]) -> bool:
+def _know_of_a_cancellation(move: Move, outcomes: Sequence[RunOutcome]) -> bool:
     """Whether a worker knows that one of the jobs was cancelled, so that a swap must fall short."""
-    return move in (FAIL, BACK_OFF, RETRY_NOW) and any(v.outcome == CANCELLED for v in verdicts)
+    return move in (FAIL, BACK_OFF, RETRY_NOW) and any(v.outcome == CANCELLED for v in outcomes)
 
 
 def locked_in_turns(requests: Sequence[FinishRuns]) -> set[int]:
     """The jobs, if not one statement locks all that their ends concern."""
-    verdicts = [verdict for request in requests for verdict in request.outcomes]
-    kinds = set(map(_MOVE, verdicts)), set(map(_FLAGS, verdicts))
+    outcomes = [outcome for request in requests for outcome in request.outcomes]
+    kinds = set(map(_MOVE, outcomes)), set(map(_FLAGS, outcomes))
     queues = {request.queue for request in requests}
     is_one = len(kinds[0]) == len(kinds[1]) == len(queues) == 1
-    if is_one and not verdicts[0].flags & UPSTREAM:
+    if is_one and not outcomes[0].flags & UPSTREAM:
         return set()
-    return set(map(_JOB, verdicts))
+    return set(map(_JOB, outcomes))
 
 
 def _group_by_queue_and_move(
@@ -142,245 +142,245 @@ def _group_by_queue_and_move(
         if len(set(map(_MOVE, request.outcomes))) == 1:
             moves[request.outcomes[0].move] += request.outcomes
             continue
-        for verdict in request.outcomes:
-            moves[verdict.move].append(verdict)
+        for outcome in request.outcomes:
+            moves[outcome.move].append(outcome)
     return {(queue, move): v for queue, moves in queues.items() for move, v in moves.items()}
 
 
 def _group_by_move_and_flags(
-    verdicts: list[RunOutcome],
+    outcomes: list[RunOutcome],
 ) -> dict[tuple[Move, int], list[RunOutcome]]:
     groups: dict[tuple[Move, int], list[RunOutcome]] = defaultdict(list)
-    if len(set(map(_FLAGS, verdicts))) == 1 and len(set(map(_MOVE, verdicts))) == 1:
-        return {(verdicts[0].move, verdicts[0].flags): verdicts}
-    for verdict in verdicts:
-        groups[verdict.move, verdict.flags].append(verdict)
+    if len(set(map(_FLAGS, outcomes))) == 1 and len(set(map(_MOVE, outcomes))) == 1:
+        return {(outcomes[0].move, outcomes[0].flags): outcomes}
+    for outcome in outcomes:
+        groups[outcome.move, outcome.flags].append(outcome)
     return groups
 
 
 def _still_held(
     tx: Transaction,
-    verdicts: list[RunOutcome],
+    outcomes: list[RunOutcome],
     lost: set[tuple[int, int]],
     overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
-    """The verdicts that can be carried out; `lost` gets the tokens of those that must be refused.
+    """The outcomes that can be carried out; `lost` gets the tokens of those that must be refused.
 
-    A verdict whose earlier sending was carried out, and only its answer got lost, is neither: the
+    An outcome whose earlier sending was carried out, and only its answer got lost, is neither: the
     finished row still carries its token. What was tied to a job while it ran is known from here on.
     """
-    places = yield from load_for_update([verdict.job for verdict in verdicts])
+    places = yield from load_for_update([outcome.job for outcome in outcomes])
     held: dict[int, RunOutcome] = {}
-    for verdict in verdicts:
-        place = places.get(verdict.job)
-        if place is None or (place.token, place.nonce) != (verdict.token, tx.nonce):
-            lost.add((verdict.job, verdict.token))
+    for outcome in outcomes:
+        place = places.get(outcome.job)
+        if place is None or (place.token, place.nonce) != (outcome.token, tx.nonce):
+            lost.add((outcome.job, outcome.token))
         elif place.state == State.ACTIVE:
-            held.setdefault(verdict.job, verdict._replace(flags=place.flags))
-        elif not (verdict.again and _already_applied(verdict, place)):
-            lost.add((verdict.job, verdict.token))
-    if any(verdict.flags & CANCELLED_FLAG for verdict in held.values()):
+            held.setdefault(outcome.job, outcome._replace(flags=place.flags))
+        elif not (outcome.again and _already_applied(outcome, place)):
+            lost.add((outcome.job, outcome.token))
+    if any(outcome.flags & CANCELLED_FLAG for outcome in held.values()):
         return (yield from _apply_cancellation(held, places, overridden))
     return list(held.values())
 
 
-def _already_applied(verdict: RunOutcome, place: LockedJob) -> bool:
-    """Whether a job is where its verdict, or that it was cancelled meanwhile, has brought it."""
-    if place.flags & CANCELLED_FLAG and verdict.move is not COMPLETE:
+def _already_applied(outcome: RunOutcome, place: LockedJob) -> bool:
+    """Whether a job is where its outcome, or that it was cancelled meanwhile, has brought it."""
+    if place.flags & CANCELLED_FLAG and outcome.move is not COMPLETE:
         return place.state == State.FAILED
-    return place.state == verdict.move.target
+    return place.state == outcome.move.target
 
 
 def _apply_cancellation(
-    verdicts: Mapping[int, RunOutcome],
+    outcomes: Mapping[int, RunOutcome],
     places: Mapping[int, LockedJob],
     overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
-    """What verdicts mean for jobs that were cancelled meanwhile: only a completion counts."""
+    """What outcomes mean for jobs that were cancelled meanwhile: only a completion counts."""
     cancelled = {
-        job: verdict
-        for job, verdict in verdicts.items()
-        if verdict.flags & CANCELLED_FLAG and verdict.move in (FAIL, BACK_OFF, RETRY_NOW)
+        job: outcome
+        for job, outcome in outcomes.items()
+        if outcome.flags & CANCELLED_FLAG and outcome.move in (FAIL, BACK_OFF, RETRY_NOW)
     }
-    tried_again = [job for job, verdict in cancelled.items() if verdict.move is not FAIL]
+    tried_again = [job for job, outcome in cancelled.items() if outcome.move is not FAIL]
     found = yield "job_options", {"jobs": as_json(tried_again)}
     keeps = {job: retention_of_failed(opts) for job, opts in found.rows}
-    for job, verdict in cancelled.items():
+    for job, outcome in cancelled.items():
         reason = places[job].deferred_failure or CANCELLED
-        if verdict.outcome != CANCELLED and not verdict.manual:
+        if outcome.outcome != CANCELLED and not outcome.manual:
             overridden[job] = JobCancelled(reason)
-        cancelled[job] = verdict._replace(
+        cancelled[job] = outcome._replace(
             move=FAIL,
             delay=0,
             reason=reason,
             outcome=CANCELLED,
-            retention=keeps.get(job, verdict.retention),
+            retention=keeps.get(job, outcome.retention),
         )
-    return list({**verdicts, **cancelled}.values())
+    return list({**outcomes, **cancelled}.values())
 
 
 def _may_complete(
-    tx: Transaction, verdicts: list[RunOutcome], overridden: dict[int, BulliteError]
+    tx: Transaction, outcomes: list[RunOutcome], overridden: dict[int, BulliteError]
 ) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
     """Of runs that completed: those whose children let them, and those that fail instead.
 
     One that somebody ended by hand is neither: its holder is told, and holds it still.
     """
-    errors = yield from dependencies.completion_blockers(tx, [verdict.job for verdict in verdicts])
+    errors = yield from dependencies.completion_blockers(tx, [outcome.job for outcome in outcomes])
     overridden |= errors
-    done = [verdict for verdict in verdicts if verdict.job not in errors]
+    done = [outcome for outcome in outcomes if outcome.job not in errors]
     refused = [
-        verdict._replace(
-            move=FAIL, value=None, reason=str(errors[verdict.job]), retention=None, outcome=ERROR
+        outcome._replace(
+            move=FAIL, value=None, reason=str(errors[outcome.job]), retention=None, outcome=ERROR
         )
-        for verdict in verdicts
-        if verdict.job in errors and not verdict.manual
+        for outcome in outcomes
+        if outcome.job in errors and not outcome.manual
     ]
-    if any(verdict.flags & CANCELLED_FLAG for verdict in refused):
-        places = yield from load_for_update([verdict.job for verdict in refused])
-        failing = {verdict.job: verdict for verdict in refused}
+    if any(outcome.flags & CANCELLED_FLAG for outcome in refused):
+        places = yield from load_for_update([outcome.job for outcome in refused])
+        failing = {outcome.job: outcome for outcome in refused}
         refused = yield from _apply_cancellation(failing, places, overridden)
     return done, refused
 
 
 def _finish_group(
-    tx: Transaction, queue: int, move: Move, traits: int, verdicts: list[RunOutcome]
+    tx: Transaction, queue: int, move: Move, flags: int, outcomes: list[RunOutcome]
 ) -> Operation[None]:
-    """Make one kind of move for many jobs of the same traits, in one swap.
+    """Make one kind of move for many jobs of the same flags, in one swap.
 
-    All are expected to be held, and to have the traits their worker knows. When one has not, the
+    All are expected to be held, and to have the flags their worker knows. When one has not, the
     swap falls short and the transaction is tried again with care, so the common case never has to
     look first.
     """
     if move is RETRY_NOW:
         # Those whose time has come while this one ran were there before it.
         yield from promote_due(tx, queue)
-    asked = yield from _transition_values(move, verdicts)
-    if len(asked) != len(verdicts):
-        raise Conflict("two verdicts for one job")
-    yield from transition(tx, move, State.ACTIVE, asked, traits=traits)
-    tx.count_runs_ended(queue, len(verdicts))
+    asked = yield from _transition_values(move, outcomes)
+    if len(asked) != len(outcomes):
+        raise Conflict("two outcomes for one job")
+    yield from transition(tx, move, State.ACTIVE, asked, traits=flags)
+    tx.count_runs_ended(queue, len(outcomes))
     if move is COMPLETE or move is FAIL:
         is_complete = move is COMPLETE
-        tx.count_finished(queue, len(verdicts) * is_complete, len(verdicts) * (not is_complete))
-    if any(map(_PREFETCHED, verdicts)):
-        tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in verdicts if v.prefetched])
-    yield from _count_arrivals(tx, queue, move, verdicts)
+        tx.count_finished(queue, len(outcomes) * is_complete, len(outcomes) * (not is_complete))
+    if any(map(_PREFETCHED, outcomes)):
+        tx.log(queue, CLAIM.name, [v.custom_id or v.job for v in outcomes if v.prefetched])
+    yield from _count_arrivals(tx, queue, move, outcomes)
     if move.events:
-        tx.log(queue, move.name, _events(tx, move, verdicts))
-    if traits & UPSTREAM and move in (COMPLETE, FAIL):
-        verdicts = yield from _resolve_dependents(tx, move, verdicts)
-    if traits & DEDUPLICATED and move in (COMPLETE, FAIL):
-        yield from release(tx, [verdict.job for verdict in verdicts])
-    yield from _write_results(tx, queue, move, verdicts)
+        tx.log(queue, move.name, _events(tx, move, outcomes))
+    if flags & UPSTREAM and move in (COMPLETE, FAIL):
+        outcomes = yield from _resolve_dependents(tx, move, outcomes)
+    if flags & DEDUPLICATED and move in (COMPLETE, FAIL):
+        yield from release(tx, [outcome.job for outcome in outcomes])
+    yield from _write_results(tx, queue, move, outcomes)
     if move in (RELEASE, RETURN_UNSTARTED, DELAY):
-        yield from end_cancelled(tx, [verdict.job for verdict in verdicts])
+        yield from end_cancelled(tx, [outcome.job for outcome in outcomes])
 
 
 def _resolve_dependents(
-    tx: Transaction, move: Move, verdicts: list[RunOutcome]
+    tx: Transaction, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[list[RunOutcome]]:
     """Others waited for these jobs. What is still depended on may not be deleted."""
     if move is COMPLETE:
-        yield from dependencies.on_completed(tx, {v.job: v.value for v in verdicts})
-        return verdicts
-    leaving = {v.job for v in verdicts if v.retention is not None and v.retention.nothing}
-    needed = yield from dependencies.on_failed(tx, {v.job: v.reason for v in verdicts}, leaving)
-    return [v._replace(retention=None) if v.job in needed else v for v in verdicts]
+        yield from dependencies.on_completed(tx, {v.job: v.value for v in outcomes})
+        return outcomes
+    leaving = {v.job for v in outcomes if v.retention is not None and v.retention.nothing}
+    needed = yield from dependencies.on_failed(tx, {v.job: v.reason for v in outcomes}, leaving)
+    return [v._replace(retention=None) if v.job in needed else v for v in outcomes]
 
 
-def _transition_values(move: Move, verdicts: list[RunOutcome]) -> Operation[dict[int, Any]]:
+def _transition_values(move: Move, outcomes: list[RunOutcome]) -> Operation[dict[int, Any]]:
     if move in (BACK_OFF, DELAY):
-        return {v.job: [v.token, v.delay] for v in verdicts}
+        return {v.job: [v.token, v.delay] for v in outcomes}
     if move is RETRY_NOW:
-        numbers = yield from allocate_ids(len(verdicts))
-        return {v.job: [v.token, number] for number, v in zip(numbers, verdicts, strict=True)}
-    return dict(map(_JOB_AND_TOKEN, verdicts))
+        numbers = yield from allocate_ids(len(outcomes))
+        return {v.job: [v.token, number] for number, v in zip(numbers, outcomes, strict=True)}
+    return dict(map(_JOB_AND_TOKEN, outcomes))
 
 
 def _count_arrivals(
-    tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]
+    tx: Transaction, queue: int, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[None]:
     if move in (RETRY_NOW, RELEASE, RETURN_UNSTARTED):
-        places = yield from load_for_update([verdict.job for verdict in verdicts])
+        places = yield from load_for_update([outcome.job for outcome in outcomes])
         tx.count_waiting(queue, [place.priority for place in places.values()], +1)
         tx.notify_ready(queue, ANY_NAME, len(places))
         return
     assert move.target is not None
-    tx.count(queue, move.target.value, len(verdicts))
+    tx.count(queue, move.target.value, len(outcomes))
     if move.target is State.DELAYED:
-        tx.notify_due(queue, tx.now + min(verdict.delay for verdict in verdicts))
+        tx.notify_due(queue, tx.now + min(outcome.delay for outcome in outcomes))
 
 
-def _events(tx: Transaction, move: Move, verdicts: list[RunOutcome]) -> list[Event]:
+def _events(tx: Transaction, move: Move, outcomes: list[RunOutcome]) -> list[Event]:
     if move is COMPLETE:
-        if not (any(map(_VALUE, verdicts)) or any(map(_CUSTOM_ID, verdicts))):
-            return list(map(_JOB, verdicts))
+        if not (any(map(_VALUE, outcomes)) or any(map(_CUSTOM_ID, outcomes))):
+            return list(map(_JOB, outcomes))
         return [
-            v.job if v.value is None and v.custom_id is None else _completed(v) for v in verdicts
+            v.job if v.value is None and v.custom_id is None else _completed(v) for v in outcomes
         ]
     if move is FAIL:
-        return [_failed(v) for v in verdicts]
+        return [_failed(v) for v in outcomes]
     if move in (BACK_OFF, RETRY_NOW):
-        return [(v.public_id, [v.reason, v.attempts_made, tx.now + v.delay]) for v in verdicts]
+        return [(v.public_id, [v.reason, v.attempts_made, tx.now + v.delay]) for v in outcomes]
     if move is DELAY:
-        return [(v.public_id, tx.now + v.delay) for v in verdicts]
-    return [v.public_id for v in verdicts]
+        return [(v.public_id, tx.now + v.delay) for v in outcomes]
+    return [v.public_id for v in outcomes]
 
 
-def _completed(verdict: RunOutcome) -> Any:
+def _completed(outcome: RunOutcome) -> Any:
     """One with a result, or with an id of its own.
 
     A third member says whether there is a result to fetch, because it is too long to be copied; a
     fourth is the number of a job that is called otherwise.
     """
-    value = verdict.value
+    value = outcome.value
     too_long = value is not None and len(value) > MAX_COPIED_LENGTH
     copied = None if value is None or too_long else msgspec.Raw(value.encode())
-    if verdict.custom_id is not None:
-        return (verdict.custom_id, copied, int(too_long), verdict.job)
-    return (verdict.job, copied, 1) if too_long else (verdict.job, copied)
+    if outcome.custom_id is not None:
+        return (outcome.custom_id, copied, int(too_long), outcome.job)
+    return (outcome.job, copied, 1) if too_long else (outcome.job, copied)
 
 
-def _failed(verdict: RunOutcome) -> Event:
-    told = [verdict.reason, verdict.attempts_made, verdict.outcome]
-    if verdict.custom_id is None:
-        return (verdict.job, told)
-    return (verdict.custom_id, [*told, verdict.job])
+def _failed(outcome: RunOutcome) -> Event:
+    told = [outcome.reason, outcome.attempts_made, outcome.outcome]
+    if outcome.custom_id is None:
+        return (outcome.job, told)
+    return (outcome.custom_id, [*told, outcome.job])
 
 
 def _write_results(
-    tx: Transaction, queue: int, move: Move, verdicts: list[RunOutcome]
+    tx: Transaction, queue: int, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[None]:
     """Write results and history; then what may not stay goes."""
     if move is COMPLETE:
-        if any(map(_VALUE, verdicts)):
-            yield "write_values", [(v.job, v.value) for v in verdicts if v.value is not None]
-        if any(map(_RETENTION, verdicts)):
-            ended = [(v.job, v.flags, v.retention) for v in verdicts]
+        if any(map(_VALUE, outcomes)):
+            yield "write_values", [(v.job, v.value) for v in outcomes if v.value is not None]
+        if any(map(_RETENTION, outcomes)):
+            ended = [(v.job, v.flags, v.retention) for v in outcomes]
             yield from apply_retention(tx, queue, State.COMPLETED, ended)
     elif move in (FAIL, BACK_OFF, RETRY_NOW):
-        yield "write_failures", [(v.job, v.reason, v.outcome) for v in verdicts]
-        yield from _write_history(tx, [v for v in verdicts if not v.unrun])
-        unrun = [v.job for v in verdicts if v.unrun]
+        yield "write_failures", [(v.job, v.reason, v.outcome) for v in outcomes]
+        yield from _write_history(tx, [v for v in outcomes if not v.unrun])
+        unrun = [v.job for v in outcomes if v.unrun]
         if unrun:
             yield "forget_start", {"jobs": as_json(unrun)}
         if move is FAIL:
-            deserving = [v for v in verdicts if v.outcome != CANCELLED]
+            deserving = [v for v in outcomes if v.outcome != CANCELLED]
             settings = yield from read_settings(queue)
             yield from add_failure_jobs(tx, settings, deserving)
             buried = yield from move_to_dead_letter(tx, queue, settings, deserving)
             staying = [v.job for v in deserving if v.job not in buried]
             yield from schedule_auto_retry(queue, settings, staying)
-            kept = [(v.job, v.flags, v.retention) for v in verdicts if v.job not in buried]
+            kept = [(v.job, v.flags, v.retention) for v in outcomes if v.job not in buried]
             yield from apply_retention(tx, queue, State.FAILED, kept)
 
 
-def _write_history(tx: Transaction, verdicts: list[RunOutcome]) -> Operation[None]:
-    if not verdicts:
+def _write_history(tx: Transaction, outcomes: list[RunOutcome]) -> Operation[None]:
+    if not outcomes:
         return
-    ended = [[v.job, v.outcome, v.reason, v.stack] for v in verdicts]
+    ended = [[v.job, v.outcome, v.reason, v.stack] for v in outcomes]
     yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
-    for verdict in verdicts:
-        if verdict.stack_limit is not None:
-            yield "forget_stacks", {"job": verdict.job, "keep": verdict.stack_limit}
+    for outcome in outcomes:
+        if outcome.stack_limit is not None:
+            yield "forget_stacks", {"job": outcome.job, "keep": outcome.stack_limit}

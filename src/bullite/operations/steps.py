@@ -135,7 +135,7 @@ def _suspend_one(
     if value is not None or due <= tx.now:
         yield "finish_suspension", {**params, "value": value}
         return StepDone(value)
-    verdict = RunOutcome(
+    outcome = RunOutcome(
         r.job,
         r.token,
         DELAY,
@@ -144,7 +144,7 @@ def _suspend_one(
         custom_id=r.custom_id,
         flags=place.flags | STEPPED,
     )
-    yield from finish_runs(tx, [FinishRuns(r.queue, [verdict])])
+    yield from finish_runs(tx, [FinishRuns(r.queue, [outcome])])
     yield "insert_suspension", params
     return Suspended(due, tx.now)
 

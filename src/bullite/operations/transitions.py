@@ -126,7 +126,7 @@ def transition_to_queue_end(
 def delete_jobs(
     tx: Transaction, source: State, jobs: Mapping[int, int], move: Move = DELETE
 ) -> Operation[None]:
-    """Delete jobs for good, each given with its traits, and all that belongs to them."""
+    """Delete jobs for good, each given with its flags, and all that belongs to them."""
     params = {"jobs": as_json(list(jobs))}
     result = yield move_statement(move, source), params
     if result.changed != len(jobs):
@@ -135,8 +135,8 @@ def delete_jobs(
         )
     for statement in ("delete_payloads", "delete_results", "delete_attempts", "delete_logs"):
         yield statement, params
-    for trait, statement in _BELONGINGS:
-        owners = [job for job, traits in jobs.items() if traits & trait]
+    for flag, statement in _BELONGINGS:
+        owners = [job for job, flags in jobs.items() if flags & flag]
         if owners:
             yield statement, {"jobs": as_json(owners)}
 
@@ -150,7 +150,7 @@ _BELONGINGS: tuple[tuple[int, str], ...] = (
     (COMMAND, "delete_runs"),
     (COMMAND, "delete_output"),
 )
-"""What goes with a job of each trait: the statement that deletes it."""
+"""What goes with a job of each flag: the statement that deletes it."""
 
 
 def count_out(tx: Transaction, queue: int, state: State, priorities: Sequence[int]) -> None:

@@ -134,7 +134,7 @@ async def is_idle(location: str) -> bool:
         try:
             schema = store.location.schema.replace('"', '""')
             query = f'select count(*) from "{schema}".bullite_workers where hungry = 1'
-            connection = reader._line.connect()
+            connection = reader._reconnecting.connect()
             return connection.execute(query.encode()).fetchone() == (1,)
         finally:
             reader.close()

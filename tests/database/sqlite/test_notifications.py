@@ -17,7 +17,7 @@ import pytest
 from bullite import Queue, Worker
 from bullite.database.driver import Notifications
 from bullite.database.sqlite.files import SideFiles
-from bullite.database.sqlite.notifications import LONGEST_SOCKET_PATH, Wakeups
+from bullite.database.sqlite.notifications import MAX_SOCKET_PATH, Notifier
 from tests.processes.test_wakeups import POLL, SLACK, delays, tell_time, work
 from tests.support.processes import Child, add, rows, states, wait_until, write
 
@@ -35,7 +35,7 @@ def slowest_but_one(found: list[float]) -> float:
 
 def test_when_every_wake_up_is_lost_jobs_still_start_within_the_poll(database, start, monkeypatch):
     add(database)
-    monkeypatch.setattr(Wakeups, "send", Wakeups.forget)
+    monkeypatch.setattr(Notifier, "send", Notifier.forget)
     worker = start(work, database)
 
     found = delays(database, worker, jobs=9, is_idle=is_idle)
@@ -71,7 +71,7 @@ def test_workers_of_a_database_with_a_long_path_are_woken_too(deep_database, sta
 
     assert statistics.median(delays(deep_database, worker, jobs=9, is_idle=is_idle)) < POLL / 5
     [(address,)] = rows(deep_database, "select address from bullite_workers")
-    assert len(os.fsencode(address)) > LONGEST_SOCKET_PATH
+    assert len(os.fsencode(address)) > MAX_SOCKET_PATH
     assert Path(address).parent == SideFiles(deep_database).side_folder
 
 
@@ -89,7 +89,7 @@ def test_sockets_of_a_database_with_a_long_path_are_in_its_side_folder(
     places = SideFiles(deep_database)
     places.make_side_folder()
     before = len(os.listdir("/proc/self/fd"))
-    ear, voice = (Wakeups(places.socket(nonce)) for nonce in (1, 2))
+    ear, voice = (Notifier(places.socket(nonce)) for nonce in (1, 2))
     voice.note([ear.listen()], 3)
     voice.send()
 
@@ -142,7 +142,7 @@ def test_an_address_that_is_dead_or_absurd_is_ignored(database):
 
 @pytest.fixture
 def ear(tmp_path):
-    ear = Wakeups(tmp_path / "ear.sock")
+    ear = Notifier(tmp_path / "ear.sock")
     ear.listen()
     yield ear
     ear.close()
@@ -150,7 +150,7 @@ def ear(tmp_path):
 
 @pytest.fixture
 def voice(tmp_path):
-    voice = Wakeups(tmp_path / "voice.sock")
+    voice = Notifier(tmp_path / "voice.sock")
     yield voice
     voice.close()
 

@@ -18,7 +18,7 @@ from bullite.database.sqlite import schema
 from bullite.database.sqlite.files import SideFiles
 from bullite.database.sqlite.liveness import Liveness, is_alive
 from bullite.database.sqlite.location import FileLocation
-from bullite.database.sqlite.notifications import Wakeups
+from bullite.database.sqlite.notifications import Notifier
 from bullite.database.sqlite.sync_mark import SyncMark
 from bullite.errors import StoreUnwritable
 from bullite.processes.group_lock import GroupLock, GroupUnreachable, _remove_if_not_ours
@@ -188,7 +188,7 @@ def test_processes_are_woken_at_sockets_of_the_side_folder_only(tmp_path: Path) 
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "side"
     for each in (elsewhere, folder):
         each.mkdir()
-    other, voice = Wakeups(elsewhere / "1.sock"), Wakeups(folder / "2.sock")
+    other, voice = Notifier(elsewhere / "1.sock"), Notifier(folder / "2.sock")
     try:
         address = other.listen()
         assert address is not None

@@ -1,4 +1,4 @@
-"""The second connection of a process with workers: hears wake-ups, and keeps the leases alive.
+"""The second connection of a process with workers: receives notifications, renews leases.
 
 It has a thread of its own: neither a slow statement nor a handler can keep it from renewing.
 It is made again when it breaks or falls silent; after that, every queue counts as woken for.
@@ -50,12 +50,12 @@ class Listener:
         self._location = location
         self._can_listen = location.listener is not None
         self._renewal = renewal
-        self._line = ReconnectingConnection(
+        self._reconnecting = ReconnectingConnection(
             location, location.listener or location.access, self._welcome
         )
         self._lock = threading.Lock()
         self._channels: dict[bytes, int] = {}
-        self._heard: set[int] = set()
+        self._notified: set[int] = set()
         self._is_alerted = False
         self._has_new_lease = False
         self._listening: Connection | None = None
@@ -64,7 +64,7 @@ class Listener:
         self._poke, self._poked = socket.socketpair()
         for end in (self._ours, self._engines, self._poke):
             end.setblocking(False)
-        self._thread = threading.Thread(target=self._run, name="bullite-ear", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="bullite-listen", daemon=True)
         self._thread.start()
 
     @staticmethod
@@ -109,9 +109,9 @@ class Listener:
                 # libpq has closed the socket, and who waits for a closed one waits in vain.
                 self._ring(self._poke)
         with self._lock:
-            heard, self._heard = self._heard, set()
+            queues, self._notified = self._notified, set()
             is_alerted, self._is_alerted = self._is_alerted, False
-        return Notifications(heard, is_alerted)
+        return Notifications(queues, is_alerted)
 
     def close(self) -> None:
         self._closed = True
@@ -126,16 +126,16 @@ class Listener:
         rest = MIN_BACKOFF
         while not self._closed:
             try:
-                self._attend(self._line.connect())
+                self._attend(self._reconnecting.connect())
             except psycopg.Error as error:
                 self._listening = None
-                self._line.drop(error)
+                self._reconnecting.drop(error)
                 rest = MIN_BACKOFF
             except StoreError as error:
-                log.debug("the ear cannot connect: %s", error)
+                log.debug("the listener cannot connect: %s", error)
                 time.sleep(rest)
                 rest = min(2 * rest, MAX_BACKOFF)
-        self._line.drop()
+        self._reconnecting.drop()
 
     def _welcome(self, connection: Connection) -> None:
         connection.answer_within = ANSWER_WITHIN
@@ -206,7 +206,7 @@ class Listener:
 
     def _tell(self, queues: set[int], alert: bool = False) -> None:
         with self._lock:
-            self._heard |= queues
+            self._notified |= queues
             self._is_alerted = self._is_alerted or alert
         if threading.current_thread() is self._thread:
             self._ring(self._ours)

@@ -125,8 +125,10 @@ def server_location(url: str) -> ServerLocation:
     if listen and not listen.startswith(("postgresql://", "postgres://")):
         raise InvalidOption("listen must be a postgresql:// URL, percent-encoded")
     access = Credentials(f"{front}?{libpqs}")
-    ear = Credentials("?".join(_without_options(listen))) if listen else None if pooled else access
-    return ServerLocation(access, schema, durable, pooled, ear)
+    listener = (
+        Credentials("?".join(_without_options(listen))) if listen else None if pooled else access
+    )
+    return ServerLocation(access, schema, durable, pooled, listener)
 
 
 def _without_options(url: str) -> tuple[str, str]:

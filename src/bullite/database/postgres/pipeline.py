@@ -90,7 +90,7 @@ class LibpqPipeline:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sends: list[Callable[[], None]] = []
-        self._heard: list[bool] = []
+        self._wanted: list[bool] = []
         self._preparing: set[bytes] = set()
 
     def __bool__(self) -> bool:
@@ -116,18 +116,18 @@ class LibpqPipeline:
         send = self._connection.pgconn.send_query_prepared
         encoded = list(map(_encoded, values))
         self._sends.append(lambda: send(name, encoded))
-        self._heard.append(True)
+        self._wanted.append(True)
 
     def _prepare(self, name: bytes, send: Callable[[], None]) -> None:
         if name not in self._connection.prepared and name not in self._preparing:
             self._preparing.add(name)
             self._sends.append(send)
-            self._heard.append(False)
+            self._wanted.append(False)
 
     def execute(self) -> list[Result]:
         connection = self._connection
-        sends, heard, preparing = self._sends, self._heard, self._preparing
-        self._sends, self._heard, self._preparing = [], [], set()
+        sends, wanted, preparing = self._sends, self._wanted, self._preparing
+        self._sends, self._wanted, self._preparing = [], [], set()
         if connection.is_unsure:
             connection.execute(b"deallocate all")
             connection.is_unsure = False
@@ -145,7 +145,7 @@ class LibpqPipeline:
         if not preparing:
             return answers
         connection.prepared |= preparing
-        return [answer for answer, is_heard in zip(answers, heard, strict=True) if is_heard]
+        return [answer for answer, is_wanted in zip(answers, wanted, strict=True) if is_wanted]
 
 
 def _exchange(pgconn: PGconn, sends: Iterable[Callable[[], None]]) -> abc.PQGen[list[PGresult]]:

@@ -31,7 +31,7 @@ class PostgresReader:
     def __init__(self, location: ServerLocation, clock: Clock) -> None:
         self.clock = clock
         self._statements = statements(location.schema)
-        self._line = ReconnectingConnection(location, location.access, self._welcome)
+        self._reconnecting = ReconnectingConnection(location, location.access, self._welcome)
         self._pooled = location.pooled
         self._settled = 0
         self._newest = 0
@@ -41,7 +41,7 @@ class PostgresReader:
         assert isinstance(params, Mapping)
         known = self._statements[statement]
         try:
-            result: Result = self._line.read(
+            result: Result = self._reconnecting.read(
                 lambda connection: self._run(connection, known, params)
             )
         except (psycopg.DataError, OverflowError, UnicodeError):
@@ -53,7 +53,7 @@ class PostgresReader:
             connection.prepare_threshold, connection.prepared_max = 2, None
 
     def close(self) -> None:
-        self._line.drop()
+        self._reconnecting.drop()
 
     def _run(
         self, connection: Connection, statement: Prepared, params: Mapping[str, Any]

@@ -35,7 +35,7 @@ from .checkpoints import CheckpointGauge, checkpoint, checkpoint_what_was_lost
 from .connections import connect, is_failed_sync, refuse_old_sqlite, store_error
 from .files import FileIdentity, SideFiles, cannot_make, refuse_network_file_system
 from .liveness import Liveness, is_alive
-from .notifications import Wakeups
+from .notifications import Notifier
 from .reader import SQLiteReader
 from .row_fetch import RowLoader, parse_json_rows
 from .schema import enter, prepare
@@ -85,7 +85,7 @@ class SQLiteDriver:
         self._loading = RowLoader()
         self._mark = SyncMark(self._places.gate)
         self._liveness: Liveness | None = None
-        self._wakeups = Wakeups(self._places.socket(self.nonce))
+        self._notifier = Notifier(self._places.socket(self.nonce))
         self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
         self._writer: sqlite3.Connection | None = None
         self._inside = False
@@ -164,7 +164,7 @@ class SQLiteDriver:
     def _let_go(self, still_runs: bool = False) -> None:
         writer, self._writer = self._connection(), None
         forks.unguard(self)
-        self._wakeups.close()
+        self._notifier.close()
         if self._liveness is not None:
             self._liveness.release(self._is_missed(writer), keep_lock=still_runs)
             self._liveness = None
@@ -202,7 +202,7 @@ class SQLiteDriver:
                 self._journal.close()
             self._gate.abandon()
             self._mark.close()
-            self._wakeups.abandon()
+            self._notifier.abandon()
 
     def reader(self) -> SQLiteReader:
         return SQLiteReader(self._places, self.clock, self._durable)
@@ -308,7 +308,7 @@ class SQLiteDriver:
             self._journal.sync()
 
     def rollback(self) -> None:
-        self._wakeups.forget()
+        self._notifier.forget()
         self._written_rows = self._written_bytes = 0
         if self._writer is not None and self._inside:
             with contextlib.suppress(sqlite3.Error):
@@ -384,14 +384,14 @@ class SQLiteDriver:
         wanted = None if ANY_NAME in names else as_json(list(names))
         params = {"queue": queue, "names": wanted, "most": most, "nonce": self.nonce}
         rows = self.execute("idle_worker_addresses", params).rows
-        self._wakeups.note((address for [address] in rows), queue)
+        self._notifier.note((address for [address] in rows), queue)
 
     def queue_cancel_notification(self, queue: int, nonce: int) -> None:
         for [address] in self.execute("address_of_process", {"nonce": nonce}).rows:
-            self._wakeups.note_alert(address)
+            self._notifier.note_alert(address)
 
     def send_notifications(self) -> None:
-        self._wakeups.send()
+        self._notifier.send()
 
     def may_have_lost_commits(self) -> bool:
         return False
@@ -401,16 +401,16 @@ class SQLiteDriver:
 
     def listen(self, queue: int) -> str | None:
         self.start_heartbeat()
-        return self._wakeups.listen()
+        return self._notifier.listen()
 
     def registered(self) -> None:
         """Nothing: here the engine alone renews leases."""
 
     def notification_fds(self) -> Sequence[int]:
-        return self._wakeups.notification_fds()
+        return self._notifier.notification_fds()
 
     def read_notifications(self) -> Notifications:
-        return self._wakeups.read_notifications()
+        return self._notifier.read_notifications()
 
     def changed(self) -> bool:
         version = self._read_data_version()
