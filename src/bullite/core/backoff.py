@@ -13,14 +13,14 @@ Random = Callable[[], float]
 
 
 class RetryLater(Exception):
-    """A failure after which somebody asks for a wait, whatever the back-off says."""
+    """A failure that names the time before the next attempt, whatever the back-off is."""
 
     retry_after: float | None = None
     """Seconds."""
 
 
 def least_delay(error: BaseException) -> int:
-    """The ms that are waited at least after `error`, if there is another attempt."""
+    """Return the ms that the next attempt waits at least after `error`."""
     asked = error.retry_after if isinstance(error, RetryLater) else None
     return 0 if asked is None else round(min(asked * 1000, MAX_DELAY))
 

@@ -1,4 +1,4 @@
-"""Whom a job waits for and who waits for it: the options of `add` that say so, checked."""
+"""Options that link a job to others: parent, children and dependencies, checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICIES = {
     "ignore_dependency_on_failure": "ignore",
     "remove_dependency_on_failure": "remove",
 }
-"""What a child's failure for good means for its parent; without any, the parent waits on."""
+"""The effect of a child's permanent failure on its parent; without any, the parent waits."""
 
 ON_DEPENDENCY_FAILURE = ("wait", "fail", "run")
 
@@ -37,7 +37,7 @@ class JobRef(NamedTuple):
 
 
 class DependencyOptions(NamedTuple):
-    """What ties a job to others."""
+    """The links of a job to others."""
 
     parent: JobRef | None = None
     policy: str = "wait"
@@ -47,7 +47,7 @@ class DependencyOptions(NamedTuple):
 
 
 def dependency_options_of(checked: Mapping[str, Any]) -> DependencyOptions | None:
-    """The ties among checked options; None if there are none."""
+    """Return the links among checked options; None if there are none."""
     if "parent" in checked and "parent_id" in checked:
         raise InvalidOption("parent and parent_id say the same thing in two ways; give one of them")
     if "depends_on" in checked and "depends_on_job_ids" in checked:
@@ -64,7 +64,7 @@ def dependency_options_of(checked: Mapping[str, Any]) -> DependencyOptions | Non
 
 
 def policy_of(checked: Mapping[str, Any]) -> str:
-    """What the job's failure for good means for its parent."""
+    """Return the effect of the job's permanent failure on its parent."""
     policies = [name for name in POLICIES if checked.get(name)]
     if len(policies) > 1:
         raise InvalidOption(f"{' and '.join(policies)} contradict each other; give one of them")
@@ -77,7 +77,7 @@ def check_parent(value: Any) -> JobRef | None:
 
 
 def check_relative(what: str, value: Any) -> JobRef:
-    """A job that another is tied to: a Job, or a mapping with id and queue."""
+    """Return the job that another is linked to: a Job, or a mapping with id and queue."""
     if _is_job(value):
         return JobRef(value.queue_name, value.id)
     if not isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a job can be, in BullMQ's words."""
+    """The states of a job, in BullMQ's words."""
 
     WAITING = "waiting"
     DELAYED = "delayed"
@@ -21,7 +21,7 @@ class State(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     REMOVED = "removed"
-    """Taken out by hand and restorable for a while: not counted, not found."""
+    """Removed by an operator, and restorable for `trash_age`: not counted, not found."""
 
 
 VISIBLE_STATES = tuple(state for state in State if state is not State.REMOVED)
@@ -36,12 +36,12 @@ ALIASES = {
 
 
 def plain_word(word: str) -> str:
-    """A user's word for a state or an outcome, in the way in which ours are written."""
+    """Return a state or outcome that a user wrote, in our spelling."""
     return word.strip().lower().replace("_", "-")
 
 
 def state_named(word: str) -> State | None:
-    """The state a user means: any case, `_` or `-`, BullMQ's word or an alias; None if unknown."""
+    """Return the state of this name: any case, `_` or `-`, or an alias; None if unknown."""
     plain = plain_word(word)
     if plain in ALIASES:
         return ALIASES[plain]
@@ -81,11 +81,11 @@ class Move:
     sources: tuple[State, ...]
     """The states it may start from; empty for a job that does not exist yet."""
     target: State | None
-    """The state it ends in; None when the job is deleted for good."""
+    """The state it ends in; None if the job is deleted."""
     held: bool = False
     """Only the holder of the job's token may make it."""
     events: tuple[str, ...] = ()
-    """What listeners hear, in causal order; a move that nobody hears of is not logged."""
+    """The events it emits, in causal order; a move without events is not logged."""
 
     def __str__(self) -> str:
         return self.name
@@ -130,7 +130,7 @@ DEPENDENCIES_DONE_DELAYED = Move(
     "free_delayed", (_P,), _D, events=("dependencies-completed", "delayed")
 )
 RELEASE_FROM_DEPENDENCIES = Move("let_go", (_P,), _W, events=("waiting",))
-"""One of those it waits for failed: it runs, or fails, without waiting for the others."""
+"""A dependency failed: the job runs, or fails, without waiting for the others."""
 RELEASE_FROM_DEPENDENCIES_DELAYED = Move("let_go_delayed", (_P,), _D, events=("delayed",))
 RELEASE = Move("release", (_A,), _W, held=True, events=("waiting",))
 RETURN_UNSTARTED = Move("give_back", (_A,), _W, held=True)

@@ -1,4 +1,4 @@
-"""What the URL of a store says, and how much of it may be shown."""
+"""URLs of stores: their parts, and their text without passwords."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import InvalidOption
 
 
 def choice(options: dict[str, list[str]], name: str, choices: tuple[str, ...]) -> str:
-    """Take an option of a URL out of the others; the first choice if it is not there."""
+    """Remove an option from the options of a URL and return it; the first choice by default."""
     value = options.pop(name, [choices[0]])[-1]
     if value not in choices:
         raise InvalidOption(f"{name} must be {' or '.join(choices)}, not {value!r}")
@@ -16,7 +16,7 @@ def choice(options: dict[str, list[str]], name: str, choices: tuple[str, ...]) -
 
 
 def without_password(location: str) -> str:
-    """A location as it may be shown: without what stands in front of the host, or after a `?`.
+    """Return a location without user, password and options, so that it can be shown.
 
     A password often holds a character that should have been written otherwise: what is not surely
     the place is not shown.
@@ -32,7 +32,7 @@ def without_password(location: str) -> str:
 
 
 def means_server(path: str) -> bool:
-    """Whether what was given as a path is the address of a server, mistyped, or holds a password.
+    """Return True if a path is a mistyped address of a server, or has a password in it.
 
     A file with such a name can be named by a sqlite:/// URL.
     """
@@ -40,7 +40,7 @@ def means_server(path: str) -> bool:
 
 
 def split(rest: str) -> tuple[str, str, str]:
-    """What follows the `://` of a URL: who (with its @), where, and options; as libpq does it."""
+    """Split the part after `://` as libpq does: user (with @), place, options."""
     who = rest[: rest.index("@") + 1] if "@" in rest.partition("/")[0] else ""
     place, _, query = rest[len(who) :].partition("?")
     return who, place, query

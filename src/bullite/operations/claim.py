@@ -1,4 +1,4 @@
-"""Taking jobs: promote what is due, choose the next in line, hold them with a fresh token."""
+"""Claims: promote due jobs, select the next jobs, claim them with a new token."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from .transaction import Operation, Transaction
 from .transitions import UNSORTED, transition, transition_to_queue_end
 
 MAX_PROMOTED = 1_000
-"""Due jobs moved to the line in one go; the rest follow in the next transactions."""
+"""Due jobs that one transaction promotes; the rest follow in the next ones."""
 
 MAX_SORTED = 1_000
-"""Jobs put into the lane of their name in one go."""
+"""Jobs that one transaction moves to the lanes of their names."""
 
 
 class Claim(Request):
-    """A worker asks for up to `want` jobs, of these names or of any."""
+    """A worker claims up to `demand` jobs, of these names or of any. Reply with a Claimed."""
 
     queue: int
     worker: int
     names: tuple[str, ...] | None
     demand: int
     start_now: int
-    """How many of them begin at once; the others are fetched ahead."""
+    """How many of them start immediately; the others are prefetched."""
     lock_duration: int
     token: int
-    """Made by the claiming process, never used before."""
+    """The claim token: new, made by the claiming process."""
     limiter: Rate | None = None
     max_block: int = MAX_BLOCK
-    """Ms after which the worker wants to look again, while a limit lets nothing begin."""
+    """Ms after which the worker polls again, while a limit lets no job start."""
     durable = False
 
 
@@ -61,34 +61,34 @@ _id, _priority, _attempts_made, _flags = map(itemgetter, (ID, PRIORITY, ATTEMPTS
 
 
 class Claimed(NamedTuple):
-    """The answer to a claim."""
+    """The reply to a claim."""
 
     rows: Sequence[Any]
-    """In order; each has JobRow's fields."""
+    """The claimed jobs in order, with the columns of JobRow."""
     started: int
-    """How many of them count as begun already; the beginning of the rest is told with their end."""
+    """How many of them count as started; the start of the others is recorded with their end."""
     token: int
     claimed_at: int
     exhausted: bool
-    """There was nothing more that this worker could take."""
+    """The queue has no more jobs that this worker can claim now."""
     next_due: int | None
     """When exhausted: the time at which the next delayed job of the queue is due, or a limit allows
     more."""
     paused: bool = False
-    """The queue hands out nothing: what was fetched ahead must not begin either."""
+    """The queue is paused; prefetched jobs must not start either."""
     unregistered: bool = False
-    """The worker is not on the register any more: others gave up on it."""
+    """The worker is no longer registered: another process recovered its jobs."""
     limited: bool = False
-    """Limits hold for the queue or the worker: nothing must be fetched ahead."""
+    """Limits apply to the queue or the worker: no job must be prefetched."""
     limited_out: bool = False
-    """There may be more that this worker could take, if it were not for a limit."""
+    """A limit kept the worker from claiming more jobs."""
     fair_share: int = 0
-    """How many jobs waited for each worker of the queue."""
+    """Waiting jobs divided by the workers of the queue."""
     held_off: bool = False
-    """It could not even look: another has the row of the queue, and this transaction must not wait
-    for it, as it has locked other rows before."""
+    """The claim read nothing: another transaction has locked the row of the queue, and this one
+    must not wait for it, because it has locked other rows before."""
     failed_reasons: Mapping[int, str] = {}
-    """Of those of the jobs that failed before, the errors of their last failed attempts."""
+    """The error of the last failed attempt, by job, of jobs that are retried."""
 
     def typical_wait(self) -> int | None:
         """Return the ms that the job in the middle waited; None if it was delayed or runs again.
@@ -104,7 +104,7 @@ class Claimed(NamedTuple):
 
 
 class ClaimInfo(NamedTuple):
-    """What a claim must know of its queue."""
+    """Columns of a queue that a claim reads: those of the statement `claim_info`."""
 
     by_name: int
     paused: int
@@ -116,7 +116,7 @@ class ClaimInfo(NamedTuple):
 
 
 NOT_REGISTERED = ClaimInfo(0, 1, None, None, 0, unregistered=True)
-"""To a worker that is not on the register, nothing is handed out."""
+"""Stands for the queue if the worker is not registered: it claims nothing."""
 
 
 def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]]:
@@ -191,20 +191,20 @@ def _failed_reasons(jobs: Sequence[int]) -> Operation[Mapping[int, str]]:
 
 
 class Selection(NamedTuple):
-    """What a claim takes."""
+    """The jobs that a claim takes."""
 
     rows: Sequence[Any]
     everywhere: bool
-    """Whether it could look at all there is."""
+    """The claim has seen every job that the worker can run."""
     again: int | None = None
-    """When a limit allows more."""
+    """When a limit allows the next job."""
     limited_out: bool = False
 
 
 def _recheck_under_lock(
     tx: Transaction, request: Claim, gates: ClaimInfo, slots: int
 ) -> Operation[tuple[ClaimInfo, int]]:
-    """The gates, and how many of so many jobs may begin: as they are when nobody else counts."""
+    """Return the queue and the number of jobs that may start, read under the lock of its limits."""
     queue, limiter = request.queue, request.limiter
     allowed = yield from available_slots(tx, queue, gates.limits, limiter, slots)
     if not allowed:
@@ -217,7 +217,7 @@ def _recheck_under_lock(
 def _select_within_limits(
     tx: Transaction, request: Claim, gates: ClaimInfo, slots: int, allowed: int
 ) -> Operation[Selection]:
-    """The next in line that may begin under the limits of queue, worker and keys, counted."""
+    """Select the next jobs that the limits of queue, worker and keys allow, and count them."""
     queue, limits, limiter = request.queue, gates.limits, request.limiter
     rows: Sequence[Any] = ()
     everywhere, again = True, None
@@ -260,7 +260,7 @@ def _load_claim_info(request: Claim) -> Operation[ClaimInfo]:
 
 
 def promote_due(tx: Transaction, queue: int) -> Operation[int]:
-    """Move the jobs whose time has come to the end of the line, in the order of their time."""
+    """Move due jobs to the end of the queue, in the order of their due times."""
     due = yield "due", {"queue": queue, "now": tx.now, "most": MAX_PROMOTED}
     if due.rows:
         jobs = [(job, lifo) for job, lifo, _, _ in due.rows]
@@ -312,7 +312,7 @@ def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[S
 
 
 def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
-    """The lanes this worker takes from; none while there is more to sort than one go can.
+    """Return the lanes of this worker; none while jobs remain to be assigned to lanes.
 
     Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
     other names, so in its queue every name has a lane. What is not sorted yet is sorted first:
@@ -329,7 +329,7 @@ def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
 
 
 class Promote(Request):
-    """Move the due jobs of one queue to its line, when no worker's claim does."""
+    """Promote the due jobs of a queue if no claim does. Reply with their number."""
 
     queue: int
     apart = ALONE

@@ -1,4 +1,4 @@
-"""Ending runs: the moves that only the holder of a job may make, and what they leave behind."""
+"""The end of runs: moves that need the claim token of a job, and what they store."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from .transitions import LockedJob, allocate_ids, load_for_update, transition
 
 
 class FinishRuns(Request):
-    """A worker tells how its runs of jobs of one queue ended. Answers a Settled."""
+    """Record how runs of jobs of one queue ended. Reply with a FinishResult."""
 
     queue: int
     outcomes: Sequence[RunOutcome]
     commands: Sequence[CommandExit] = ()
-    """What commands came to, of which some of the outcomes tell."""
+    """The exits of commands that some of the runs were."""
     reply_before_claims = False
 
     def job_ids(self) -> Sequence[int]:
@@ -58,17 +58,16 @@ class FinishRuns(Request):
 
 
 class FinishResult(NamedTuple):
-    """What became of the outcomes."""
+    """What became of the outcomes of a request."""
 
     lost: Sequence[int]
-    """The jobs that were not held any more: their outcomes were refused and changed nothing."""
+    """Jobs whose claim was lost: their outcomes were rejected."""
     at: int
     overridden: Mapping[int, BulliteError] = {}
-    """The jobs that could not be completed, and why: ended by hand they still run, else failed.
-
-    And those that failed, or would have been tried again, if they had not been cancelled."""
+    """Jobs whose outcome was replaced, with the error: children were pending or failed, or the job
+    was cancelled meanwhile. A manual completion is rejected; any other becomes a failure."""
     ttl: int = 0
-    """Of jobs that were released: ms for which a rate limit lets none of their queue begin."""
+    """If jobs were released: ms for which a rate limit lets no job of the queue start."""
 
 
 _NOBODY: tuple[int, ...] = ()
@@ -118,12 +117,12 @@ def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[li
 
 
 def _know_of_a_cancellation(move: Move, outcomes: Sequence[RunOutcome]) -> bool:
-    """Whether a worker knows that one of the jobs was cancelled, so that a swap must fall short."""
+    """Return True if the worker knows of a cancellation, so that the plain swap would conflict."""
     return move in (FAIL, BACK_OFF, RETRY_NOW) and any(v.outcome == CANCELLED for v in outcomes)
 
 
 def locked_in_turns(requests: Sequence[FinishRuns]) -> set[int]:
-    """The jobs, if not one statement locks all that their ends concern."""
+    """Return the jobs, if more than one statement locks rows for them; else nothing."""
     outcomes = [outcome for request in requests for outcome in request.outcomes]
     kinds = set(map(_MOVE, outcomes)), set(map(_FLAGS, outcomes))
     queues = {request.queue for request in requests}
@@ -164,7 +163,7 @@ def _still_held(
     lost: set[tuple[int, int]],
     overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
-    """The outcomes that can be carried out; `lost` gets the tokens of those that must be refused.
+    """Return the outcomes whose claim is valid; add the claims of the others to `lost`.
 
     An outcome whose earlier sending was carried out, and only its answer got lost, is neither: the
     finished row still carries its token. What was tied to a job while it ran is known from here on.
@@ -185,7 +184,7 @@ def _still_held(
 
 
 def _already_applied(outcome: RunOutcome, place: LockedJob) -> bool:
-    """Whether a job is where its outcome, or that it was cancelled meanwhile, has brought it."""
+    """Return True if the outcome was recorded before, and only the reply was lost."""
     if place.flags & CANCELLED_FLAG and outcome.move is not COMPLETE:
         return place.state == State.FAILED
     return place.state == outcome.move.target
@@ -196,7 +195,7 @@ def _apply_cancellation(
     places: Mapping[int, LockedJob],
     overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
-    """What outcomes mean for jobs that were cancelled meanwhile: only a completion counts."""
+    """Replace the outcomes of jobs that were cancelled meanwhile, except completions."""
     cancelled = {
         job: outcome
         for job, outcome in outcomes.items()
@@ -222,7 +221,7 @@ def _apply_cancellation(
 def _may_complete(
     tx: Transaction, outcomes: list[RunOutcome], overridden: dict[int, BulliteError]
 ) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
-    """Of runs that completed: those whose children let them, and those that fail instead.
+    """Return the completions that children allow, and failures in place of the others.
 
     One that somebody ended by hand is neither: its holder is told, and holds it still.
     """
@@ -280,7 +279,7 @@ def _finish_group(
 def _resolve_dependents(
     tx: Transaction, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[list[RunOutcome]]:
-    """Others waited for these jobs. What is still depended on may not be deleted."""
+    """Resolve the links of jobs that others depend on; keep jobs that still are depended on."""
     if move is COMPLETE:
         yield from dependencies.on_completed(tx, {v.job: v.value for v in outcomes})
         return outcomes
@@ -352,7 +351,7 @@ def _failed(outcome: RunOutcome) -> Event:
 def _write_results(
     tx: Transaction, queue: int, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[None]:
-    """Write results and history; then what may not stay goes."""
+    """Write results and history, then apply retention."""
     if move is COMPLETE:
         if any(map(_VALUE, outcomes)):
             yield "write_values", [(v.job, v.value) for v in outcomes if v.value is not None]

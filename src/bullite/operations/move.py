@@ -1,4 +1,4 @@
-"""Moves that somebody makes who does not hold the jobs: by hand, one or many at a time."""
+"""Operator moves: transitions of jobs without their claim token, one or many at a time."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ from .transitions import (
 
 
 class MoveJobs(Request):
-    """Someone who does not hold the jobs asks for a move.
+    """Move jobs without their claim token. Reply with the jobs that moved.
 
-    Answers the jobs that moved; one that was not where the table allows is left out.
+    A job in a state from which the table does not allow the move is left out.
     """
 
     move: Move
     jobs: Sequence[int]
     delay: int = 0
-    """Ms, for the moves that make a job wait for its time."""
+    """Ms, for moves to `delayed`."""
     forget_attempts: bool = False
     """For the moves that let a finished job run again: as if it had never run."""
     with_parents: bool = False

@@ -1,4 +1,4 @@
-"""Quotas: how many jobs of a queue may wait, how large they may be, and how fast they may come."""
+"""Quotas: how many jobs of a queue may wait, how large they may be, how fast they are added."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..errors import QueueFull
 from .transaction import Operation, Transaction, read_counts
 
 STILL_TO_RUN = ("waiting", "prioritized", "delayed", "waiting_children")
-"""What `max_waiting` counts."""
+"""The states that `max_waiting` counts."""
 
 
 class AddCandidate(Protocol):
-    """What must be known of a job that wants in."""
+    """A job that is checked against the quotas."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +22,7 @@ class AddCandidate(Protocol):
 
 
 class Quotas(NamedTuple):
-    """What a queue lets in, and the window in which jobs were added; None for no limit."""
+    """The quotas of a queue, None for no limit, and the window that counts its adds."""
 
     name: str
     max_waiting: int | None
@@ -34,7 +34,7 @@ class Quotas(NamedTuple):
 
 
 class QuotaCheck:
-    """Lets jobs into one queue, for the length of a transaction."""
+    """Checks jobs against the quotas of one queue, within one transaction."""
 
     def __init__(self, quotas: Quotas, waiting: int, now: int) -> None:
         self._quotas = quotas
@@ -49,7 +49,7 @@ class QuotaCheck:
     def admit(
         self, jobs: Collection[AddCandidate], uncounted: Collection[AddCandidate] = ()
     ) -> QueueFull | None:
-        """Let all of them in, or say why not; of the `uncounted` there may be any number."""
+        """Admit all jobs, or return the error. `uncounted` jobs do not count towards numbers."""
         refusal = self._too_large([*jobs, *uncounted]) or self._error(jobs)
         if refusal is None and jobs:
             self._waiting += len(jobs)
@@ -86,13 +86,13 @@ class QuotaCheck:
         return None
 
     def save(self, queue: int) -> Operation[None]:
-        """Write down what was let in."""
+        """Store the number of admitted jobs."""
         if self._counted and self._quotas.max_rate is not None:
             yield "count_adds", {"queue": queue, "until": self._until, "used": self._used}
 
 
 def load_quotas(tx: Transaction, queue: int) -> Operation[QuotaCheck]:
-    """The door of a queue; nobody else lets jobs in until this transaction has ended."""
+    """Return the quota check of a queue; lock it against other adds until the transaction ends."""
     yield from tx.lock_limits(queue)
     found = yield "quotas", {"queue": queue}
     counts = yield from read_counts(queue)

@@ -1,4 +1,4 @@
-"""How many jobs of a queue may begin now: global concurrency, rate limits, limits set by hand.
+"""Limits of a queue: global concurrency, rate limits, and `rate_limit()` of an operator.
 
 A window is fixed: it begins with the first job that is taken, counts jobs as they are taken, and
 ends after its duration. Claims under limits come one after the other, so what one has counted the
@@ -15,33 +15,33 @@ from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction, read_counts
 
 WINDOW_USED_UP = 2**53
-"""What a window counts that was used up by hand: more than any limit allows."""
+"""The count of a window that an operator has blocked: more than any limit allows."""
 
 MAX_BLOCK = 30_000
-"""Ms after which a limited worker looks again, unless it says otherwise."""
+"""Default ms after which a limited worker polls again."""
 
 
 class Rate(NamedTuple):
-    """So many jobs in so many ms."""
+    """At most `max` jobs in each `duration` ms."""
 
     max: int
     duration: int
 
 
 class QueueLimits(NamedTuple):
-    """What limits a queue."""
+    """The limits of a queue: the columns of the statement `limits`."""
 
     concurrency: int | None = None
     max: int | None = None
     duration: int | None = None
     until: int = 0
-    """When the running window ends."""
+    """The end of the current window."""
     used: int = 0
-    """How many jobs were taken in it."""
+    """Jobs that were claimed in the window."""
     by_key: int = 0
 
     def applies(self, limiter: Rate | None, now: int) -> bool:
-        """Whether a claim by a worker with this limiter has anything to look at."""
+        """Return True if a limit applies to a claim by a worker with this limiter."""
         return bool(
             self.concurrency is not None
             or self.max is not None
@@ -51,11 +51,11 @@ class QueueLimits(NamedTuple):
         )
 
     def is_blocked(self, now: int) -> bool:
-        """Whether the window was used up by hand."""
+        """The window was blocked by an operator."""
         return self.until > now and self.used >= WINDOW_USED_UP
 
     def remaining(self, limiter: Rate | None, now: int) -> int | None:
-        """How many jobs may still be taken in the window; None for any number.
+        """Return how many jobs may still be claimed in the window; None for any number.
 
         The queue's own maximum beats that of a worker.
         """
@@ -65,7 +65,7 @@ class QueueLimits(NamedTuple):
         return max(0, most - self.used) if self.until > now else most
 
     def blocked_for_ms(self, now: int, max_jobs: int | None) -> int:
-        """Ms for which nothing may be taken; 0 if something may, as far as is known."""
+        """Return the ms for which the window allows no claim; 0 if it allows one."""
         most = self.max if max_jobs is None else max_jobs
         is_used_up = most is None or self.used >= most
         return max(0, self.until - now) if is_used_up else 0
@@ -80,7 +80,7 @@ NO_LIMITS = QueueLimits()
 def available_slots(
     tx: Transaction, queue: int, limits: QueueLimits, limiter: Rate | None, slots: int
 ) -> Operation[int]:
-    """How many of so many jobs may begin."""
+    """Return how many of `slots` jobs may start."""
     if limits.concurrency is not None:
         [[running]] = (yield "count_active", {"queue": queue}).rows
         slots = min(slots, max(0, limits.concurrency - running))
@@ -91,7 +91,7 @@ def available_slots(
 def consume_window(
     tx: Transaction, queue: int, limits: QueueLimits, limiter: Rate | None, taken: int
 ) -> Operation[int | None]:
-    """Count jobs in the window of their queue; when it ends, if no other may begin in it.
+    """Count jobs in the window of their queue. Return its end if it allows no more jobs.
 
     A window that begins now is as long as the worker's limiter says, else the queue.
     """
@@ -111,7 +111,7 @@ def consume_window(
 
 
 class SetConcurrency(Request):
-    """Let so many jobs of a queue run at a time, over all workers. Answers what held before."""
+    """Set how many jobs of a queue run at a time, over all workers. Reply with the old limit."""
 
     queue: int
     concurrency: int | None
@@ -130,7 +130,7 @@ def set_concurrency(
 
 
 class SetRate(Request):
-    """Let so many jobs of a queue begin in a time, over all workers. Answers what held before."""
+    """Set the rate limit of a queue, over all workers. Reply with the old limit."""
 
     queue: int
     limiter: Rate | None
@@ -148,7 +148,7 @@ def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Rat
 
 
 class BlockQueue(Request):
-    """Let nothing of a queue begin for so many ms; None ends its window now.
+    """Let no job of a queue start for `duration` ms; None ends its window now.
 
     Answers whether a window ran.
     """
@@ -178,7 +178,7 @@ def read_limits(queue: int) -> Operation[QueueLimits]:
 
 
 def notify_limit_change(tx: Transaction, queue: int) -> Operation[None]:
-    """A limit of the queue has changed: all workers are to look, and give back what is ahead."""
+    """Notify all workers of a changed limit: they return prefetched jobs and claim again."""
     counts = yield from read_counts(queue)
     tx.limited.add(queue)
     tx.notify_ready(queue, ANY_NAME, max(1, counts["waiting"] + counts["prioritized"]))

@@ -1,4 +1,4 @@
-"""Limits by key: jobs of a key that is used up stand aside, so that they hold up nobody.
+"""Rate limits by key: jobs of a used-up key are parked, so that they do not block other jobs.
 
 A claim that meets jobs of such a key puts them, and those close behind, into a lane of their own;
 when the window of the key has ended, as many as may begin come back to their places. So a job
@@ -19,29 +19,29 @@ from .request import ALONE_BESIDE_OTHERS, Request
 from .transaction import Operation, Transaction
 
 MAX_PARKED = 1_000
-"""Jobs of one lane that are put aside, or come back, in one go."""
+"""Jobs of one lane that one statement parks or unparks."""
 
 MAX_KEYS = 100
-"""Keys whose jobs come back in one claim; the rest follow in the next."""
+"""Keys whose jobs one claim unparks; the rest follow in the next."""
 
 MAX_LOOKS = 10
-"""How often a claim looks again because it had to put jobs aside."""
+"""How often a claim selects again because it had to park jobs."""
 
 EVERY_KEY = ""
-"""Stands for the limit of all keys that have none of their own."""
+"""Stands for all keys without a limit of their own."""
 
 PARKED_LANE = "\x1f"
-"""Opens the lanes of jobs that stand aside; no name and no key has such a character."""
+"""First character of lanes of parked jobs; no name and no key has it."""
 
 Lanes = Callable[[], Operation[Sequence[str]]]
-"""The lanes that a claim takes from; none while they are being sorted."""
+"""Reads the lanes of a claim; none while jobs remain to be assigned to lanes."""
 
 Look = Callable[[Sequence[str], int], Operation[Sequence[Any]]]
-"""The next so many in these lanes, with JobRow's fields."""
+"""Reads the next jobs of these lanes, as rows of JobRow."""
 
 
 class RateWindow(NamedTuple):
-    """What limits a key."""
+    """The limit and the window of a key."""
 
     key: str
     max: int | None = None
@@ -50,32 +50,32 @@ class RateWindow(NamedTuple):
     until: int = 0
     used: int = 0
     unpark_at: int | None = None
-    """When those that stand aside may come back; None if none does."""
+    """When parked jobs may be unparked; None without parked jobs."""
 
     def remaining(self, now: int) -> int | None:
-        """How many jobs may still be taken; None for any number."""
+        """Return how many jobs may still be claimed; None for any number."""
         if self.max is None:
             return None
         return max(0, self.max - self.used) if self.until > now else self.max
 
     def end(self, now: int) -> int:
-        """When it ends, if it does not begin later than now."""
+        """Return the end of the window that counts a claim at `now`."""
         return self.until if self.until > now else now + (self.duration or 0)
 
     def ttl(self, now: int, max_jobs: int | None) -> int:
-        """Ms for which no job of the key may be taken; 0 if one may."""
+        """Return the ms for which no job of the key may be claimed; 0 if one may."""
         most = self.max if max_jobs is None else max_jobs
         return max(0, self.until - now) if most is not None and self.used >= most else 0
 
 
 class Claimable(NamedTuple):
-    """What a claim may take."""
+    """The jobs that the limits allow a claim."""
 
     rows: Sequence[Any]
     everywhere: bool
-    """Whether it could look at all there is."""
+    """The claim has seen every job that the worker can run."""
     again: int | None
-    """When jobs that stand aside may come back."""
+    """When parked jobs may be unparked."""
 
 
 # --- in a claim ----------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Claimable(NamedTuple):
 def next_allowed(
     tx: Transaction, queue: int, room: int, find_lanes: Lanes, look: Look
 ) -> Operation[Claimable]:
-    """The next in line whose keys allow it, counted in their windows."""
+    """Select the next jobs whose keys allow them, and count them in the windows of their keys."""
     rows: Sequence[Any] = ()
     windows: dict[str, RateWindow] = {}
     everywhere = yield from _unpark_due(tx, queue)
@@ -115,7 +115,7 @@ def next_allowed(
 
 
 def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, RateWindow]]:
-    """What limits these keys: their own limit, or that of every key."""
+    """Return the windows of these keys, with their own limit or that of every key."""
     if not keys:
         return {}
     found = yield "key_windows", {"queue": queue, "keys": as_json(sorted(keys))}
@@ -124,7 +124,7 @@ def read_windows(queue: int, keys: Collection[str]) -> Operation[dict[str, RateW
 
 
 def window_of(key: str, rows: Sequence[Sequence[Any]]) -> RateWindow:
-    """What limits a key, from the rows that are stored about it."""
+    """Return the window of a key from its stored rows."""
     return _resolved(key, _by_key(rows))
 
 
@@ -155,7 +155,7 @@ def _has_parked(window: RateWindow) -> bool:
 def _split_by_limit(
     rows: Sequence[Any], windows: Mapping[str, RateWindow], now: int
 ) -> tuple[list[Any], set[str]]:
-    """Those that may begin, and the keys of the others."""
+    """Return the jobs that may start, and the keys of the others."""
     left = {key: window.remaining(now) for key, window in windows.items()}
     allowed: list[Any] = []
     used_up: set[str] = set()
@@ -179,7 +179,7 @@ def _park(
     used_up: Mapping[str, RateWindow],
     taken: Collection[int],
 ) -> Operation[None]:
-    """Put those of the keys that are used up aside, but for those that are taken now."""
+    """Park the jobs of used-up keys, except those that this claim takes."""
     jobs: dict[int, str] = {}
     for lane in lanes:
         found = yield "jobs_with_limit_key", {"queue": queue, "lane": lane, "most": MAX_PARKED}
@@ -190,7 +190,7 @@ def _park(
 
 
 def _unpark_due(tx: Transaction, queue: int) -> Operation[bool]:
-    """Bring jobs back whose time has come; whether that was all."""
+    """Unpark the jobs of keys whose window has ended. Return True if no key is left."""
     due = yield "keys_to_unpark", {"queue": queue, "now": tx.now, "most": MAX_KEYS}
     if not due.rows:
         return True
@@ -201,7 +201,7 @@ def _unpark_due(tx: Transaction, queue: int) -> Operation[bool]:
 
 
 def _unpark(tx: Transaction, queue: int, window: RateWindow) -> Operation[None]:
-    """Bring as many back to their lanes as may begin, those first that were first."""
+    """Unpark as many jobs of a key as may start, oldest first."""
     left = window.remaining(tx.now)
     back_at: int | None = window.until
     if left != 0:
@@ -245,7 +245,7 @@ def _used(window: RateWindow, now: int) -> int:
 
 
 class SetKeyLimit(Request):
-    """Limit the jobs of a key, or with EVERY_KEY of all that have no limit of their own.
+    """Limit the jobs of a key, or with EVERY_KEY those of all keys without a limit.
 
     None removes the limit. Answers what held before.
     """
@@ -276,7 +276,7 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
 
 
 def delete_idle_limit_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:
-    """Forget keys whose windows have ended; the queue has no limits by key when none is left."""
+    """Delete keys whose windows have ended. Without keys, the queue has no limits by key."""
     yield "lock_queue", {"queue": queue}
     forgotten = yield "delete_idle_limit_keys", {"queue": queue, "now": tx.now, "most": most}
     yield "set_by_key", {"queue": queue}

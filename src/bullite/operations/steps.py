@@ -1,4 +1,4 @@
-"""What a run of a job need not do again: its steps, its sleeps, the events it waited for.
+"""Durable steps: steps, sleeps and awaited events that a later run of a job does not repeat.
 
 Only the holder of a job records these; anybody may send it an event. Answers are errors, as values,
 where that was refused.
@@ -23,11 +23,11 @@ from .transitions import LockedJob, allocate_ids, load_for_update
 from .update import _lost_or_missing, _mark_started
 
 STEP, SLEEP, EVENT = "step", "sleep", "event"
-"""The kinds of what is recorded."""
+"""The kinds of records."""
 
 
 class RecordStep(Request):
-    """A step of a run is done. Answers None, or why it was not recorded."""
+    """Record a finished step. Reply with None or the error."""
 
     job: int
     token: int
@@ -58,7 +58,7 @@ def record_steps(
 
 
 def _set_steps_flag(place: LockedJob) -> Operation[None]:
-    """From now on the job has something that belongs to it."""
+    """Set the flag for rows of steps."""
     if not place.flags & STEPPED:
         yield "set_steps_flag", {"jobs": as_json([place.job]), "trait": STEPPED}
 
@@ -78,10 +78,10 @@ class Suspend(Request):
     kind: str
     name: str
     number: int
-    """Which of the run's sleeps, or waits for events, of that name."""
+    """The number of the sleep or wait among those of that name in the run."""
     place: int
     duration: int | None
-    """Ms that it may take; None for ever."""
+    """Ms until the sleep or wait ends; None for no end."""
     ahead: bool = False
     custom_id: str | None = None
 
@@ -93,11 +93,11 @@ class StepDone(NamedTuple):
     """The run goes on."""
 
     value: str | None
-    """What the event brought, as JSON; None of a sleep, and if there was no event in time."""
+    """The payload of the event as JSON; None for a sleep, or without an event in time."""
 
 
 class Suspended(NamedTuple):
-    """The run has ended; the job goes on at another time."""
+    """The run has ended; the job continues later."""
 
     until: int
     at: int
@@ -154,7 +154,7 @@ def _due(tx: Transaction, duration: int | None) -> int:
 
 
 def _take_signal(request: Suspend) -> Operation[str | None]:
-    """The oldest event of the name that was sent to the job; it is used up by that."""
+    """Delete the oldest event of the name that was sent to the job, and return its payload."""
     this = {"job": request.job, "name": request.name}
     for number, payload in (yield "next_signal", this).rows:
         yield "delete_signal", {**this, "number": number}

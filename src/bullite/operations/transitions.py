@@ -1,4 +1,4 @@
-"""The moves of jobs, as compare-and-swaps over sets."""
+"""Transitions of jobs: compare-and-swaps over sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transaction import Operation, Transaction
 
 
 class LockedJob(NamedTuple):
-    """Where a job is, and who may move it."""
+    """A job whose row is locked: the columns of the statement `load_jobs_for_update`."""
 
     job: int
     queue: int
