@@ -117,6 +117,7 @@ class Listening(Blocking[E], Generic[E]):
         return self
 
     def remove_all_listeners(self) -> None:
+        """Remove all listeners of all events."""
         self._call(self._async.remove_all_listeners)
 
     def listeners(self, event: str) -> list[Listener]:

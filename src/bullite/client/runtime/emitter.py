@@ -115,6 +115,7 @@ class EventEmitter:
             self._listeners.pop(key, None)
 
     def remove_all_listeners(self) -> None:
+        """Remove all listeners of all events."""
         for key in list(self._listeners):
             self._forget(key, None)
 
