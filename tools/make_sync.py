@@ -1,7 +1,7 @@
-"""Writes the classes of `bullite.sync` from those they stand for: `python -m tools.make_sync`.
+"""Generate the classes of `bullite.sync` from the asynchronous ones: `python -m tools.make_sync`.
 
-Signatures and what is said about them are those of the asynchronous classes, so the two cannot
-drift apart; a test sees to it that this was run after the last change.
+Signatures and docstrings are those of the asynchronous classes. A test fails if this was not run
+after the last change.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from __future__ import annotations
 
 @dataclass(frozen=True)
 class Made:
-    """A class to be made."""
+    """A class to generate."""
 
     name: str
     base: str
     says: str
     attributes: dict[str, str] = field(default_factory=dict)
-    """What instances have beside what the class says, with their types."""
+    """Attributes of instances, with their types."""
     has_init: bool = True
     lazy: bool = False
     """Its module imports asyncio: it is imported when one is made."""
     runs: bool = False
-    """It has a thread of its own; how it begins and ends is written by hand."""
+    """It has a thread of its own; its base starts and ends it."""
 
 
 JOB = Made(
@@ -52,9 +52,9 @@ JOB = Made(
     "Blocking",
     """One job of a queue.
 
-    Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
-    Methods block until what they ask for is done. Those that change a running job are fenced: once
-    the job is lost to another worker they raise LostLock and change nothing.
+    Attributes show what was true when the job was last read; `queue.get_job(job.id)` reads again.
+    Methods block until they are carried out. Those that change a running job are fenced: once the
+    job is lost to another worker they raise LostLock and change nothing.
     """,
     has_init=False,
 )
@@ -88,9 +88,9 @@ OTHERS = (
     A processor takes `(job)`, `(job, token)` or `(job, token, signal)`. A `def` runs in a thread,
     with a job of this package; an `async def` on the worker's event loop, which has a thread of its
     own, with a `bullite.Job`. A mapping of names to processors takes only jobs of those names;
-    `(processor, n)` gives one a concurrency of its own. It begins with `with`, `start()` or
-    `run()`. Without a processor, jobs are fetched by hand with `get_next_job`. Listeners are called
-    on the loop's thread: plain ones must not wait for anything there.
+    `(processor, n)` gives one a concurrency of its own. Start it with `with`, `start()` or
+    `run()`. Without a processor, claim jobs with `get_next_job`. Listeners are called in the
+    loop's thread: plain ones must not block.
     """,
         {"name": "str", "queue": "Queue"},
         lazy=True,
@@ -102,7 +102,7 @@ HANDWRITTEN = {"on", "once", "off", "remove_all_listeners", "listeners", "emit",
 """Methods of emitters: `sync.callbacks.Listening` has them."""
 
 SKIPPED = {("Queue", "events"), ("QueueEvents", "autorun"), ("Worker", "autorun")}
-"""Arguments that make no sense without a loop to be made in, or told on."""
+"""Arguments that need an event loop in the thread of the caller."""
 
 ANSWERS = {
     "Job": "Job({})",
@@ -113,10 +113,10 @@ ANSWERS = {
     "FlowJob | None": "as_tree_if_any({})",
     "list[FlowJob]": "as_trees({})",
 }
-"""By what the asynchronous method answers: what is made of it."""
+"""By the return type of the asynchronous method: how its result is converted."""
 
 HOLDS_JOBS = {("Queue", "get_dependencies"): "as_dependencies({})"}
-"""The same where the type does not tell."""
+"""The same for methods whose return type does not show it."""
 
 GIVEN = {
     ("Queue", "purge", "fits"): "taking_job(fits)",
@@ -125,7 +125,7 @@ GIVEN = {
     ("Worker", "__init__", "processor"): "plain_processors(processor)",
     ("Worker", "__init__", "backoff_strategy"): "plain_strategy(backoff_strategy)",
 }
-"""Arguments that hold jobs, or take some: what is given on instead."""
+"""Arguments that contain or take jobs: what is passed instead."""
 
 TYPES = {("Worker", "__init__", "queue"): "Queue | AsyncQueue | str"}
 
@@ -141,14 +141,14 @@ return processor
 }
 
 SAYS = {
-    ("Worker", "wait_until_ready"): "Begin, and wait until the worker is known to its queue.",
-    ("Worker", "cancel_job"): """Cancel a job that this worker runs; whether it does.
+    ("Worker", "wait_until_ready"): "Start the worker, and wait until it is registered.",
+    ("Worker", "cancel_job"): """Cancel a job of this worker. Return True if it has the job.
 
-        A coroutine is cancelled, a function gets its signal. Unless it completes all the same, the
-        job is failed, with the outcome `cancelled`, and not retried.
+        A coroutine is cancelled, the abort signal of a function is set. Unless the run completes
+        even so, the job fails with the outcome `cancelled` and is not retried.
         """,
 }
-"""What is not to be said as it is said of the asynchronous method."""
+"""Docstrings that differ from those of the asynchronous methods."""
 
 OURS = {
     **dict.fromkeys(("as_dependencies", "as_found", "as_job", "as_jobs"), ".results"),

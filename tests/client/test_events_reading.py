@@ -529,14 +529,14 @@ class Flaky:
 
         monkeypatch.setattr(bridge, "query", fails)
         self.pauses: list[float] = []
-        rings_within = QueueEvents._rings_within
+        notified_within = QueueEvents._notified_within
 
         async def waits_less(events: QueueEvents, seconds: float) -> bool:
             if seconds >= 1:
                 self.pauses.append(seconds)
-            return await rings_within(events, min(seconds, 0.001))
+            return await notified_within(events, min(seconds, 0.001))
 
-        monkeypatch.setattr(QueueEvents, "_rings_within", waits_less)
+        monkeypatch.setattr(QueueEvents, "_notified_within", waits_less)
 
 
 @pytest.fixture

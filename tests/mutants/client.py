@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a worker that is not heard of serves nobody",
         "client/directory.py",
-        "engine.clock.now() - heard > max(WORKER_LOST_AFTER, lease)",
+        "engine.clock.now() - last_seen > max(WORKER_LOST_AFTER, lease)",
         "False",
         ["client/test_why.py::test_a_worker_that_is_not_heard_of_serves_nobody"],
     ),

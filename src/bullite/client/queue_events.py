@@ -48,12 +48,12 @@ GAP = "gap"
 
 _EVENT_ID = re.compile(r"(\d+)(?:-(\d+))?")
 Position = tuple[int, int]
-"""A row of the log, and how many of its events were read."""
+"""A row of the log, and the index of its last event that was read."""
 
 _WHOLE = 2**62
 OLDEST, TRIMMED = -1, -2
-"""In place of a number of events: reading begins with whatever is there; so much was trimmed that
-it is not known how many came before."""
+"""Instead of a number of events: reading starts at the oldest event; the number of events before
+the position is unknown, because they were trimmed."""
 
 
 class QueueEvents(OwnEmitter):
@@ -78,13 +78,13 @@ class QueueEvents(OwnEmitter):
         self._owns_store = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else Store(store)
         self._wanted = _check_event_id(last_event_id)
-        self._place: Position | None = None
-        """How far reading has come; None until it is known where it begins."""
+        self._position: Position | None = None
+        """The last event that was read; None until it is known where reading starts."""
         self._queue: int | None = None
         self._names: dict[int, str] = {}
-        self._bell = asyncio.Event()
+        self._notified = asyncio.Event()
         self._seen: dict[int, int] = {}
-        """By queue: how many events there were up to the row of `_place`, as far as it is known."""
+        """By queue: the number of events up to the row of `_position`, as far as it is known."""
         self._opening: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -126,7 +126,7 @@ class QueueEvents(OwnEmitter):
         await self._open()
 
     def _start(self) -> asyncio.Task[None]:
-        if self._task is None or (self._task.done() and self._place is None):
+        if self._task is None or (self._task.done() and self._position is None):
             self._task = asyncio.get_running_loop().create_task(self._read())
         return self._task
 
@@ -139,23 +139,23 @@ class QueueEvents(OwnEmitter):
             raise
         wait = MIN_WAIT
         while not self._closed:
-            self._bell.clear()
+            self._notified.clear()
             try:
-                told = await self._emit_next()
+                emitted = await self._emit_next()
             except Exception as error:
                 self._report("could not read the event log", error)
                 if isinstance(error, (StoreClosed, *ENDING)):
                     raise
-                told, wait = 0, MAX_WAIT
-            if told:
+                emitted, wait = 0, MAX_WAIT
+            if emitted:
                 wait = MIN_WAIT
                 continue
-            rings = await self._rings_within(wait)
-            wait = MIN_WAIT if rings else min(1.5 * wait, MAX_WAIT)
+            notified = await self._notified_within(wait)
+            wait = MIN_WAIT if notified else min(1.5 * wait, MAX_WAIT)
 
-    async def _rings_within(self, seconds: float) -> bool:
+    async def _notified_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._bell.wait(), seconds)
+            await asyncio.wait_for(self._notified.wait(), seconds)
         except TimeoutError:
             return False
         return True
@@ -166,38 +166,38 @@ class QueueEvents(OwnEmitter):
 
     async def _open(self) -> None:
         """Find the position where reading starts; concurrent callers share one attempt."""
-        if self._place is not None:
+        if self._position is not None:
             return
         if self._opening is None or self._opening.done():
-            opening = self._find_place_patiently()
+            opening = self._find_position_patiently()
             self._opening = asyncio.get_running_loop().create_task(opening)
         await asyncio.shield(self._opening)
 
-    async def _find_place_patiently(self) -> None:
+    async def _find_position_patiently(self) -> None:
         pause = MIN_BACKOFF
         while not self._closed:
             try:
-                await self._find_place()
+                await self._find_position()
                 return
             except Exception as error:
                 self._report("could not open the event log", error)
                 if not isinstance(error, _PASSING):
                     raise
             if not self._closed:
-                self._bell.clear()
-                await self._rings_within(pause / 1000)
+                self._notified.clear()
+                await self._notified_within(pause / 1000)
             pause = min(2 * pause, MAX_BACKOFF)
         raise StoreClosed("these queue events were closed before they had been opened")
 
-    async def _find_place(self) -> None:
+    async def _find_position(self) -> None:
         """Open the store and the queue, and find where reading starts."""
         if not self.store.is_open:
             await bridge.run_in_thread(self.store.open)
         if self.name is not None and self._queue is None:
             opened = await bridge.submit(self.store, OpenQueue(self.name, None))
             self._queue = opened.id
-            self.store.open().followers.follow(self._queue, self._ring, bridge.reply_target())
-        self._place = await self._end_of_log()
+            self.store.open().followers.follow(self._queue, self._notify, bridge.reply_target())
+        self._position = await self._end_of_log()
 
     async def _end_of_log(self) -> Position:
         """Return where reading starts, and note the number of events of each queue before it."""
@@ -214,14 +214,14 @@ class QueueEvents(OwnEmitter):
                 self._seen[queue] = (OLDEST if after == 0 else TRIMMED) if total is None else total
         return (newest, _WHOLE) if self._wanted is None else self._wanted
 
-    def _ring(self, logged: object) -> None:
+    def _notify(self, logged: object) -> None:
         """This process has appended to the log."""
-        self._bell.set()
+        self._notified.set()
 
     async def _emit_next(self) -> int:
         """Emit the events after the position. Return the number of rows."""
-        assert self._place is not None
-        row, index = self._place
+        assert self._position is not None
+        row, index = self._position
         after = row if index >= _WHOLE else row - 1
         params = {
             "queue": self._queue,
@@ -237,12 +237,12 @@ class QueueEvents(OwnEmitter):
                 await self._learn_names()
             self._emit_gap(id, queue, total, len(events))
             if id > row:
-                self._place = (id, -1)  # what was seen counts this row from now on
-            for place, event in enumerate(events):
-                if (id, place) > (row, index):
+                self._position = (id, -1)  # what was seen counts this row from now on
+            for index_in_row, event in enumerate(events):
+                if (id, index_in_row) > (row, index):
                     await self._emit(event)
-                    self._place = (id, place)
-            self._place = (id, _WHOLE)
+                    self._position = (id, index_in_row)
+            self._position = (id, _WHOLE)
             if self._closed:
                 break
         return len(rows)
@@ -294,14 +294,14 @@ class QueueEvents(OwnEmitter):
         if self._closed:
             return
         self._closed = True
-        self._bell.set()
+        self._notified.set()
         for task in (self._task, self._opening):
             if task is not None:
                 await asyncio.wait({task})
                 if not task.cancelled():
                     task.exception()  # reported already
         if self._queue is not None and self.store.is_open:
-            self.store.open().followers.unfollow(self._ring)
+            self.store.open().followers.unfollow(self._notify)
         if self._owns_store:
             await bridge.run_in_thread(self.store.close)
 
@@ -328,11 +328,11 @@ class QueueEventsProducer(QueueBase):
         given = {} if payload is None else payload
         if not isinstance(given, dict):
             raise InvalidOptionType(f"payload must be a dict, not {payload!r}")
-        told = decode(encode_limited(given, "the payload of event ", event))
+        stored = decode(encode_limited(given, "the payload of event ", event))
         if max_events is not None:
             check_int("max_events", max_events, 1, 2**31 - 1)
         await self._ensure_open()
-        await bridge.submit(self.store, PublishEvent(self._pk, plain(event), told, max_events))
+        await bridge.submit(self.store, PublishEvent(self._pk, plain(event), stored, max_events))
 
 
 def _unfolded(row: int, queue: int, kind: str, jobs: str) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What cannot do without an event loop, on one in a thread: workers, readers of events."""
+"""Workers and event readers on an event loop in a thread of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Running(Listening[R], Generic[R]):
-    """What runs on a loop of its own from when it is first used until it is closed."""
+    """An object whose event loop runs in a thread from its first use until it is closed."""
 
     def __init__(self, asynchronous: R) -> None:
         super().__init__(asynchronous)
@@ -30,14 +30,14 @@ class Running(Listening[R], Generic[R]):
         self._making = threading.Lock()
 
     def start(self) -> None:
-        """Begin, and wait until it has begun; what is wrong is raised here."""
+        """Start, and wait until it has started. Raise the error if it cannot start."""
         refuse_in_loop(type(self._async).__name__)
         if self._async._closed:
             return
         try:
             self._wait(self._started())
         except Exception:
-            self._leave_thread()  # it cannot be begun twice
+            self._leave_thread()  # it cannot be started twice
             raise
 
     async def _started(self) -> None:
@@ -54,7 +54,7 @@ class Running(Listening[R], Generic[R]):
     # --- underneath ---
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have something awaited on the loop; without one, if it was left already."""
+        """Await a coroutine on the loop; run it without one after the thread has ended."""
         try:
             refuse_in_loop(type(self._async).__name__)
             thread = self._own_thread()
@@ -104,11 +104,13 @@ class Running(Listening[R], Generic[R]):
 
 
 class RunningWorker(Running["AsyncWorker"]):
-    """The life of a worker."""
+    """A worker that runs in the background."""
 
     def run(self) -> None:
-        """Work until it is closed or paused, or until Ctrl-C: then what runs is waited for, and
-        with a second one given back."""
+        """Work until it is closed or paused, or until Ctrl-C.
+
+        At Ctrl-C, wait for the running jobs; at a second one, cancel them.
+        """
         if self._async._closed:
             return
         try:
@@ -120,18 +122,17 @@ class RunningWorker(Running["AsyncWorker"]):
                 self.close(force=True)
 
     def close(self, force: bool = False, timeout: Duration | None = None) -> None:
-        """Take no more jobs and end.
+        """Claim no more jobs, wait for the running ones and deregister.
 
-        Waits for the running jobs, at most `timeout`; then, or at once with `force`, interrupts
-        coroutines and gives their jobs back at no cost. A thread cannot be interrupted: its job
-        stays with it, and what it returns is recorded, until its process ends; then the job is
-        given back, at no cost either.
+        After `timeout`, or immediately with `force`, coroutines are cancelled and their jobs return
+        to the queue; no attempt is used. A thread cannot be interrupted: it keeps its job, and its
+        outcome is recorded if the process lives until then. Else the job returns to the queue.
         """
         self._close(self._async.close(force, timeout))
 
 
 class RunningEvents(Running["AsyncQueueEvents"]):
-    """The life of a reader of events."""
+    """An event reader that runs in the background."""
 
     def run(self) -> None:
         """Read until `close`, or until Ctrl-C."""
@@ -141,7 +142,7 @@ class RunningEvents(Running["AsyncQueueEvents"]):
             self.close()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop reading, and close the store if this object opened it."""
         self._close(self._async.close())
 
 

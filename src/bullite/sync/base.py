@@ -1,4 +1,4 @@
-"""What every class here is: an object of the asynchronous library, used outside of event loops."""
+"""Base of the blocking classes: an asynchronous object, used outside of event loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ A = TypeVar("A")
 
 
 class Blocking(Generic[A]):
-    """Stands for an asynchronous object; two that stand for the same one are equal."""
+    """The blocking form of an asynchronous object; two forms of one object are equal."""
 
     __slots__ = ("_async",)
 
@@ -19,14 +19,14 @@ class Blocking(Generic[A]):
 
     @classmethod
     def _around(cls, asynchronous: A) -> Self:
-        """One that stands for an object which is there already."""
+        """Return the blocking form of an object that exists already."""
         made = cls.__new__(cls)
         Blocking.__init__(made, asynchronous)
         return made
 
     @property
     def _blocking(self) -> A:
-        """The object, for something that will block this thread."""
+        """The object, for a call that blocks. Raise WrongLoop if an event loop runs here."""
         refuse_in_loop(type(self._async).__name__)
         return self._async
 
@@ -38,10 +38,10 @@ class Blocking(Generic[A]):
 
 
 def refuse_in_loop(name: str) -> None:
-    """A class of this package is for where no event loop runs."""
+    """Raise WrongLoop if an event loop runs in this thread."""
     blocking.forbid_in_event_loop(f"bullite.sync.{name}", f"use bullite.{name} and await it")
 
 
 def asynchronous(given: Any) -> Any:
-    """What an object of this package stands for; anything else is what it is."""
+    """Return the asynchronous object of a blocking one; return anything else unchanged."""
     return given._async if isinstance(given, Blocking) else given

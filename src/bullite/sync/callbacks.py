@@ -1,4 +1,4 @@
-"""Functions of the user's that are given jobs: plain ones get those of this package."""
+"""Functions of users that take jobs: plain ones get blocking jobs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ E = TypeVar("E", bound=EventEmitter)
 T = TypeVar("T")
 
 
-def handed(value: Any) -> Any:
-    """What a plain function gets for what the library would give it."""
+def blocking_form(value: Any) -> Any:
+    """Return the argument of a plain function: a blocking job for an asynchronous one."""
     return Job(value) if isinstance(value, AsyncJob) else value
 
 
@@ -47,13 +47,13 @@ def taking_job(function: Callable[[Job], T] | None) -> Callable[[AsyncJob], T] |
 
 
 def plain(function: Any, what: str = "processor") -> Any:
-    """A function as the library may call it; what is none is for the library to refuse."""
+    """Return a function that takes asynchronous jobs; return what is no function unchanged."""
     if not callable(function) or make_handler(what, function).in_loop:
         return function
 
     @functools.wraps(function, updated=())
     def call(*arguments: Any) -> Any:
-        return function(*map(handed, arguments))
+        return function(*map(blocking_form, arguments))
 
     return call
 
@@ -61,11 +61,11 @@ def plain(function: Any, what: str = "processor") -> Any:
 def plain_strategy(function: Any) -> Any:
     if not callable(function):
         return function
-    return lambda *arguments: function(*map(handed, arguments))
+    return lambda *arguments: function(*map(blocking_form, arguments))
 
 
 def plain_processors(given: Any) -> Any:
-    """The same for all that a worker is given."""
+    """The same for the processors of a worker."""
     if not isinstance(given, Mapping):
         return plain(given)
     return {name: _plain_of(name, processor) for name, processor in given.items()}
@@ -79,27 +79,27 @@ def _plain_of(name: Any, given: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Hearing:
-    """A listener as the library calls it; equal to every other that stands for the same one."""
+class _Listener:
+    """A listener that takes asynchronous jobs; two of the same function are equal."""
 
     listener: Listener
 
     def __call__(self, *arguments: Any) -> Any:
         given = arguments
         if not inspect.iscoroutinefunction(self.listener):
-            given = tuple(map(handed, arguments))
+            given = tuple(map(blocking_form, arguments))
         return fitted(self.listener)(*given)
 
 
 class Listening(Blocking[E], Generic[E]):
-    """An object that tells what it does."""
+    """An object that emits events."""
 
     @overload
     def on(self, event: str, listener: Listener) -> Self: ...
     @overload
     def on(self, event: str) -> Callable[[L], L]: ...
     def on(self, event: str, listener: Listener | None = None) -> Any:
-        """Call `listener` at every such event; without one, a decorator."""
+        """Call `listener` at every such event. Without a listener, return a decorator."""
         return self._register(event, listener, once=False)
 
     @overload
@@ -107,13 +107,13 @@ class Listening(Blocking[E], Generic[E]):
     @overload
     def once(self, event: str) -> Callable[[L], L]: ...
     def once(self, event: str, listener: Listener | None = None) -> Any:
-        """The same for the next such event only."""
+        """Call `listener` at the next such event only."""
         return self._register(event, listener, once=True)
 
     def off(self, event: str, listener: Listener | None = None) -> Self:
-        """Forget a listener, or all of an event."""
-        heard = None if listener is None else _Hearing(listener)
-        self._call(lambda: self._async.off(event, heard))
+        """Remove a listener, or all listeners of an event."""
+        adapted = None if listener is None else _Listener(listener)
+        self._call(lambda: self._async.off(event, adapted))
         return self
 
     def remove_all_listeners(self) -> None:
@@ -121,22 +121,22 @@ class Listening(Blocking[E], Generic[E]):
         self._call(self._async.remove_all_listeners)
 
     def listeners(self, event: str) -> list[Listener]:
-        """Those of an event, in the order in which they are called."""
-        heard = self._async.listeners(event)
-        return [each.listener if isinstance(each, _Hearing) else each for each in heard]
+        """Return the listeners of an event, in the order in which they are called."""
+        listeners = self._async.listeners(event)
+        return [each.listener if isinstance(each, _Listener) else each for each in listeners]
 
     def emit(self, event: str, *arguments: Any) -> bool:
-        """Call the listeners of an event, in order; whether there were any."""
+        """Call the listeners of an event, in order. Return True if there were any."""
         return self._call(lambda: self._async.emit(event, *arguments))
 
     def hears(self, *events: str) -> bool:
-        """Whether anybody listens to one of these, which are plain names."""
+        """Return True if one of these events, given by plain names, has a listener."""
         return self._async.hears(*events)
 
     # --- underneath ---
 
     def _call(self, call: Callable[[], T]) -> T:
-        """Call something where the asynchronous object is at home."""
+        """Call a function in the thread of the asynchronous object."""
         return call()
 
     def _register(self, event: Any, listener: Listener | None, once: bool) -> Any:
@@ -155,5 +155,5 @@ class Listening(Blocking[E], Generic[E]):
         if not callable(listener):
             raise InvalidOptionType(f"a listener must be callable, not {listener!r}")
         register = self._async.once if once else self._async.on
-        self._call(lambda: register(event, _Hearing(listener)))
+        self._call(lambda: register(event, _Listener(listener)))
         return self

@@ -883,9 +883,9 @@ class Worker(RunningWorker):
     A processor takes `(job)`, `(job, token)` or `(job, token, signal)`. A `def` runs in a thread,
     with a job of this package; an `async def` on the worker's event loop, which has a thread of its
     own, with a `bullite.Job`. A mapping of names to processors takes only jobs of those names;
-    `(processor, n)` gives one a concurrency of its own. It begins with `with`, `start()` or
-    `run()`. Without a processor, jobs are fetched by hand with `get_next_job`. Listeners are called
-    on the loop's thread: plain ones must not wait for anything there.
+    `(processor, n)` gives one a concurrency of its own. Start it with `with`, `start()` or
+    `run()`. Without a processor, claim jobs with `get_next_job`. Listeners are called in the
+    loop's thread: plain ones must not block.
     """
 
     def __init__(
@@ -986,7 +986,7 @@ class Worker(RunningWorker):
         return self._async.is_paused
 
     def wait_until_ready(self) -> None:
-        """Begin, and wait until the worker is known to its queue."""
+        """Start the worker, and wait until it is registered."""
         self._wait(self._async.wait_until_ready())
 
     def rate_limit(self, duration: Duration) -> None:
@@ -1006,10 +1006,10 @@ class Worker(RunningWorker):
         return as_jobs(self._call(lambda: self._async.running_jobs()))
 
     def cancel_job(self, job_id: str, reason: str | None = None) -> bool:
-        """Cancel a job that this worker runs; whether it does.
+        """Cancel a job of this worker. Return True if it has the job.
 
-        A coroutine is cancelled, a function gets its signal. Unless it completes all the same, the
-        job is failed, with the outcome `cancelled`, and not retried.
+        A coroutine is cancelled, the abort signal of a function is set. Unless the run completes
+        even so, the job fails with the outcome `cancelled` and is not retried.
         """
         return self._call(lambda: self._async.cancel_job(job_id, reason))
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 class Job(Blocking[AsyncJob]):
     """One job of a queue.
 
-    Attributes tell what was true when the job was last read; `queue.get_job(job.id)` reads again.
-    Methods block until what they ask for is done. Those that change a running job are fenced: once
-    the job is lost to another worker they raise LostLock and change nothing.
+    Attributes show what was true when the job was last read; `queue.get_job(job.id)` reads again.
+    Methods block until they are carried out. Those that change a running job are fenced: once the
+    job is lost to another worker they raise LostLock and change nothing.
     """
 
     __slots__ = ()

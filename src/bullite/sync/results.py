@@ -1,4 +1,4 @@
-"""Answers of the asynchronous library that hold jobs, with those of this package in their place."""
+"""Results of asynchronous methods that contain jobs, with blocking jobs instead."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Jobs that were found, and where to go on looking."""
+    """Jobs that were found, and where the search continues."""
 
     jobs: list[Job]
     cursor: str | None
-    """To be given to `find` with the same criteria; None when everything was looked at."""
+    """Give it to `find` with the same criteria for the next page; None at the end."""
 
 
 class FlowJob(TypedDict):
@@ -47,7 +47,7 @@ def as_dependencies(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_tree(tree: AsyncFlowJob) -> FlowJob:
-    # A tree may be deeper than functions may call each other.
+    # No recursion: a tree may be deeper than Python's stack.
     root: FlowJob = {"job": Job(tree["job"])}
     todo = [(tree, root)]
     while todo:

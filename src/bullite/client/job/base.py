@@ -28,13 +28,13 @@ class JobBase(JobRecord):
     def __init__(
         self,
         queue: QueueReads,
-        facts: Sequence[Any],
-        fate: JobStatusRow,
+        columns: Sequence[Any],
+        status: JobStatusRow,
         run: JobRun = NO_RUN,
     ) -> None:
         # Without the constructor of JobRecord: this is done for every job that runs.
         self._queue, self._run = queue, run
-        self._columns, self._status = facts, fate
+        self._columns, self._status = columns, status
 
     @property
     def _store(self) -> Store:
@@ -87,9 +87,9 @@ class JobBase(JobRecord):
         if self._flags & flags != flags:
             self._change_columns(traits=self._flags | flags)
 
-    def _apply_stored(self, fate: JobStatusRow) -> None:
+    def _apply_stored(self, status: JobStatusRow) -> None:
         """The job was just added, with links to other jobs."""
-        self._status = fate
+        self._status = status
 
     def _apply_retry(self, delay: int, reset_attempts: bool) -> None:
         """The finished job was moved back to its queue."""
@@ -103,29 +103,29 @@ class JobBase(JobRecord):
             **dict.fromkeys(("failed_reason", "outcome", "expires_at", "original_queue"), None),
         )
 
-    def _apply_outcome(self, verdict: RunOutcome, at: int) -> None:
+    def _apply_outcome(self, outcome: RunOutcome, at: int) -> None:
         """The outcome of this run was recorded."""
-        move = verdict.move
-        counted = 1 if move.target in (State.COMPLETED, State.FAILED) or verdict.reason else 0
+        move = outcome.move
+        counted = 1 if move.target in (State.COMPLETED, State.FAILED) or outcome.reason else 0
         started = self.attempts_started
-        if verdict.unrun:
+        if outcome.unrun:
             counted, started = 0, started - 1
         self._change_columns(attempts_made=self.attempts_made + counted, attempts_started=started)
-        if verdict.unrun and not started:
+        if outcome.unrun and not started:
             self._status = self._status._replace(processed_at=None)
-        due = at + verdict.delay if move.target is State.DELAYED else None
+        due = at + outcome.delay if move.target is State.DELAYED else None
         finished = at if move.target in (State.COMPLETED, State.FAILED) else None
         self._set_state(
-            move.target, delay=verdict.delay, due_at=due, finished_at=finished, updated_at=at
+            move.target, delay=outcome.delay, due_at=due, finished_at=finished, updated_at=at
         )
-        if verdict.value is not None or move is COMPLETE:
-            self._status = self._status._replace(return_value=verdict.value)
-        if verdict.reason is not None:
-            stacks = [*self.stacktrace, verdict.stack] if verdict.stack else self.stacktrace
-            if verdict.stack_limit is not None:
-                stacks = stacks[-verdict.stack_limit :] if verdict.stack_limit else []
+        if outcome.value is not None or move is COMPLETE:
+            self._status = self._status._replace(return_value=outcome.value)
+        if outcome.reason is not None:
+            stacks = [*self.stacktrace, outcome.stack] if outcome.stack else self.stacktrace
+            if outcome.stack_limit is not None:
+                stacks = stacks[-outcome.stack_limit :] if outcome.stack_limit else []
             self._status = self._status._replace(
-                failed_reason=verdict.reason,
-                outcome=verdict.outcome,
+                failed_reason=outcome.reason,
+                outcome=outcome.outcome,
                 stacks=encode_plain(stacks).decode(),
             )

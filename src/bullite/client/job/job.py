@@ -254,13 +254,13 @@ class Job(RunningJob, JobDependencies, DurableSteps):
 def claimed_jobs(queue: QueueReads, claimed: Claimed, owner: JobOwner) -> list[Job]:
     """Return the jobs that a worker has claimed, each with its run."""
     active, now = State.ACTIVE.value, claimed.claimed_at
-    fate = JobStatusRow(active, processed_at=now, processed_by=owner.name)
+    status = JobStatusRow(active, processed_at=now, processed_by=owner.name)
     token, started = claimed.token, claimed.started
-    jobs = [Job(queue, row, fate, JobRun(token, False, owner)) for row in claimed.rows[:started]]
-    jobs += [Job(queue, row, fate, JobRun(token, True, owner)) for row in claimed.rows[started:]]
+    jobs = [Job(queue, row, status, JobRun(token, False, owner)) for row in claimed.rows[:started]]
+    jobs += [Job(queue, row, status, JobRun(token, True, owner)) for row in claimed.rows[started:]]
     if claimed.failed_reasons:
         for job in jobs:
-            job._status = fate._replace(failed_reason=claimed.failed_reasons.get(job.pk))
+            job._status = status._replace(failed_reason=claimed.failed_reasons.get(job.pk))
     return jobs
 
 

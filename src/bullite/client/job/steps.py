@@ -149,7 +149,7 @@ class StepContext:
         self._job = job
         self._known: dict[Key, str | None] | None = None
         """Stored results as JSON, once they were read."""
-        self._places: Iterator[int] = count(1)
+        self._row_numbers: Iterator[int] = count(1)
         self._met: Counter[tuple[str, str]] = Counter()
         self._underway: dict[str, Pending[Any]] = {}
         self._pausing: Pending[Any] | None = None
@@ -170,7 +170,7 @@ class StepContext:
                     for kind, name, number, value, _, _, ended_at in rows
                     if ended_at is not None
                 }
-                self._places = count(len(rows) + 1)
+                self._row_numbers = count(len(rows) + 1)
         if self._known is None:
             self._known = {}
         return self._known
@@ -213,7 +213,7 @@ class StepContext:
 
     def _record(self, name: str, value: Any) -> Plan[str]:
         job, text = self._job, encode_limited(value, "the result of the step ", repr(name))
-        request = RecordStep(job.pk, job._run.token_number, name, next(self._places), text)
+        request = RecordStep(job.pk, job._run.token_number, name, next(self._row_numbers), text)
         yield Pending(job._store, request, _nothing)
         job._start_recorded()
         job._add_flags(STEPPED)
@@ -242,9 +242,9 @@ class StepContext:
         self._go_on()
         if (kind, name, number) in known:
             return known[kind, name, number]
-        job, place = self._job, next(self._places)
+        job, row_number = self._job, next(self._row_numbers)
         request = Suspend(
-            *(job._queue._pk, job.pk, job._run.token_number, kind, name, number, place, ms),
+            *(job._queue._pk, job.pk, job._run.token_number, kind, name, number, row_number, ms),
             ahead=job._run.prefetched,
             custom_id=job.custom_id,
         )
@@ -270,8 +270,8 @@ class StepContext:
 
     def _suspended_until(self, answer: Suspended) -> None:
         job = self._job
-        verdict = RunOutcome(job.pk, job._run.token_number, DELAY, answer.until - answer.at)
-        job._apply_outcome(verdict, answer.at)
+        outcome = RunOutcome(job.pk, job._run.token_number, DELAY, answer.until - answer.at)
+        job._apply_outcome(outcome, answer.at)
         self._suspended = f"job {job.id} goes on at {moment_of(answer.until).isoformat()}"
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .workers import WorkerInfo
 
 MAX_NAMED = 3
-"""Jobs named that hold slots."""
+"""Active jobs that are named."""
 
 MAX_COUNTED = 1_000
-"""Jobs in front of another that are counted; there may be a million."""
+"""Jobs in front of another that are counted at most."""
 
 
 MAX_SHOWN = 100
@@ -41,11 +41,11 @@ async def why(queue: QueueReads, job: Job) -> str:
         keys = ", ".join(key for [key] in pending)
         return "; ".join([f"job {job.id} waits for {keys}", *await _blocked(queue, job.pk)])
     if job.state in (State.WAITING, PRIORITIZED):
-        return f"job {job.id} waits: {'; '.join(await _what_it_waits_for(queue, job))}"
+        return f"job {job.id} waits: {'; '.join(await _waits_for(queue, job))}"
     if job.state == State.DELAYED:
-        return f"job {job.id} {await _until_when(queue, job)}"
+        return f"job {job.id} {await _delayed_by(queue, job)}"
     if job.state == State.ACTIVE:
-        return f"job {job.id} {await _who_runs(queue, job)}"
+        return f"job {job.id} {await _run_by(queue, job)}"
     if job.state == State.FAILED:
         return f"job {job.id} failed: {job.failed_reason}"
     return f"job {job.id} is {job.state}"
@@ -93,7 +93,7 @@ async def _postponed(queue: QueueReads) -> list[str]:
     ]
 
 
-async def _who_runs(queue: QueueReads, job: Job) -> str:
+async def _run_by(queue: QueueReads, job: Job) -> str:
     until = job.lock_expires_at
     now = moment_of(queue.store.open().clock.now())
     workers = await queue.get_workers()
@@ -101,23 +101,23 @@ async def _who_runs(queue: QueueReads, job: Job) -> str:
     are_lost = bool(known) and all(worker.is_lost for worker in known)
     if until is not None and until >= now and not are_lost:
         return f"is run by {job.locked_by}"
-    # Of several with one name, it was who was not heard of for longest.
+    # Of several workers with this name, the one whose last heartbeat is the oldest ran it.
     holder = min(known, key=lambda worker: worker.seen_at, default=None)
-    next_one = _nobody_for(job, workers, lost=holder) or "it is about to be given to another"
+    next_one = _no_worker_for(job, workers, lost=holder) or "it is about to be given to another"
     return f"was run by {job.locked_by}, which is lost: {next_one}"
 
 
-# --- waiting for its turn ------------------------------------------------------------------------
+# --- waiting jobs --------------------------------------------------------------------------------
 
 
-async def _what_it_waits_for(queue: QueueReads, job: Job) -> list[str]:
+async def _waits_for(queue: QueueReads, job: Job) -> list[str]:
     reasons = [
         *(["the queue is paused"] if await queue.is_paused() else []),
         *await _limits(queue),
         *await _limit_of_key(queue, job),
         *await _workers(queue, job),
     ]
-    return [*reasons, await _place_in_line(queue, job)]
+    return [*reasons, await _position(queue, job)]
 
 
 async def _limits(queue: QueueReads) -> list[str]:
@@ -155,14 +155,14 @@ async def _limit_of_key(queue: QueueReads, job: Job) -> list[str]:
 
 
 async def _workers(queue: QueueReads, job: Job) -> list[str]:
-    nobody = _nobody_for(job, await queue.get_workers())
-    return [] if nobody is None else [nobody]
+    missing = _no_worker_for(job, await queue.get_workers())
+    return [] if missing is None else [missing]
 
 
-def _nobody_for(
+def _no_worker_for(
     job: Job, workers: Sequence[WorkerInfo], lost: WorkerInfo | None = None
 ) -> str | None:
-    """That no worker takes a job, if none does; `lost` is one that is known to be."""
+    """Say that no worker claims a job, if so; `lost` is one that is known to be lost."""
     there = [worker for worker in workers if not worker.is_lost and worker is not lost]
     if any(worker.names is None or job.name in worker.names for worker in there):
         return None
@@ -171,10 +171,10 @@ def _nobody_for(
     if not workers:
         return "no worker serves the queue"
     last = max(worker.seen_at for worker in workers)
-    return f"no worker serves the queue, the last was heard of at {_told(last)}"
+    return f"no worker serves the queue, the last was heard of at {_iso(last)}"
 
 
-async def _place_in_line(queue: QueueReads, job: Job) -> str:
+async def _position(queue: QueueReads, job: Job) -> str:
     params = {"job": job.pk, "most": MAX_COUNTED}
     [[number]] = await bridge.query(queue.store, "count_ahead_in_lane", params)
     if not number:
@@ -183,10 +183,10 @@ async def _place_in_line(queue: QueueReads, job: Job) -> str:
     return f"{number}{more} {'stand' if number > 1 else 'stands'} in front of it"
 
 
-# --- waiting for a time, or for an event ---------------------------------------------------------
+# --- delayed jobs --------------------------------------------------------------------------------
 
 
-async def _until_when(queue: QueueReads, job: Job) -> str:
+async def _delayed_by(queue: QueueReads, job: Job) -> str:
     due = 0 if job.process_at is None else round(job.process_at.timestamp() * 1000)
     if due <= queue.store.open().clock.now():
         reasons = await _workers(queue, job) or ["it is about to join its line"]
@@ -212,8 +212,8 @@ def _last_failure(job: Job) -> str:
 
 
 def _shown(ms: int) -> str:
-    return _told(moment_of(ms))
+    return _iso(moment_of(ms))
 
 
-def _told(moment: datetime) -> str:
+def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")

@@ -29,7 +29,7 @@ MAX_FLOW_SIZE = 100_001
 """Jobs that are added in one transaction: a parent and 100,000 children."""
 
 MAX_REPORTED = 50
-"""Steps of the way to a bad node that are written out."""
+"""Steps of the path to a bad node that an error names."""
 
 _KEYS = frozenset({"name", "queue_name", "data", "opts", "children"})
 
@@ -45,7 +45,7 @@ class FlowNode(TypedDict, total=False):
 
 
 class FlatNode(NamedTuple):
-    """One node, with the place of its parent among the others."""
+    """One node, with the index of its parent among all nodes."""
 
     queue: AddMethods
     name: Any
@@ -53,32 +53,32 @@ class FlatNode(NamedTuple):
     options: CheckedOptions
     parent: int | None
     number: int
-    """Which of its parent's children it is, or which of the roots."""
+    """Its index among the children of its parent, or among the roots."""
 
 
 class _Todo(NamedTuple):
-    """A node that is still to be looked at."""
+    """A node that is not converted yet."""
 
     node: Any
     usual: AddMethods | None
-    """The queue it is for unless it says otherwise."""
+    """The queue of a node that names none."""
     parent: int | None
     number: int
 
 
 class FlowDefinition(NamedTuple):
-    """Trees of nodes, and where their jobs are to go."""
+    """Trees of nodes, and how to find their queues."""
 
     roots: Sequence[Any]
     find: Callable[[str], AddMethods]
-    """The queue of a name."""
+    """Returns the queue of a name."""
     default: AddMethods | None = None
     """The queue of roots that name none."""
     called: str = "flow"
-    """What a root is in errors."""
+    """The word for a root in errors."""
 
     def where(self, flat_nodes: Sequence[FlatNode], item: _Todo | FlatNode) -> str:
-        """Where a node is in its tree; only told when something is wrong with it."""
+        """Return the path of a node in its tree, for errors."""
         path: list[str] = []
         while item.parent is not None:
             path.append(f"children[{item.number}]")
@@ -90,7 +90,7 @@ class FlowDefinition(NamedTuple):
         return ", ".join(reversed(path))
 
     async def queues(self) -> None:
-        """Open all queues that are named anywhere; bad nodes are told of later."""
+        """Open all queues that are named anywhere. Bad nodes are reported later, by `flatten`."""
         todo, seen = list(self.roots), set[int]()
         names: set[str] = set()
         while todo:
@@ -111,7 +111,7 @@ class FlowDefinition(NamedTuple):
 
 
 def flatten(definition: FlowDefinition) -> list[FlatNode]:
-    """All nodes of these trees, parents before children, their options checked."""
+    """Return all nodes of these trees, parents before children, with their options checked."""
     flat_nodes: list[FlatNode] = []
     # Depth is not bounded: no recursion. A node that is closed again comes back as its number.
     todo: list[_Todo | int] = []
@@ -130,7 +130,7 @@ def flatten(definition: FlowDefinition) -> list[FlatNode]:
             flat_node, children = _flat_node(item, definition.find)
         except BulliteError as error:
             raise type(error)(f"{definition.where(flat_nodes, item)}: {error}") from error
-        place = len(flat_nodes)
+        index = len(flat_nodes)
         flat_nodes.append(flat_node)
         if len(flat_nodes) > MAX_FLOW_SIZE:
             raise InvalidOption(
@@ -139,7 +139,7 @@ def flatten(definition: FlowDefinition) -> list[FlatNode]:
             )
         open_nodes.add(id(item.node))
         todo.append(id(item.node))
-        todo += [_Todo(child, flat_node.queue, place, n) for n, child in enumerate(children)][::-1]
+        todo += [_Todo(child, flat_node.queue, index, n) for n, child in enumerate(children)][::-1]
     return flat_nodes
 
 
@@ -180,19 +180,18 @@ def _flat_node(item: _Todo, find: Callable[[str], AddMethods]) -> tuple[FlatNode
 
 
 def check_early(definition: FlowDefinition) -> None:
-    """Raises what is wrong with any of the nodes whatever the settings of their queues are; opens
-    none."""
+    """Raise what is wrong with a node whatever the settings of its queue are. Opens no queue."""
     _each(definition, flatten(definition), _job)
 
 
 async def check(definition: FlowDefinition) -> None:
-    """Raises what is wrong with any of the nodes."""
+    """Open the queues. Raise what is wrong with any of the nodes."""
     await definition.queues()
     _nodes(definition, flatten(definition))
 
 
 async def add_flow(definition: FlowDefinition) -> tuple[list[FlatNode], list[Job]]:
-    """Add the jobs of all nodes in one transaction; all, or none."""
+    """Add the jobs of all nodes in one transaction."""
     await definition.queues()
     while True:
         flat_nodes = flatten(definition)
@@ -230,12 +229,12 @@ def _job(flat_node: FlatNode) -> NewJob:
 def _node(flat_node: FlatNode) -> Node:
     queue, options = flat_node.queue, flat_node.options
     job = _job(flat_node)
-    ties = options.dependencies or DependencyOptions(policy=options.policy)
+    links = options.dependencies or DependencyOptions(policy=options.policy)
     parent: int | FlowRef | None = flat_node.parent
-    if parent is None and ties.parent is not None:
-        parent = _ref(ties.parent, queue)
-    depends_on = tuple(_ref(other, queue) for other in ties.depends_on)
-    return Node(queue._pk, queue.name, job, parent, ties.policy, depends_on, ties.on_failure)
+    if parent is None and links.parent is not None:
+        parent = _ref(links.parent, queue)
+    depends_on = tuple(_ref(other, queue) for other in links.depends_on)
+    return Node(queue._pk, queue.name, job, parent, links.policy, depends_on, links.on_failure)
 
 
 def _ref(other: JobRef, queue: AddMethods) -> FlowRef:
@@ -255,10 +254,10 @@ async def _as_jobs(
             jobs.append(kept or inserted_job(queue, node.job, id, added.created_at))
             continue
         met.add(id)
-        planted = added.stored.get(id)
-        job = inserted_job(queue, planted.job if planted else node.job, id, added.created_at)
-        if planted is not None:
-            job._apply_stored(_status(planted, added.created_at))
+        stored = added.stored.get(id)
+        job = inserted_job(queue, stored.job if stored else node.job, id, added.created_at)
+        if stored is not None:
+            job._apply_stored(_status(stored, added.created_at))
         jobs.append(job)
         if queue.hears("added", "waiting", "delayed", "waiting-children"):
             queue.emit("added", job)
@@ -267,7 +266,7 @@ async def _as_jobs(
 
 
 async def _found_again(flat_nodes: Sequence[FlatNode], added: FlowAdded) -> dict[int, Job]:
-    """The jobs that were there before, or that several flat_nodes stand for, as they are stored."""
+    """Read the jobs that existed before, or that several nodes stand for."""
     met = set(added.existing)
     by_queue: dict[AddMethods, list[int]] = {}
     for flat_node, id in zip(flat_nodes, added.ids, strict=True):
@@ -280,14 +279,14 @@ async def _found_again(flat_nodes: Sequence[FlatNode], added: FlowAdded) -> dict
     return found
 
 
-def _status(planted: StoredNode, now: int) -> JobStatusRow:
-    extras = planted.job.rare_fields
-    expires = None if extras is None or extras.expires is None else now + extras.expires
+def _status(stored: StoredNode, now: int) -> JobStatusRow:
+    rare = stored.job.rare_fields
+    expires = None if rare is None or rare.expires is None else now + rare.expires
     return JobStatusRow(
-        planted.state.value,
-        planted.job.lifo,
-        planted.job.delay,
-        planted.due_at,
+        stored.state.value,
+        stored.job.lifo,
+        stored.job.delay,
+        stored.due_at,
         updated_at=now,
         expires_at=expires,
     )

@@ -18,7 +18,7 @@ def inserted_job(
     """Return a job that was inserted at `now`, without links to other jobs."""
     rare = new.rare_fields or NO_RARE_FIELDS
     created_at = now if rare.timestamp is None else rare.timestamp
-    facts = (id, new.name, new.custom_id, new.priority, new.attempts, 0, 0, 0, created_at,
+    columns = (id, new.name, new.custom_id, new.priority, new.attempts, 0, 0, 0, created_at,
              None, new.opts, new.rank, -id if new.lifo else id, rare.flags,
              new.data)  # fmt: skip
     due_at = created_at + new.delay if new.delay else rare.run_at
@@ -31,7 +31,7 @@ def inserted_job(
         updated_at=now,
         expires_at=None if rare.expires is None else now + rare.expires,
     )
-    return Job(queue, facts, status)
+    return Job(queue, columns, status)
 
 
 def inserted_jobs(

@@ -28,8 +28,10 @@ log = logging.getLogger("bullite.events")
 
 
 def follow(queue: QueueReads) -> LocalEventFeed:
-    """Have what this process does to a queue told to the queue's emitter: once, however many
-    objects stand for the queue."""
+    """Let the emitter of a queue emit what this process does to the queue.
+
+    Several objects of one queue with the same emitter share a feed: it emits each event once.
+    """
     key = (queue.store.open(), queue._pk)
     feed: LocalEventFeed | None = queue.events._feeds.get(key)
     if feed is None or not feed.is_alive():
@@ -39,25 +41,25 @@ def follow(queue: QueueReads) -> LocalEventFeed:
 
 
 class LocalEventFeed:
-    """Follows the engine for one queue."""
+    """Emits the events of one queue that the engine of this process logs."""
 
     def __init__(self, emitter: EventEmitter, engine: Engine, key: int) -> None:
         self.objects: list[QueueReads] = []
-        """Those who want it; the first is asked for jobs."""
+        """The queue objects that share this feed; jobs are read through the first."""
         self._emitter = emitter
         self._engine = engine
         self._key = key
         self._batches: deque[Sequence[LoggedEntries]] = deque()
-        self._telling: asyncio.Task[None] | None = None
-        self._mailbox = bridge.reply_target()
-        engine.followers.follow(key, self._receive, self._mailbox)
+        self._emitting: asyncio.Task[None] | None = None
+        self._target = bridge.reply_target()
+        engine.followers.follow(key, self._receive, self._target)
 
     def is_alive(self) -> bool:
-        """Whether the event loop that this was made in can still be told of anything."""
-        return self._mailbox.alive()
+        """Return True if the event loop in which this was made still runs."""
+        return self._target.alive()
 
     def stop(self, queue: QueueReads) -> None:
-        """One of those who wanted it wants it no more."""
+        """Emit no more for this object; stop following the engine after the last one."""
         self.objects.remove(queue)
         if not self.objects:
             self._engine.followers.unfollow(self._receive)
@@ -65,19 +67,19 @@ class LocalEventFeed:
             if self._emitter._feeds.get(key) is self:
                 del self._emitter._feeds[key]
 
-    async def told(self) -> None:
-        """Wait until everything heard so far was told."""
-        if self._telling is not None:
-            await self._telling
+    async def emitted(self) -> None:
+        """Wait until everything received so far is emitted."""
+        if self._emitting is not None:
+            await self._emitting
 
     def _receive(self, logged: Sequence[LoggedEntries] | BaseException) -> None:
         if isinstance(logged, BaseException):
-            return  # the engine has stopped: there is nothing more to hear
+            return  # the engine has stopped: nothing more will be logged
         self._batches.append(logged)
-        if self._telling is None:
+        if self._emitting is None:
             running = running_loop()
             assert running is not None
-            self._telling = running.create_task(self._emit_all())
+            self._emitting = running.create_task(self._emit_all())
 
     async def _emit_all(self) -> None:
         try:
@@ -85,10 +87,10 @@ class LocalEventFeed:
                 for logged in self._batches.popleft():
                     for entry in decode(encode_plain(logged.events)):
                         for event in unfold(0, logged.queue, logged.kind, [entry]):
-                            if event.name != DRAINED:  # a worker tells of that, with its name
+                            if event.name != DRAINED:  # a worker emits that itself, with its name
                                 await self._emit(event, logged, entry)
         finally:
-            self._telling = None
+            self._emitting = None
 
     async def _emit(self, event: Event, logged: LoggedEntries, entry: Any) -> None:
         if not (self.objects and self._emitter.hears(event.name)):
@@ -97,18 +99,18 @@ class LocalEventFeed:
         try:
             arguments = await _arguments(queue, event, logged, entry)
         except StoreError as error:
-            log.warning("an event could not be told in full: %s", error)
+            log.warning("an event is emitted without its job: %s", error)
             arguments = [event.payload.get("job_id")]
         self._emitter.emit(event.name, queue.name, *arguments)
 
 
-_TOLD = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
+_DETAILS = ("data", "log", "delay", "deduplication_id", "deduplicated_job_id")
 
 
 async def _arguments(
     queue: QueueReads, event: Event, logged: LoggedEntries, entry: Any
 ) -> list[Any]:
-    """What a listener gets after the name of the queue."""
+    """Return the arguments of a listener after the name of the queue."""
     payload = dict(event.payload)
     id = payload.pop("job_id", None)
     if id is None or event.is_custom:
@@ -121,15 +123,17 @@ async def _arguments(
             fetched = event.truncated and job is not None
             return [id, job.return_value if fetched and job else payload["return_value"], job]
         case "failed" | "attempt-failed":
-            job = await _as_it_failed(queue, id, failure_of(logged.kind, entry), logged.at)
+            job = await _as_at_failure(queue, id, failure_of(logged.kind, entry), logged.at)
             return [id, JobFailed(payload["failed_reason"]), job]
         case _:
-            told = [payload[key] for key in _TOLD if key in payload]
-            return [id, *told]
+            details = [payload[key] for key in _DETAILS if key in payload]
+            return [id, *details]
 
 
-async def _as_it_failed(queue: QueueReads, id: str, failure: Failure | None, at: int) -> Job | None:
-    """The job as it was when a run of it failed, however it went on."""
+async def _as_at_failure(
+    queue: QueueReads, id: str, failure: Failure | None, at: int
+) -> Job | None:
+    """Return the job as it was when a run of it failed, whatever happened since."""
     job = await queue.get_job(id)
     if job is not None and failure is not None:
         await show_failure(job, failure, at)

@@ -102,7 +102,7 @@ class Queue(SchedulerMethods, LimitMethods, BulkMoves):
     async def close(self) -> None:
         """Close the queue, and its store if it opened it. Accepted requests are written first."""
         if self._feed is not None:
-            await self._feed.told()
+            await self._feed.emitted()
             self._feed.stop(self)
             self._feed = None
         await super().close()

@@ -23,7 +23,7 @@ from ..runtime import bridge
 from .base import QueueBase
 from .explain import problems_of, why
 from .metrics import Metrics, metrics_of
-from .search import OUTCOMES, JobFilter, find, lists_meant, place_in_list, read_slice
+from .search import OUTCOMES, JobFilter, find, lists_meant, position_in_list, read_slice
 from .workers import WorkerInfo, workers_of
 
 READ_AT_ONCE = 1_000
@@ -204,15 +204,20 @@ class QueueReads(QueueBase):
         """
         check_int("batch", batch, 1, 10_000)
         for name in await self._lists(states):
-            place = START
+            position = START
             while True:
-                params = {"queue": self._pk, "first": place[0], "second": place[1], "most": batch}
+                params = {
+                    "queue": self._pk,
+                    "first": position[0],
+                    "second": position[1],
+                    "most": batch,
+                }
                 rows = await self._read_list("after", name, params)
                 for row in rows:
                     yield self._as_job(row)
                 if len(rows) < batch:
                     break
-                place = place_in_list(name, self._as_job(rows[-1]))
+                position = position_in_list(name, self._as_job(rows[-1]))
 
     async def get_waiting(self, start: int = 0, end: int = -1) -> list[Job]:
         """Return the waiting jobs without a priority, next first."""

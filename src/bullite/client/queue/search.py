@@ -18,13 +18,13 @@ J = TypeVar("J", bound=JobRecord)
 J_co = TypeVar("J_co", bound=JobRecord, covariant=True)
 
 SLICE = 500
-"""Jobs read at a time."""
+"""Jobs that one read returns."""
 
 MAX_SCANNED = 20_000
-"""Jobs that one call looks at; then it answers with what it has, and a cursor to go on from."""
+"""Jobs that one call reads; then it returns what it has found, and a cursor."""
 
 OUTCOMES = (CANCELLED, EXPIRED, STALLED, TIMED_OUT)
-"""How a job can end that may be asked for like a state."""
+"""Outcomes that may be given as a state."""
 
 
 class Searchable(Protocol[J_co]):
@@ -42,18 +42,18 @@ class Searchable(Protocol[J_co]):
 
 
 class JobFilter(NamedTuple):
-    """What is looked for."""
+    """Criteria of a search."""
 
     name: str | None = None
     tag: str | None = None
     since: int | None = None
     text: str | None = None
     lists: tuple[str, ...] | None = None
-    """Of which states; None means any."""
+    """Lists of states; None means any."""
     outcome: str | None = None
 
     def fits(self, job: JobRecord) -> bool:
-        """Whether a job is what is looked for, in every respect."""
+        """Return True if a job fits all criteria."""
         return (
             job.state != State.REMOVED
             and (self.name is None or job.name == self.name)
@@ -73,7 +73,7 @@ def _mentions(job: JobRecord, text: str) -> bool:
             if plain in part.casefold():
                 return True
         elif part is not None:
-            # A quote or a line break within a text is written otherwise there.
+            # JSON escapes a quote or a line break within a text.
             written = _as_json(part).casefold()
             if plain in written or in_json in written:
                 return True
@@ -85,7 +85,7 @@ def _as_json(part: Any) -> str:
 
 
 def lists_meant(words: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
-    """The states whose lists to look in; and if one outcome is meant, that."""
+    """Return the states whose lists are searched, and the outcome, if one is given."""
     outcomes = [plain for word in words if (plain := outcome_named(word)) is not None]
     if len(outcomes) > 1 or (outcomes and len(words) > 1):
         raise InvalidOption(f"state: an outcome is looked for alone, not among {words!r}")
@@ -93,7 +93,7 @@ def lists_meant(words: Sequence[Any]) -> tuple[Sequence[Any], str | None]:
 
 
 def outcome_named(word: Any) -> str | None:
-    """The outcome that a user means; None if it is none that may be asked for like a state."""
+    """Return the outcome that a word means; None if it is none of OUTCOMES."""
     plain = plain_word(word) if isinstance(word, str) else None
     return plain if plain in OUTCOMES else None
 
@@ -101,68 +101,68 @@ def outcome_named(word: Any) -> str | None:
 async def find(
     queue: Searchable[J], criteria: JobFilter, limit: int, cursor: str | None
 ) -> tuple[list[J], str | None]:
-    """The next jobs that fit, and a cursor to go on from if there may be more."""
+    """Return the next jobs that fit, and a cursor if there may be more."""
     jobs: list[J] = []
     looked_at = 0
     sources = _sources(criteria)
-    index, place = _read_cursor(cursor, len(sources))
+    index, position = _read_cursor(cursor, len(sources))
     while index < len(sources):
-        statement, place_of = sources[index]
-        rows = await read_slice(queue, statement, _params(queue.pk, criteria, statement, place))
+        statement, position_of = sources[index]
+        rows = await read_slice(queue, statement, _params(queue.pk, criteria, statement, position))
         for row in rows:
             job = queue.as_job(row)
-            place = place_of(job)
+            position = position_of(job)
             if criteria.fits(job):
                 jobs.append(job)
                 if len(jobs) == limit:
-                    return jobs, _cursor(index, place)
+                    return jobs, _cursor(index, position)
         looked_at += len(rows)
         if len(rows) < SLICE:
-            index, place = index + 1, (FARTHEST, FARTHEST)
+            index, position = index + 1, (FARTHEST, FARTHEST)
         elif looked_at >= MAX_SCANNED:
-            return jobs, _cursor(index, place)
+            return jobs, _cursor(index, position)
     return jobs, None
 
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 
-def place_in_list(name: str, job: JobRecord) -> tuple[int, int]:
-    """Where in its list a job stands: what the list is ordered by."""
-    fate = job._status
+def position_in_list(name: str, job: JobRecord) -> tuple[int, int]:
+    """Return the position of a job in a list: the values by which the list is sorted."""
+    status = job._status
     rank, seq = queue_position(job)
     if name == PRIORITIZED:
         return rank, seq
     if name == State.WAITING:
         return seq, job.pk
     first = {
-        State.DELAYED.value: fate.due_at,
-        State.ACTIVE.value: fate.processed_at,
+        State.DELAYED.value: status.due_at,
+        State.ACTIVE.value: status.processed_at,
         State.WAITING_CHILDREN.value: job.timestamp,
-    }.get(name, fate.finished_at)
+    }.get(name, status.finished_at)
     return first or 0, job.pk
 
 
-def _sources(criteria: JobFilter) -> list[tuple[str, Callable[[JobRecord], Place]]]:
-    """The indexes to go along, the one that leaves out most."""
+def _sources(criteria: JobFilter) -> list[tuple[str, Callable[[JobRecord], Position]]]:
+    """Return the statements to search with, and how to get a position: the most selective index."""
     if criteria.tag is not None:
         return [("find_by_tag", _by_date)]
     if criteria.name is not None:
         return [("find_by_name", _by_date)]
     if criteria.lists is not None:
-        return [(f"before:{name}", partial(place_in_list, name)) for name in criteria.lists]
+        return [(f"before:{name}", partial(position_in_list, name)) for name in criteria.lists]
     return [("find_by_date", _by_date)]
 
 
-def _by_date(job: JobRecord) -> Place:
+def _by_date(job: JobRecord) -> Position:
     return job.timestamp, job.pk
 
 
-def _params(queue: int, criteria: JobFilter, statement: str, place: Place) -> dict[str, Any]:
+def _params(queue: int, criteria: JobFilter, statement: str, position: Position) -> dict[str, Any]:
     params: dict[str, Any] = {"queue": queue, "most": SLICE}
     if statement.startswith("before:"):
-        return {**params, "first": place[0], "second": place[1]}
-    params |= {"at": place[0], "before": place[1], "since": criteria.since or 0}
+        return {**params, "first": position[0], "second": position[1]}
+    params |= {"at": position[0], "before": position[1], "since": criteria.since or 0}
     if statement == "find_by_tag":
         params["tag"] = criteria.tag
     elif statement == "find_by_name":
@@ -173,7 +173,7 @@ def _params(queue: int, criteria: JobFilter, statement: str, place: Place) -> di
 async def read_slice(
     queue: Searchable[JobRecord], statement: str, params: Mapping[str, Any]
 ) -> Sequence[Any]:
-    """Rows of jobs: of a list, if the statement is one of its, or of whatever it finds."""
+    """Return rows of jobs: of a list if the statement reads one, else of the statement."""
     steps = rows_of_list(queue.pk, statement, params)
     try:
         name, values = next(steps)
@@ -185,16 +185,16 @@ async def read_slice(
         return found
 
 
-def _cursor(index: int, place: Place) -> str:
-    return ":".join(map(str, (index, *place)))
+def _cursor(index: int, position: Position) -> str:
+    return ":".join(map(str, (index, *position)))
 
 
-def _read_cursor(cursor: Any, sources: int) -> tuple[int, Place]:
+def _read_cursor(cursor: Any, sources: int) -> tuple[int, Position]:
     if cursor is None:
         return 0, (FARTHEST, FARTHEST)
     if not isinstance(cursor, str):
         raise InvalidOptionType(f"cursor must be text, not {cursor!r}")
-    # Places may be negative: those in front of the line are.
+    # Positions may be negative: those of jobs that were added or moved to the front are.
     match = re.fullmatch(r"([0-9])((?::-?[0-9]{1,19}){2})", cursor)
     if match is not None and int(match[1]) < sources:
         first, second = map(int, match[2][1:].split(":"))

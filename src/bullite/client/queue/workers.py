@@ -41,7 +41,7 @@ async def workers_of(queue: QueueBase) -> list[WorkerInfo]:
     workers: dict[tuple[int, int], WorkerInfo] = {}
     for id, name, names, nonce, pid, host, number, concurrency, started, *more in rows:
         seen, boot, lease, active = more
-        heard = max(seen, started)
+        last_seen = max(seen, started)
         info = WorkerInfo(
             id=str(id),
             name=name,
@@ -51,8 +51,8 @@ async def workers_of(queue: QueueBase) -> list[WorkerInfo]:
             concurrency=concurrency,
             active=active,
             started_at=moment_of(started),
-            seen_at=moment_of(heard),
-            is_lost=is_lost(queue.store, nonce, boot, heard, lease),
+            seen_at=moment_of(last_seen),
+            is_lost=is_lost(queue.store, nonce, boot, last_seen, lease),
         )
         # One worker with several assignments has a row for each.
         other = workers.get((nonce, number)) if number else None
