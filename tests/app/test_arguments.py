@@ -113,8 +113,8 @@ def taking(annotation: Any, default: Any = ...) -> Task[..., Any]:
 
 def arrived(task: Task[..., Any], *args: Any, **kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
     """What the function of a task would be called with, after a way through a database."""
-    stored = json.loads(json.dumps(task.pack(args, kwargs), allow_nan=False))
-    positional, by_name = task.signature.unpack(stored, None)
+    stored = json.loads(json.dumps(task._pack(args, kwargs), allow_nan=False))
+    positional, by_name = task._signature.unpack(stored, None)
     return list(positional), dict(by_name)
 
 
@@ -166,7 +166,7 @@ def test_an_argument_arrives_as_what_it_was(annotation: Any, value: Any) -> None
 )
 def test_an_argument_of_another_type_is_refused_by_name(annotation: Any, value: Any) -> None:
     with pytest.raises(InvalidArguments, match="task mine: argument 'value' does not fit"):
-        taking(annotation).pack((value,), {})
+        taking(annotation)._pack((value,), {})
 
 
 def cyclic() -> list[Any]:
@@ -184,22 +184,22 @@ def cyclic() -> list[Any]:
 def test_what_json_cannot_say_is_refused_by_name(annotation: Any, value: Any) -> None:
     task = task_of(lambda value: None) if annotation is ... else taking(annotation)
     with pytest.raises(InvalidArguments, match=r"task mine: .*argument 'value'"):
-        task.pack((value,), {})
+        task._pack((value,), {})
 
 
 def test_what_holds_itself_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="argument 'value'"):
-        taking(Any).pack((cyclic(),), {})
+        taking(Any)._pack((cyclic(),), {})
 
 
 def test_text_that_is_no_unicode_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="argument 'value'"):
-        taking(str).pack(("\ud800",), {})
+        taking(str)._pack(("\ud800",), {})
 
 
 def test_a_float_that_is_no_number_is_refused_although_it_is_a_float() -> None:
     with pytest.raises(InvalidArguments, match="argument 'value'"):
-        taking(float).pack((math.nan,), {})
+        taking(float)._pack((math.nan,), {})
 
 
 def test_a_whole_number_is_a_float_where_one_is_wanted() -> None:
@@ -255,12 +255,12 @@ LEADER = Admin(name="ada", born=date(1815, 12, 10))
 )
 def test_what_would_arrive_as_something_else_is_refused(annotation: Any, value: Any) -> None:
     with pytest.raises(InvalidArguments, match="argument 'value' does not fit"):
-        taking(annotation).pack((value,), {})
+        taking(annotation)._pack((value,), {})
 
 
 def test_what_changes_itself_when_it_is_made_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="argument 'value' would arrive changed"):
-        taking(Doubled).pack((Doubled(1),), {})
+        taking(Doubled)._pack((Doubled(1),), {})
 
 
 @pytest.mark.parametrize("annotation", [Any, dict, object], ids=str)
@@ -286,7 +286,7 @@ def test_a_value_that_its_annotation_could_not_bring_back_is_refused() -> None:
         z: int
 
     with pytest.raises(InvalidArguments, match=r"argument 'value'.*more than one dataclass"):
-        taking(Point | Other).pack((Point(1),), {})
+        taking(Point | Other)._pack((Point(1),), {})
 
 
 class Quacks(Protocol):
@@ -301,7 +301,7 @@ def test_an_annotation_that_says_nothing_about_values_lets_json_through(annotati
 @pytest.mark.parametrize("annotation", [Iterator[int], Callable, Quacks, Signature], ids=str)
 def test_what_json_cannot_be_is_refused(annotation: Any) -> None:
     with pytest.raises(InvalidArguments):
-        taking(annotation).pack(([1],), {})
+        taking(annotation)._pack(([1],), {})
 
 
 # --- parameters of all kinds ---------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_arguments_that_do_not_fit_the_signature_are_refused_by_name(
     args: tuple[Any, ...], kwargs: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=f"task mine: .*{problem}"):
-        task_of(everything).pack(args, kwargs)
+        task_of(everything)._pack(args, kwargs)
 
 
 def test_an_argument_that_is_not_known_is_refused() -> None:
@@ -355,17 +355,17 @@ def test_an_argument_that_is_not_known_is_refused() -> None:
         """Takes one."""
 
     with pytest.raises(InvalidArguments, match=r"task mine: got an unexpected .* 'vlaue'"):
-        task_of(function).pack((), {"vlaue": 1, "value": 1})
+        task_of(function)._pack((), {"vlaue": 1, "value": 1})
     with pytest.raises(InvalidArguments, match="task mine: too many positional arguments"):
-        task_of(function).pack((1, 2), {})
+        task_of(function)._pack((1, 2), {})
 
 
 def test_a_task_without_arguments_stores_nothing() -> None:
-    assert task_of(lambda: None).pack((), {}) == {}
+    assert task_of(lambda: None)._pack((), {}) == {}
 
 
 def test_defaults_are_taken_from_the_code_that_runs() -> None:
-    assert taking(int, default=5).pack((), {}) == {}
+    assert taking(int, default=5)._pack((), {}) == {}
 
 
 # --- annotations that are texts ------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_an_annotation_may_name_what_is_defined_later(monkeypatch: pytest.Monkey
     monkeypatch.setitem(globals(), "Below", Point)
     assert arrived(task, Point(1)) == ([Point(1)], {})
     with pytest.raises(InvalidArguments, match="'value'"):
-        task.pack(("a",), {})
+        task._pack(("a",), {})
 
 
 def half_known(value: Unknown, number: int) -> None:
@@ -391,7 +391,7 @@ def test_an_annotation_that_cannot_be_made_out_says_nothing_and_the_others_count
     task = task_of(half_known)
     assert arrived(task, {"a": 1}, 2) == ([{"a": 1}, 2], {})
     with pytest.raises(InvalidArguments, match="'number'"):
-        task.pack(("a", "b"), {})
+        task._pack(("a", "b"), {})
 
 
 @pytest.mark.parametrize(
@@ -408,11 +408,11 @@ def test_the_job_is_found_among_annotations_that_cannot_be_made_out(job: Any) ->
         """A job among what cannot be made out."""
 
     function.__annotations__ = {"value": "Unknown", "it": job, "other": "dict[Unknown, Job]"}
-    assert task_of(function).signature.injected == ["it"]
+    assert task_of(function)._signature.injected == ["it"]
 
 
 def test_an_annotation_that_is_no_expression_is_no_job() -> None:
-    assert task_of(taking("a Job, or so").function).signature.injected == []
+    assert task_of(taking("a Job, or so").function)._signature.injected == []
 
 
 def test_a_wrapped_function_has_the_types_of_what_it_wraps() -> None:
@@ -421,14 +421,14 @@ def test_a_wrapped_function_has_the_types_of_what_it_wraps() -> None:
         """Hands on what it is given."""
 
     with pytest.raises(InvalidArguments, match="argument 'first'"):
-        task_of(wrapped).pack(("a", "b"), {"key": Point(1)})
+        task_of(wrapped)._pack(("a", "b"), {"key": Point(1)})
 
 
 def test_a_partial_has_the_types_of_its_function() -> None:
     task = task_of(functools.partial(everything, 1, key=Point(1)))
     assert arrived(task, "a") == (["a"], {})
     with pytest.raises(InvalidArguments, match="argument 'second'"):
-        task.pack((1,), {})
+        task._pack((1,), {})
 
 
 # --- the job among them --------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_the_job_is_put_where_its_annotation_is(
     function: Callable[..., Any], given: tuple[int, ...], called: str
 ) -> None:
     task = task_of(function)
-    args, kwargs = task.signature.unpack(task.pack(given, {}), JOB)
+    args, kwargs = task._signature.unpack(task._pack(given, {}), JOB)
     shown = ["JOB" if value is JOB else str(value) for value in args]
     shown += [f"{key}={'JOB' if value is JOB else value}" for key, value in kwargs.items()]
     assert " ".join(shown) == called
@@ -474,7 +474,7 @@ def test_the_job_is_put_where_its_annotation_is(
 
 def test_the_job_is_no_argument() -> None:
     with pytest.raises(InvalidArguments, match="unexpected keyword argument 'job'"):
-        task_of(first).pack((1,), {"job": 1})
+        task_of(first)._pack((1,), {"job": 1})
 
 
 # --- through a database --------------------------------------------------------------------------
@@ -626,12 +626,12 @@ def test_an_annotation_that_json_cannot_tell_is_refused_with_the_reason_and_the_
     annotation: Any, value: Any
 ) -> None:
     with pytest.raises(InvalidArguments, match=f"{CANNOT_BE_KEPT}.+; annotate it with one class"):
-        taking(annotation).pack((value,), {})
+        taking(annotation)._pack((value,), {})
 
 
 def test_such_an_annotation_is_refused_when_the_job_runs_too() -> None:
     with pytest.raises(InvalidArguments, match=CANNOT_BE_KEPT):
-        taking(Point | Circle).signature.unpack({"args": [{"x": 1}]}, None)
+        taking(Point | Circle)._signature.unpack({"args": [{"x": 1}]}, None)
 
 
 def test_such_an_annotation_does_not_matter_while_its_default_is_taken() -> None:
@@ -697,7 +697,7 @@ from bullite import Bullite
 @Bullite("never.db").task
 def f(a: int, b: list[str] | None = None) -> None: ...
 
-f.pack((1,), {"b": ["a"]})
+f._pack((1,), {"b": ["a"]})
 print("pydantic" in sys.modules)
 """
     assert python(code) == "False\n"
@@ -709,12 +709,12 @@ def test_what_is_no_json_needs_an_annotation_that_can_be_made_out(value: Any) ->
         InvalidArguments,
         match=r"argument 'value'.*'Unknown' is not defined; import it outside of TYPE_CHECKING",
     ):
-        task_of(half_known).pack((value, 1), {})
+        task_of(half_known)._pack((value, 1), {})
 
 
 def test_a_class_whose_fields_cannot_be_made_out_is_refused() -> None:
     with pytest.raises(InvalidArguments, match=r"'Unknown' is not defined; import it outside"):
-        taking(Unnamed).pack(({"value": 1},), {})
+        taking(Unnamed)._pack(({"value": 1},), {})
 
 
 @pytest.mark.parametrize(
@@ -722,7 +722,7 @@ def test_a_class_whose_fields_cannot_be_made_out_is_refused() -> None:
 )
 def test_a_model_that_is_not_wholly_defined_is_refused(annotation: Any) -> None:
     with pytest.raises(InvalidArguments, match=r"argument 'value' .* not fully defined"):
-        taking(annotation).pack(([{"value": 1}],), {})
+        taking(annotation)._pack(([{"value": 1}],), {})
 
 
 def test_parameters_that_stand_for_those_of_another_function_are_free() -> None:
@@ -738,7 +738,7 @@ def test_keyword_arguments_may_be_annotated_by_a_typed_dict() -> None:
 
     assert arrived(task_of(release), title="a", year=1) == ([], {"title": "a", "year": 1})
     with pytest.raises(InvalidArguments, match="argument 'year' does not fit"):
-        task_of(release).pack((), {"year": "1"})
+        task_of(release)._pack((), {"year": "1"})
 
 
 # --- models that JSON changes --------------------------------------------------------------------
@@ -775,7 +775,7 @@ def test_a_model_that_would_arrive_changed_is_refused_without_its_value(
     annotation: Any, value: Any
 ) -> None:
     with pytest.raises(InvalidArguments, match="argument 'value' would arrive changed: ") as told:
-        taking(annotation).pack((value,), {})
+        taking(annotation)._pack((value,), {})
     assert "hush" not in str(told.value)
 
 
@@ -801,15 +801,15 @@ def transfer(source: str, target: str) -> None:
 def test_arguments_are_stored_as_they_were_given(
     args: tuple[str, ...], kwargs: dict[str, str], stored: dict[str, Any]
 ) -> None:
-    assert task_of(transfer).pack(args, kwargs) == stored
+    assert task_of(transfer)._pack(args, kwargs) == stored
 
 
 def test_arguments_by_name_survive_another_order_of_the_parameters() -> None:
     def reordered(target: str, job: Job, source: str) -> None:
         """The same, deployed later."""
 
-    stored = task_of(transfer).pack((), {"source": "a", "target": "b"})
-    assert list(task_of(reordered).signature.unpack(stored, JOB)[0]) == ["b", JOB, "a"]
+    stored = task_of(transfer)._pack((), {"source": "a", "target": "b"})
+    assert list(task_of(reordered)._signature.unpack(stored, JOB)[0]) == ["b", JOB, "a"]
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ async def test_stats_and_cleanup_cover_queues_of_other_applications(
 async def test_stats_make_no_queue(app: Bullite) -> None:
     await app.dispatch("a", "job")
     await app.stats("typo")
-    assert await app.queue_names() == ["a"]
+    assert await app._queues.names() == ["a"]
 
 
 async def _has(app: Bullite, wanted: dict[str, int]) -> bool:

@@ -166,7 +166,7 @@ async def test_stopping_waits_for_the_jobs_that_run(app: Bullite) -> None:
 
 
 async def _no_workers(app: Bullite) -> bool:
-    return not app._workers
+    return not app._lifecycle.workers
 
 
 async def test_stopping_gives_back_what_takes_too_long_and_says_so(
@@ -331,7 +331,7 @@ async def test_a_queue_may_have_a_file_of_its_own(location: str, tmp_path: Path)
 
     app.process("plain", "echo", lambda job: job.data)
     async with app:
-        assert await app.queue_names() == ["plain", "stats"]
+        assert await app._queues.names() == ["plain", "stats"]
         job = await count.enqueue(1)
         assert await job.result("10s") == 2
         assert await (await app.add("plain", "echo", 1)).result("10s") == 1
@@ -393,7 +393,7 @@ async def test_jobs_of_two_files_cannot_belong_together(
         InvalidOption, match=f"{option}: queue .* is in another file .* must be in one database"
     ):
         await add(app)
-    assert await app.queue_names() == (["plain", "stats"] if is_ready else [])
+    assert await app._queues.names() == (["plain", "stats"] if is_ready else [])
     assert (await app.stats())["pending"] == 0
     await app.stop()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, BulliteError, Job, JobFailed, Queue, Signal, current_job
-from bullite.app.application import Next
+from bullite.app.middleware import Next
 from bullite.errors import InvalidOptionType
 from tests.support.helpers import state_of, until
 

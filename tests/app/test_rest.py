@@ -22,7 +22,7 @@ async def test_stopping_waits_for_thirty_seconds_unless_told_otherwise(
     async def close(workers: object, timeout: float, hurry: object) -> None:
         waited.append(timeout)
 
-    monkeypatch.setattr("bullite.app.application._close", close)
+    monkeypatch.setattr("bullite.app.lifecycle.close_workers", close)
     async with app:
         pass
     async with app.lifespan():
@@ -45,7 +45,7 @@ class Point:
 def move(point: Point) -> Point:
     return point
 
-assert Bullite("never.db").task(move).pack((Point(1),), {}) == {"args": [{"x": 1}]}
+assert Bullite("never.db").task(move)._pack((Point(1),), {}) == {"args": [{"x": 1}]}
 print("pydantic" in sys.modules)
 """
     assert python(program) == "False\n"

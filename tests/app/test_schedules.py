@@ -208,8 +208,8 @@ def test_ticks_come_when_the_pattern_says() -> None:
 
 
 async def _make_schedules(app: Bullite) -> None:
-    for schedule in app._schedules:
-        await schedule.make()
+    for schedule in app._registry._schedules:
+        await schedule.store()
 
 
 def test_a_task_of_another_application_is_scheduled_there(app: Bullite, location: str) -> None:
@@ -289,4 +289,4 @@ async def test_a_task_that_got_its_options_late_makes_no_other_queue(location: s
     app = Bullite(location)
     app.task(queue="reports")(app.cron("@daily")(report))
     async with app:
-        assert await app.queue_names() == ["reports"]
+        assert await app._queues.names() == ["reports"]

@@ -47,12 +47,12 @@ async def treble(number: int) -> int:
 def test_a_function_becomes_a_task_without_options(app: Bullite) -> None:
     task = app.task(double)
     assert isinstance(task, Task)
-    assert (task.name, task.queue_name, task.version) == (f"{HERE}.double", "default", 1)
+    assert (task.name, task.queue_name, task._version) == (f"{HERE}.double", "default", 1)
 
 
 def test_a_function_becomes_a_task_with_options(app: Bullite) -> None:
     task = app.task(name="twice", queue="numbers", attempts=5)(double)
-    assert (task.name, task.queue_name, task.job_options) == ("twice", "numbers", {"attempts": 5})
+    assert (task.name, task.queue_name, task._job_options) == ("twice", "numbers", {"attempts": 5})
     assert repr(task) == "<Task 'twice' of 'numbers'>"
 
 

@@ -58,12 +58,13 @@ async def test_its_attributes_say_how_it_works(app: Bullite) -> None:
     app.register(Doubler)
     app.register(Trebler)
     async with app:
-        workers = {name: (await app.queue(name).get_workers())[0] for name in ("numbers", "threes")}
-        assert {name: worker.concurrency for name, worker in workers.items()} == {
+        infos = {name: (await app.queue(name).get_workers())[0] for name in ("numbers", "threes")}
+        assert {name: info.concurrency for name, info in infos.items()} == {
             "numbers": 1,
             "threes": 3,
         }
-        intervals = {w.queue.name: w._options.intervals.poll_interval for w in app._workers}
+        workers = app._lifecycle.workers
+        intervals = {one.queue.name: one._options.intervals.poll_interval for one in workers}
         assert intervals == {"numbers": 1_000, "threes": 200}
 
 

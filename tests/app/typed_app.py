@@ -22,7 +22,7 @@ from bullite import (
     TaskTaken,
     current_job,
 )
-from bullite.app.application import Next
+from bullite.app.middleware import Next
 from bullite.app.router import Router
 from bullite.app.task import Producer
 

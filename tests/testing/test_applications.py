@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bullite import Bullite, BulliteError, Job
-from bullite.app.application import Next
+from bullite.app.middleware import Next
 from bullite.testing import START, Playground
 
 log = logging.getLogger("shop.orders")

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-import bullite.app.application
+import bullite.app.lifecycle
 from bullite import Bullite, Job, Worker
 
 SETTINGS = {name.removeprefix("SERVED_"): os.environ[name] for name in os.environ}
@@ -26,7 +26,7 @@ LEASE = json.loads(SETTINGS.get("LEASE", "{}"))
 
 if "stalled_interval" in LEASE:
     interval = LEASE["stalled_interval"]
-    bullite.app.application.Worker = functools.partial(Worker, stalled_interval=interval)
+    bullite.app.lifecycle.Worker = functools.partial(Worker, stalled_interval=interval)
 
 app = Bullite(SETTINGS["LOCATION"], lock_duration=LEASE.get("lock_duration", 30_000))
 

@@ -1,4 +1,4 @@
-"""The dispatcher of the queue document: jobs by queue and type, their numbers, old ones gone."""
+"""Verbs over all queues of an application: dispatch jobs by type, count them, delete old ones."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ..client.directory import queue_names
 from ..client.job.job import Job
-from ..client.queue.queue import Queue
-from ..client.runtime.store import Store
 from ..core.checks import check_duration, check_int
 from ..core.job_options import BackoffRule, LowerFirst, check_priority
 from ..errors import InvalidOption, InvalidOptionType
 from ..worker.processors import is_async
+from .queues import Queues
 
 DISPATCH_ATTEMPTS = 3
 DISPATCH_BACKOFF: BackoffRule = {"type": "polynomial", "delay": 1_000}
-"""What `dispatch` gives a job: three tries, the waits growing with the square of their number."""
+"""Jobs of `dispatch`: three attempts; the delay grows with the square of the attempts made."""
 
 FIGURES = ("pending", "processing", "completed", "failed")
-"""What `stats` counts."""
+"""The counts of `stats`."""
 
 
 class HandlesJobs(Protocol):
-    """A class of workers, in the manner of the queue document."""
+    """A worker class: it handles all jobs of one queue."""
 
     queue_name: str
 
@@ -34,15 +32,10 @@ class HandlesJobs(Protocol):
 
 
 class Dispatcher:
-    """Verbs over all queues of an application."""
+    """Adds jobs to any queue of an application, and counts and deletes the jobs of all."""
 
-    def queue(self, name: str) -> Queue:
-        """The queue of that name."""
-        raise NotImplementedError
-
-    def stores(self) -> dict[str | None, Store]:
-        """Where its queues are: those in files of their own by name, all others under None."""
-        raise NotImplementedError
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
 
     async def dispatch(
         self,
@@ -54,9 +47,10 @@ class Dispatcher:
         delay: float | timedelta | str = 0,
         max_attempts: int = DISPATCH_ATTEMPTS,
     ) -> Job:
-        """Add a job of a type to a queue; `delay` in seconds, lower priorities first.
+        """Add a job of a type to a queue and return it. `delay` is in seconds.
 
-        They are first in a queue of the order "high", too: there the job has the opposite number.
+        Lower priorities run first, also in a queue of the priority order "high": a job there gets
+        the opposite number. A failed attempt is retried after 1, 4, 9 … seconds.
         """
         options = _options(priority, delay, max_attempts)
         [job] = await self._dispatch(queue, type, [payload], options)
@@ -73,9 +67,10 @@ class Dispatcher:
         max_attempts: int = DISPATCH_ATTEMPTS,
         chunk: int | None = None,
     ) -> list[Job]:
-        """The same for many payloads: all, or none.
+        """Add a job for each payload, all or none, with the options of `dispatch`.
 
-        More than 100,000 need `chunk`: then so many at a time, each chunk all or none.
+        More than 100,000 need `chunk`, the number of jobs that are added at a time; then each
+        chunk is added as a whole or not at all.
         """
         if isinstance(payloads, str | bytes | Mapping) or not isinstance(payloads, Iterable):
             raise InvalidOptionType(f"payloads must be a list of payloads, not {payloads!r}")
@@ -91,15 +86,18 @@ class Dispatcher:
         chunk: int | None = None,
     ) -> list[Job]:
         jobs: Any = [{"name": type, "data": payload, "opts": options} for payload in payloads]
-        return await self.queue(queue).add_bulk(jobs, chunk=chunk)
+        return await self._queues.get(queue).add_bulk(jobs, chunk=chunk)
 
     async def stats(self, queue: str | None = None) -> dict[str, int]:
-        """How many jobs are pending (delayed ones included), processing, completed and failed, in
-        a queue or in all there are. A queue that is not there is not made."""
+        """Return the number of pending, processing, completed and failed jobs.
+
+        They are those of one queue, or of all. Delayed jobs are pending. A queue that does not
+        exist is not created.
+        """
         total = dict.fromkeys(FIGURES, 0)
-        for name in await self.queue_names():
+        for name in await self._queues.names():
             if queue in (None, name):
-                counts = await self.queue(name).get_job_counts()
+                counts = await self._queues.get(name).get_job_counts()
                 total["processing"] += counts.pop("active")
                 total["completed"] += counts.pop("completed")
                 total["failed"] += counts.pop("failed")
@@ -107,8 +105,10 @@ class Dispatcher:
         return total
 
     async def cleanup(self, older_than_days: float = 7) -> int:
-        """Delete completed and failed jobs of all queues that ended so long ago, for good; how
-        many."""
+        """Delete the jobs of all queues that completed or failed at least that many days ago.
+
+        They cannot be restored. Return how many were deleted.
+        """
         number = older_than_days
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InvalidOptionType(f"older_than_days must be a number, not {number!r}")
@@ -117,26 +117,17 @@ class Dispatcher:
                 f"older_than_days must be between 0 and {MAX_DAYS} days, not {number!r}"
             )
         deleted = 0
-        for name in await self.queue_names():
+        for name in await self._queues.names():
             for state in ("completed", "failed"):
-                deleted += await self.queue(name).purge(round(number * 86_400_000), state)
+                deleted += await self._queues.get(name).purge(round(number * 86_400_000), state)
         return deleted
-
-    async def queue_names(self) -> list[str]:
-        """Return the names of all queues, also of those that this application did not create."""
-        stores = self.stores()
-        names: set[str] = set()
-        for own, store in stores.items():
-            found = set(await queue_names(store))
-            names |= found - stores.keys() if own is None else found & {own}
-        return sorted(names)
 
 
 MAX_DAYS = 3_660
 
 
 def _options(priority: int, delay: float | timedelta | str, max_attempts: int) -> dict[str, Any]:
-    """The options of the jobs that are dispatched."""
+    """Return the job options of a dispatch."""
     rank = check_priority(priority)
     return {
         "priority": LowerFirst(rank) if isinstance(rank, int) else rank,
@@ -147,7 +138,7 @@ def _options(priority: int, delay: float | timedelta | str, max_attempts: int) -
 
 
 def as_processor(handle: Callable[[Any, Job], Any]) -> Callable[[Job], Any]:
-    """The `handle` of a worker class as a processor."""
+    """Return a processor that calls the `handle` of a worker class."""
     if is_async(handle):
 
         async def run(job: Job) -> Any:
@@ -162,7 +153,7 @@ def as_processor(handle: Callable[[Any, Job], Any]) -> Callable[[Job], Any]:
 
 
 def instantiate(kind: type[HandlesJobs]) -> HandlesJobs:
-    """An object of a worker class."""
+    """Return an object of a worker class. Raise InvalidOptionType if that needs arguments."""
     try:
         inspect.signature(kind).bind()
     except TypeError as error:
@@ -173,6 +164,7 @@ def instantiate(kind: type[HandlesJobs]) -> HandlesJobs:
 
 
 def takes_payload_and_job(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with two positional arguments."""
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:
@@ -181,7 +173,7 @@ def takes_payload_and_job(function: Callable[..., Any]) -> bool:
 
 
 def seconds_to_ms(option: str, value: Any) -> int:
-    """So many seconds, a timedelta or text, in ms."""
+    """Return ms for a number of seconds, a timedelta or a text such as "5m"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return check_duration(option, value)
     if not math.isfinite(value) or not 0 <= value <= MAX_DAYS * 86_400:

@@ -223,7 +223,7 @@ class WorkerProcess:
         self._apps = applications(apps)
         for app in self._apps:
             await app.start(queues=queues_of(app, self._spec), concurrency=self._spec.concurrency)
-            for worker in app.workers:
+            for worker in app._lifecycle.workers:
                 self._take_on(worker)
         for name in queues_to_serve(self._spec, apps):
             if not any("" in app.processors().get(name, ()) for app in self._apps):

@@ -220,12 +220,12 @@ class Assertions:
         kwargs: Mapping[str, Any],
         options: Any,
     ) -> Wanted:
-        where = task.queue()
+        where = task._queue()
         if where.store is not self.queue(task.queue_name).store:
             raise BulliteError(
                 f"{task.name} is not in this playground: serve its application first"
             )
-        call = task.pack(args, kwargs) if args or kwargs else None
+        call = task._pack(args, kwargs) if args or kwargs else None
         has_options = _having(options, where)
 
         def fits(job: Job) -> bool:
@@ -290,7 +290,7 @@ def _parents(job: Job, queue: Queue, checked: CheckedOptions) -> tuple[Any, Any]
 
 def _is_same_call(task: Task[..., Any], job: Job, call: Mapping[str, Any]) -> bool:
     try:
-        has, wanted = task.unpack(job), task.signature.unpack(call, job)
+        has, wanted = task._unpack(job), task._signature.unpack(call, job)
     except InvalidArguments:
         return False  # made by other code, or by hand
     return _given(task, *has) == _given(task, *wanted)
@@ -301,7 +301,7 @@ def _given(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
     bound = inspect.signature(task.function).bind(*args, **kwargs)
     bound.apply_defaults()
     # As it could be stored: an object may not be equal to another that says the same.
-    return {name: task.signature.pack_result(value) for name, value in bound.arguments.items()}
+    return {name: task._signature.pack_result(value) for name, value in bound.arguments.items()}
 
 
 def _listed_options(options: Mapping[str, Any]) -> list[str]:

@@ -138,9 +138,9 @@ class Playground(Assertions):
 
     def _take_in(self, app: Bullite) -> None:
         if app not in self._served:
-            self._guests.enter_context(app.use_store(self.store))
+            self._guests.enter_context(app._lifecycle.use_store(self.store))
             self._served.append(app)
-        self._at_once(app.make_schedules())
+        self._at_once(app._registry.store_schedules())
 
     def worker_options(self, queue: str | Queue, **options: Any) -> None:
         """Options of `Worker` for those who work on a queue, such as `max_stalled_count`."""

@@ -200,8 +200,8 @@ def _check_that_queues_are_served(spec: Spec, apps: Mapping[str, Any]) -> None:
 def _prepare(session: Session, group: str, queues: Sequence[str], apps: list[Bullite]) -> GroupLock:
     """Have the database and its queues, unless somebody runs the group; the lock to run it with."""
     for app in apps:
-        if app.location is not None:
-            session.use(app.location)
+        if (location := app._queues.location) is not None:
+            session.use(location)
     session.check_default()
     session.store(make=True)
     lock = lock_of(session, group)
