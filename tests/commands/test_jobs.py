@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from bullite import Job, Queue, Worker
-from bullite.cli.job_spec import notice
+from bullite.cli.job_spec import notify_job
 from bullite.cli.session import NOTICES
 from bullite.client.key_values import set_value
 from bullite.client.runtime import bridge
@@ -799,7 +799,7 @@ async def fail(queue: Queue, target: str, retries: int = 0) -> Job:
     """A job that has failed, and somebody is told of."""
     line = "echo what it said; echo and more >&2; exit 3"
     options: Any = {"attempts": retries + 1, "retry_strategy": RETRIES}
-    job = await queue.add("shell", {"command": line}, on_failure=notice(target), **options)
+    job = await queue.add("shell", {"command": line}, on_failure=notify_job(target), **options)
     return await ended(queue, job)
 
 
@@ -876,7 +876,7 @@ async def test_a_notice_that_fails_is_tried_again_later(queue: Queue) -> None:
 
 async def test_nobody_is_told_of_a_job_that_completes(queue: Queue) -> None:
     async with telling(queue) as notices:
-        job = await queue.add("shell", {"command": "true"}, on_failure=notice("touch told"))
+        job = await queue.add("shell", {"command": "true"}, on_failure=notify_job("touch told"))
         await ended(queue, job)
     assert await notices.get_job_counts() == dict.fromkeys(await notices.get_job_counts(), 0)
 

@@ -19,16 +19,16 @@ from .. import times
 from ..completers import files, folders, job_ids_of_all_queues, template_names
 from ..console import CommandError, InvalidInput, complete_queues, queue_option, verb
 from ..job_format import as_json
+from ..job_kinds import KINDS
 from ..job_spec import (
+    KIND_OPTIONS,
     TEMPLATES,
-    TYPES,
-    WHAT,
     JobSpec,
     check_id,
     check_queue,
-    on_the_command_line,
+    options_as_typed,
     options_on_command_line,
-    order_from,
+    spec_from_options,
 )
 from ..session import Session, check_only_one
 
@@ -40,12 +40,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
-    """What the help of a verb ends with."""
+    """Return the epilog of a verb's help: its examples."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def how_to_run(function: F) -> F:
-    """The options of a command, as `enqueue`, `run`, `schedule` and `template create` have them."""
+    """Add the options of a command that `enqueue`, `run`, `schedule` and `template` share."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -106,7 +106,7 @@ _OPTIONS = (
 
 
 def _waiting(function: F) -> F:
-    """What verbs have in common that may wait for the job they add."""
+    """Add the options of verbs that can wait for the job they add."""
     raw = "With --wait: what it says byte for byte, control bytes too."
     wait = "Wait for it, and show what it says, or what it returns."
     function = click.option("--raw", is_flag=True, help=raw)(function)
@@ -125,7 +125,7 @@ def _waiting(function: F) -> F:
     )
 )
 @click.argument("command", required=False)
-@click.option("--type", type=click.Choice(TYPES), help="What kind of job it is.")
+@click.option("--type", type=click.Choice(KINDS), help="What kind of job it is.")
 @click.option("--url", metavar="URL", help="The URL of a web hook.")
 @click.option("--method", metavar="METHOD", help="How it is called; POST unless given.")
 @click.option("--header", metavar="NAME:VALUE", multiple=True, help="A header of the call.")
@@ -145,7 +145,7 @@ def enqueue(session: Session, wait: bool, raw: bool, **options: Any) -> None:
     for name in ("args", "kwargs"):
         if options[name] is not None:
             options[name] = from_json(f"--{name}", options[name])
-    _add_and_tell(session, options, wait, raw)
+    _add_and_print(session, options, wait, raw)
 
 
 @click.command(
@@ -165,13 +165,13 @@ def run(session: Session, wait: bool, raw: bool, **options: Any) -> None:
 
     What follows the program is its own: `queuectl run --priority 5 -- convert -strip in.png`.
     """
-    _add_and_tell(session, options, wait, raw)
+    _add_and_print(session, options, wait, raw)
 
 
-def _add_and_tell(session: Session, options: dict[str, Any], wait: bool, raw: bool) -> None:
+def _add_and_print(session: Session, options: dict[str, Any], wait: bool, raw: bool) -> None:
     if raw and not wait:
         raise InvalidInput("--raw goes with --wait")
-    [job] = add_jobs(session, [make_job_spec(session, options)])
+    job = add_job(session, make_job_spec(session, options))
     if wait:
         from .output import wait_and_show
 
@@ -184,21 +184,24 @@ def _add_and_tell(session: Session, options: dict[str, Any], wait: bool, raw: bo
 
 
 def make_job_spec(session: Session, options: dict[str, Any]) -> JobSpec:
-    """The order that options, with the template among them, come to."""
+    """Return the job that options describe, with those of their template.
+
+    Warn of what can only fail with this configuration.
+    """
     name = options.pop("template", None)
     given = options_on_command_line(options)
     template = {} if name is None else load_template(session, name)
-    if not any(one.get(what) for one in (given, template) for what in WHAT):
+    if not any(one.get(option) for one in (given, template) for option in KIND_OPTIONS):
         raise InvalidInput('give a command, such as: queuectl enqueue "echo hello"')
     config, now = config_and_now(session)
-    order = order_from(given, config, now, template)
-    for warning in warnings_about(order, config):
+    spec = spec_from_options(given, config, now, template)
+    for warning in warnings_about(spec, config):
         session.talk.note(warning)
-    return order
+    return spec
 
 
 def load_template(session: Session, name: str) -> dict[str, Any]:
-    """The options that are kept under a name; refused if there are none."""
+    """Return the options of a template. Raise CommandError if there is none of that name."""
     from ...client.key_values import get_value
 
     template: dict[str, Any] | None = None
@@ -209,11 +212,11 @@ def load_template(session: Session, name: str) -> dict[str, Any]:
     return template
 
 
-def warnings_about(order: JobSpec, config: Mapping[str, Any]) -> Iterable[str]:
-    """What is asked for, and can only fail as things are configured."""
-    targets = [order.data["url"]] if order.name == WEBHOOK else []
-    if "on_failure" in order.options:
-        targets.append(order.options["on_failure"]["data"]["notify"])
+def warnings_about(spec: JobSpec, config: Mapping[str, Any]) -> Iterable[str]:
+    """Return a warning for each target that cannot be reached with this configuration."""
+    targets = [spec.data["url"]] if spec.name == WEBHOOK else []
+    if "on_failure" in spec.options:
+        targets.append(spec.options["on_failure"]["data"]["notify"])
     return {warning for target in targets if (warning := _warning_about(target, config))}
 
 
@@ -232,7 +235,7 @@ def _warning_about(target: str, config: Mapping[str, Any]) -> str | None:
 
 
 def config_and_now(session: Session) -> tuple[dict[str, Any], int]:
-    """The configuration and the time that an order is made under; makes no database for it."""
+    """Return the configuration and the time now, without creating a database."""
     from ...commands.config import configuration, configuration_without_database
 
     if not session.exists():
@@ -240,53 +243,52 @@ def config_and_now(session: Session) -> tuple[dict[str, Any], int]:
     return session.wait(configuration(session.store())), session.now()
 
 
-def add_jobs(session: Session, orders: list[JobSpec]) -> list[Job]:
-    """Add jobs, each to its queue."""
-    jobs: list[Job] = []
-    for order in orders:
-        resolve_dependencies(session, order)
-        queue = session.queue(order.queue, make=True)
-        with added_to(queue) as added:
-            jobs.append(session.wait(queue.add(order.name, order.data, **order.options)))
-        told = "added to" if added else "nothing was added: the job is there already, in"
-        session.talk.note(f"{told} {order.queue}")
-    return jobs
+def add_job(session: Session, spec: JobSpec) -> Job:
+    """Add a job to its queue and return it; print whether it was there already."""
+    resolve_dependencies(session, spec)
+    queue = session.queue(spec.queue, make=True)
+    with added_to(queue) as added:
+        job = session.wait(queue.add(spec.name, spec.data, **spec.options))
+    outcome = "added to" if added else "nothing was added: the job is there already, in"
+    session.talk.note(f"{outcome} {spec.queue}")
+    return job
 
 
 @contextmanager
 def added_to(*queues: Queue) -> Iterator[list[Job]]:
-    """The jobs that are added meanwhile, without those that were there already."""
+    """Yield a list that gets the jobs that the block adds; existing ones are not in it."""
     added: list[Job] = []
-    hear = added.append
+    listener = added.append
     for queue in queues:
-        queue.on("added", hear)
+        queue.on("added", listener)
     try:
         yield added
     finally:
         for queue in queues:
-            queue.off("added", hear)
+            queue.off("added", listener)
 
 
 def resolve_dependencies(
-    session: Session, order: JobSpec, coming: Mapping[str, Sequence[str]] | None = None
+    session: Session, spec: JobSpec, pending: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Find the jobs that must have completed before; if one fails, so does this.
+    """Make a job depend on those in `after`; if one of these fails, so does the job.
 
-    Coming are jobs that will be added before it: the queues of each id.
+    `pending` are jobs that are added before it: the queues of each id.
     """
-    if order.after:
-        awaited = [_awaited(session, job_id, order.queue, coming or {}) for job_id in order.after]
-        tied = {"depends_on": awaited, "on_dependency_failure": "fail"}
-        order.options = {**order.options, **tied}
+    if spec.after:
+        found = [_dependency(session, job_id, spec.queue, pending or {}) for job_id in spec.after]
+        dependencies = {"depends_on": found, "on_dependency_failure": "fail"}
+        spec.options = {**spec.options, **dependencies}
 
 
-def _awaited(
-    session: Session, job_id: str, queue: str, coming: Mapping[str, Sequence[str]]
+def _dependency(
+    session: Session, job_id: str, queue: str, pending: Mapping[str, Sequence[str]]
 ) -> tuple[str, str]:
+    """Return the queue and id of a job; if several queues have the id, prefer `queue`."""
     from ...client.directory import queues_with
 
-    there = session.wait(queues_with(session.store(), job_id)) if session.exists() else []
-    names = sorted({*there, *coming.get(job_id, ())})
+    stored = session.wait(queues_with(session.store(), job_id)) if session.exists() else []
+    names = sorted({*stored, *pending.get(job_id, ())})
     if not names:
         raise CommandError(f"there is no job {job_id} that this one could come after")
     if queue in names:
@@ -297,6 +299,7 @@ def _awaited(
 
 
 def from_json(option: str, text: str) -> Any:
+    """Return the value of an option that is written as JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -341,7 +344,7 @@ def add(
     }
     options: Any = {key: value for key, value in given.items() if value is not None}
     value = from_json("--data", data)
-    with on_the_command_line():
+    with options_as_typed():
         check_name("the job's name", name)
         if job_id is not None:
             check_id(job_id)

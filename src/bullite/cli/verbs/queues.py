@@ -16,7 +16,8 @@ from .. import times
 from ..console import InvalidInput, complete_queues, one_line, verb
 from ..counts import counts_of
 from ..job_format import statuses_worth_a_column
-from ..job_spec import bytes_of, notice
+from ..job_spec import notify_job
+from ..option_values import bytes_of
 from ..session import Session
 
 _LIMITS = ("concurrency", "rate")
@@ -232,7 +233,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "max_payload": _or_none(lambda text: bytes_of("--max-payload", text)),
     "retry_dead_after": _or_none(_time("--retry-dead-after")),
     "retry_dead_times": lambda number: number,
-    "on_dead": _or_none(notice),
+    "on_dead": _or_none(notify_job),
 }
 """What the text of each option means."""
 

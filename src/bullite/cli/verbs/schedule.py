@@ -21,15 +21,15 @@ from ..job_format import as_json
 from ..job_spec import JobSpec
 from ..masking import masked, masked_data, masked_text, secrets_option
 from ..session import Session, check_only_one
-from ..shared_options import checked_order, given_options, options_of_enqueue
+from ..shared_options import checked_spec, given_options, options_of_enqueue
 from .enqueue import make_job_spec
 
 MAX_DERIVED_LENGTH = 40
 """Characters of a name that is made from a command."""
 
 
-class CommandOrWord(click.Group):
-    """What follows is a command to be scheduled, unless it is one of the group's own words."""
+class CommandOrVerb(click.Group):
+    """A group whose first argument is a command to schedule, unless it is a verb of the group."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help", "-h"):
@@ -40,7 +40,7 @@ class CommandOrWord(click.Group):
         return ["COMMAND --cron PATTERN|--every TIME [OPTIONS]..., or one of the words below"]
 
 
-@click.group(cls=CommandOrWord)
+@click.group(cls=CommandOrVerb)
 def schedule() -> None:
     """Run a command again and again: `queuectl schedule "backup.sh" --cron "0 2 * * *"`.
 
@@ -49,7 +49,7 @@ def schedule() -> None:
     """
 
 
-# --- making one ----------------------------------------------------------------------------------
+# --- add -----------------------------------------------------------------------------------------
 
 
 @schedule.command()
@@ -74,76 +74,76 @@ def add(
 
     A schedule of the same --name in the same queue is changed.
     """
-    when = _when(options["command"], cron, every, tz, limit)
+    recurrence = _recurrence(options["command"], cron, every, tz, limit)
     if name is not None:
         check_key("--name", name)
-    order = _order(session, options)
-    queue = session.queue(order.queue, make=True)
-    called = name or _name_for(session, queue, order, when)
-    template: Any = {"name": order.name, "data": order.data, "opts": order.options}
-    session.wait(queue.upsert_job_scheduler(called, **when, template=template))
-    entry = _entry(session, queue, called)
-    session.talk.done(f"{called}: next at {times.iso(entry.next_run_at)}", _as_json(queue, entry))
+    spec = _spec(session, options)
+    queue = session.queue(spec.queue, make=True)
+    key = name or _free_name(session, queue, spec, recurrence)
+    template: Any = {"name": spec.name, "data": spec.data, "opts": spec.options}
+    session.wait(queue.upsert_job_scheduler(key, **recurrence, template=template))
+    entry = _entry(session, queue, key)
+    session.talk.done(f"{key}: next at {times.iso(entry.next_run_at)}", _as_json(queue, entry))
 
 
-def _when(
+def _recurrence(
     command: str | None, cron: str | None, every: str | None, tz: str | None, limit: int | None
 ) -> dict[str, Any]:
-    """The times, checked before anything is changed."""
+    """Return the recurrence of the schedule, checked before anything is changed."""
     if (cron is None) == (every is None):
-        word = f"; to use the word {command!r} write it first" if command in _words() else ""
+        word = f"; to use the word {command!r} write it first" if command in _verbs() else ""
         raise InvalidInput(f"say when with --cron or --every, one of them{word}")
     if every is not None and tz is not None:
         raise InvalidInput("--tz goes with --cron: --every is the same in all zones")
     ms = None if every is None else times.duration("--every", every)
     if ms == 0:
         raise InvalidInput("--every must be more than 0")
-    when = {"pattern": cron, "every": ms, "tz": tz, "limit": limit}
-    check_recurrence(round(time.time() * 1000), **when)  # type: ignore[arg-type]
-    return when
+    recurrence = {"pattern": cron, "every": ms, "tz": tz, "limit": limit}
+    check_recurrence(round(time.time() * 1000), **recurrence)  # type: ignore[arg-type]
+    return recurrence
 
 
-def _words() -> list[str]:
+def _verbs() -> list[str]:
     return list(schedule.commands)
 
 
-def _order(session: Session, options: dict[str, Any]) -> JobSpec:
+def _spec(session: Session, options: dict[str, Any]) -> JobSpec:
     given = given_options(options)
     if "template" not in given:
-        checked_order(given)
+        checked_spec(given)
     else:
         session.store()
-    order = make_job_spec(session, {**given, "template": given.get("template")})
+    spec = make_job_spec(session, {**given, "template": given.get("template")})
     for name in ("run_at", "delay", "job_id"):
-        if name in order.options:
+        if name in spec.options:
             raise InvalidInput(f"the template has {name.removeprefix('job_')}: not for a schedule")
-    if order.after:
+    if spec.after:
         raise InvalidInput("the template has after: not for a schedule")
-    return order
+    return spec
 
 
-def _name_for(session: Session, queue: Queue, order: JobSpec, when: dict[str, Any]) -> str:
-    """A name that says what it does and is not taken, unless by the very same."""
-    slug = re.sub(r"[^A-Za-z0-9._]+", "-", describe(order.name, order.data)).strip("-.")
+def _free_name(session: Session, queue: Queue, spec: JobSpec, recurrence: dict[str, Any]) -> str:
+    """Return a name that is made from the job and free, or that an equal schedule has."""
+    slug = re.sub(r"[^A-Za-z0-9._]+", "-", describe(spec.name, spec.data)).strip("-.")
     base = slug[:MAX_DERIVED_LENGTH].rstrip("-.") or "schedule"
     if base.isdecimal():
         base = f"schedule-{base}"
     number = 1
     while True:
         name = base if number == 1 else f"{base}-{number}"
-        taken = session.wait(queue.get_job_scheduler(name))
-        if taken is None or _is_same(taken, order, when):
+        existing = session.wait(queue.get_job_scheduler(name))
+        if existing is None or _is_same(existing, spec, recurrence):
             return name
         number += 1
 
 
-def _is_same(entry: JobScheduler, order: JobSpec, when: dict[str, Any]) -> bool:
-    there = (entry.name, entry.template["data"], entry.pattern, entry.every, entry.tz)
-    tz = None if when["pattern"] is None else when["tz"] or "UTC"
-    return there == (order.name, order.data, when["pattern"], when["every"], tz)
+def _is_same(entry: JobScheduler, spec: JobSpec, recurrence: dict[str, Any]) -> bool:
+    stored = (entry.name, entry.template["data"], entry.pattern, entry.every, entry.tz)
+    tz = None if recurrence["pattern"] is None else recurrence["tz"] or "UTC"
+    return stored == (spec.name, spec.data, recurrence["pattern"], recurrence["every"], tz)
 
 
-# --- looking at them, and changing them ----------------------------------------------------------
+# --- list, pause, resume, run, remove ------------------------------------------------------------
 
 
 @schedule.command("list")
@@ -170,18 +170,18 @@ def list_(session: Session, queue: str | None) -> None:
 
 def _row(queue: Queue, entry: JobScheduler, on_terminal: bool) -> list[str]:
     when = entry.pattern or f"every {times.lasted(entry.every)}"
-    ends = entry.next_run_at is None and not entry.enabled
+    is_off = entry.next_run_at is None and not entry.enabled
     return [
         entry.id,
         queue.name,
         when if entry.tz in (None, "UTC") else f"{when} {entry.tz}",
-        _why_not(entry) if ends else times.stamp(entry.next_run_at, on_terminal),
+        _why_off(entry) if is_off else times.stamp(entry.next_run_at, on_terminal),
         times.stamp(entry.last_run_at, on_terminal),
         one_line(masked_text(describe(entry.name, entry.template["data"])), 40),
     ]
 
 
-def _why_not(entry: JobScheduler) -> str:
+def _why_off(entry: JobScheduler) -> str:
     ended = entry.limit is not None and entry.iteration_count >= entry.limit
     return "ended" if ended else "paused"
 
@@ -268,17 +268,17 @@ def remove(session: Session, name: str, queue: str | None, yes: bool) -> None:
 
 
 def _find(session: Session, name: str, queue: str | None) -> Queue:
-    """The queue that has a schedule of this name."""
+    """Return the queue that has a schedule of this name. Raise CommandError if none has."""
     check_key("NAME", name)
-    having = [
+    queues = [
         each
         for each in session.queues(queue)
         if session.wait(each.get_job_scheduler(name)) is not None
     ]
-    if not having:
+    if not queues:
         raise CommandError(f"there is no schedule {name!r}; `queuectl schedule list` shows them")
-    check_only_one(f"schedules {name!r} are in", [each.name for each in having])
-    return having[0]
+    check_only_one(f"schedules {name!r} are in", [each.name for each in queues])
+    return queues[0]
 
 
 def _entry(session: Session, queue: Queue, name: str) -> JobScheduler:

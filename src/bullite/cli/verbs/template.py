@@ -1,4 +1,4 @@
-"""`template create|list|show|remove`: options of commands, kept under a name."""
+"""`template create|list|show|remove`: options of commands, stored under a name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..console import CommandError, one_line, verb, yes_option
 from ..job_spec import TEMPLATES
 from ..masking import masked_given, masked_text, secrets_option
 from ..session import Session
-from ..shared_options import checked_order, given_options, options_of_enqueue
+from ..shared_options import checked_spec, given_options, options_of_enqueue
 
 name_argument = click.argument("name", shell_complete=template_names)
 
@@ -40,7 +40,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
     """
     check_name("the name of a template", name)
     given = given_options(options)
-    checked_order(given)
+    checked_spec(given)
     old, _ = session.wait(
         update_value(
             session.store(make=True),
@@ -64,7 +64,7 @@ def list_(session: Session) -> None:
     if session.talk.as_json:
         session.talk.data([_as_json(name, given) for name, given in templates])
         return
-    rows = [[name, one_line(_what(given)), _others(given)] for name, given in templates]
+    rows = [[name, one_line(_command(given)), _other_options(given)] for name, given in templates]
     session.talk.table(("NAME", "COMMAND", "OPTIONS"), rows)
     if not templates:
         session.talk.note("no templates; `queuectl template create` keeps one")
@@ -108,24 +108,24 @@ def _as_json(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "options": masked_given(given)}
 
 
-_TOLD_AS_COMMAND = ("command", "type", "url", "method", "module")
+_SHOWN_AS_COMMAND = ("command", "type", "url", "method", "module")
 
 
-def _what(given: Mapping[str, Any]) -> str:
-    order = checked_order(given)
-    return masked_text(describe(order.name, order.data))
+def _command(given: Mapping[str, Any]) -> str:
+    spec = checked_spec(given)
+    return masked_text(describe(spec.name, spec.data))
 
 
-def _others(given: Mapping[str, Any]) -> str:
+def _other_options(given: Mapping[str, Any]) -> str:
     others = {
-        name: value for name, value in masked_given(given).items() if name not in _TOLD_AS_COMMAND
+        name: value for name, value in masked_given(given).items() if name not in _SHOWN_AS_COMMAND
     }
     words = [word for name, value in others.items() for word in _as_typed(name, value)]
     return one_line(" ".join(map(quote, words)))
 
 
 def _as_typed(name: str, value: Any) -> list[str]:
-    """The words of an option on a command line."""
+    """Return the words of an option on a command line."""
     option = f"--{name.replace('_', '-')}"
     if value is True:
         return [option]

@@ -22,7 +22,7 @@ from ...processes.supervisor import Supervisor
 from .. import times
 from ..console import CommandError, InvalidInput, queue_option, verb
 from ..daemonize import start_in_background, until
-from ..job_spec import bytes_of
+from ..option_values import bytes_of
 from ..session import DEFAULT_QUEUE, NOTICES, Session
 from ..worker_groups import (
     DEFAULT_GROUP,
