@@ -30,13 +30,13 @@ from bullite.processes import orphaned_commands, process_info
 from bullite.processes.orphaned_commands import (
     COMMAND,
     NOTICE,
-    Look,
+    OrphanScan,
     RunMarker,
     commands,
     end,
     env_marker_for,
-    has_lost_its_process,
-    read_mark,
+    parse_marker,
+    worker_is_gone,
 )
 from bullite.processes.process_info import ENV_MARKER, Process, pid_namespace, read_process
 from bullite.processes.process_tree import adopt_orphans
@@ -285,7 +285,7 @@ def test_the_commands_of_a_living_worker_are_left_alone(database, location, star
 def test_a_mark_tells_whose_a_command_is() -> None:
     here = read_process(os.getpid())
     assert here is not None
-    mark = read_mark(env_marker_for(-5, 1, 2))
+    mark = parse_marker(env_marker_for(-5, 1, 2))
     assert mark == (-5, 1, 2, os.getpid(), here.start_time, pid_namespace())
 
 
@@ -298,7 +298,7 @@ def test_a_mark_is_short() -> None:
     [None, "", "x", "1-2-3", "g-1-1-1-1-a", "1-1-1-b-1-a", "1-2-3-4-5", "1-2-3-4-5-6-7"],
 )
 def test_what_is_no_mark_of_ours_tells_nothing(cookie: str | None) -> None:
-    assert read_mark(cookie) is None
+    assert parse_marker(cookie) is None
 
 
 LONG_AGO = 1
@@ -306,21 +306,21 @@ LONG_AGO = 1
 
 
 def my_mark() -> RunMarker:
-    mark = read_mark(env_marker_for(77, 1, 1))
+    mark = parse_marker(env_marker_for(77, 1, 1))
     assert mark is not None
     return mark
 
 
 def test_commands_of_this_process_are_not_abandoned() -> None:
-    assert not has_lost_its_process(my_mark())
+    assert not worker_is_gone(my_mark())
 
 
 def test_a_worker_whose_number_nobody_has_is_dead() -> None:
-    assert has_lost_its_process(my_mark()._replace(pid=2**22 + 1))
+    assert worker_is_gone(my_mark()._replace(pid=2**22 + 1))
 
 
 def test_a_worker_whose_number_another_process_has_now_is_dead() -> None:
-    assert has_lost_its_process(my_mark()._replace(start_time=LONG_AGO))
+    assert worker_is_gone(my_mark()._replace(start_time=LONG_AGO))
 
 
 def test_a_worker_that_only_waits_for_its_parent_is_dead() -> None:
@@ -328,18 +328,18 @@ def test_a_worker_that_only_waits_for_its_parent_is_dead() -> None:
         wait_until(lambda: (found := read_process(child.pid)) is not None and found.is_gone)
         zombie = read_process(child.pid)
         assert zombie is not None
-        assert has_lost_its_process(my_mark()._replace(pid=child.pid, start_time=zombie.start_time))
+        assert worker_is_gone(my_mark()._replace(pid=child.pid, start_time=zombie.start_time))
 
 
 @pytest.mark.parametrize("space", ["", "0123456789abcdef"], ids=["unknown", "another"])
 def test_numbers_that_count_elsewhere_tell_nothing_of_a_worker(space: str) -> None:
-    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, pid_namespace=space))
+    assert not worker_is_gone(my_mark()._replace(pid=2**22 + 1, pid_namespace=space))
 
 
 def test_where_numbers_cannot_be_told_nobody_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_info, "boot_id", lambda: "")
     assert pid_namespace() == ""
-    assert not has_lost_its_process(my_mark()._replace(pid=2**22 + 1, pid_namespace=""))
+    assert not worker_is_gone(my_mark()._replace(pid=2**22 + 1, pid_namespace=""))
 
 
 def test_numbers_count_anew_in_each_namespace() -> None:
@@ -387,7 +387,7 @@ def test_who_shares_a_session_with_a_marked_process_is_ended_with_it() -> None:
     ) as child:
         assert child.stdout is not None
         unmarked = int(child.stdout.readline())
-        mark = read_mark(cookie)
+        mark = parse_marker(cookie)
         assert mark is not None
         members = commands()[mark]
         assert {one.pid for one in members} == {child.pid, unmarked}
@@ -427,7 +427,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Left:
     left = Left()
     monkeypatch.setattr(orphaned_commands, "commands", left.look)
     monkeypatch.setattr(engine_commands, "end", left.end)
-    monkeypatch.setattr(Look, "start", Look.run)
+    monkeypatch.setattr(OrphanScan, "start", OrphanScan.run)
     return left
 
 
@@ -565,8 +565,8 @@ def test_commands_are_looked_for_beside_the_engine(
 def test_who_is_lost_while_commands_are_looked_for_is_looked_for_again(
     store: Store, left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[Look] = []
-    monkeypatch.setattr(Look, "start", lambda look: started.append(look))
+    started: list[OrphanScan] = []
+    monkeypatch.setattr(OrphanScan, "start", lambda look: started.append(look))
     first, second = store.process(), store.process()
     lost = [one.worker(names=NAMES).id for one in (first, second)]
     store.kill(first)
@@ -605,7 +605,7 @@ def forging(*words: str, cookie: str | None, **how: Any) -> Iterator[subprocess.
 
 def found_for(cookie: str) -> set[int]:
     """The processes that would be ended for a mark."""
-    mark = read_mark(cookie)
+    mark = parse_marker(cookie)
     assert mark is not None
     return {process.pid for process in commands().get(mark, [])}
 

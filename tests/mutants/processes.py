@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "a lock file does not choose a process of another user",
         "processes/group_lock.py",
-        '        _refuse_process_of_another(lock.path, status, entry["pid"])\n',
+        '        _require_same_user(lock.path, status, entry["pid"])\n',
         "",
         [
             "processes/test_supervisor.py::test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled"
@@ -64,8 +64,8 @@ MUTANTS = (
     Mutant(
         "a mark stands for a session only at its leader",
         "processes/orphaned_commands.py",
-        " if p.pid in marks and p.session == p.pid}",
-        " if p.pid in marks}",
+        " if p.pid in markers and p.session == p.pid}",
+        " if p.pid in markers}",
         [
             "crash/test_commands.py::"
             "test_a_mark_in_a_session_whose_leader_has_none_is_that_of_one_process"
@@ -82,8 +82,8 @@ MUTANTS = (
     Mutant(
         "a worker process that is replaced finishes what it runs",
         "processes/supervisor.py",
-        "        if self._pressed:  # one that is only replaced",
-        "        if True:  # one that is only replaced",
+        "        if self._stop_level:  # during a reload",
+        "        if True:  # during a reload",
         [
             "processes/test_supervisor.py::test_a_child_that_is_replaced_finishes_however_long_that_takes"
         ],
@@ -92,14 +92,14 @@ MUTANTS = (
     Mutant(
         "a process is known by when it began, not by its number alone",
         "processes/orphaned_commands.py",
-        " or process.start_time != mark.start_time or",
+        " or process.start_time != marker.start_time or",
         " or",
         ["crash/test_commands.py::test_a_worker_whose_number_another_process_has_now_is_dead"],
     ),
     Mutant(
         "the number of a process counts only where it was given",
         "processes/orphaned_commands.py",
-        "    if not mark.pid_namespace or mark.pid_namespace != pid_namespace():\n"
+        "    if not marker.pid_namespace or marker.pid_namespace != pid_namespace():\n"
         "        return False\n",
         "",
         ["crash/test_commands.py::test_numbers_that_count_elsewhere_tell_nothing_of_a_worker"],
@@ -107,8 +107,8 @@ MUTANTS = (
     Mutant(
         "who shares a session with a command is ended with it",
         "processes/orphaned_commands.py",
-        "marks.get(process.pid) or sessions.get(process.session)",
-        "marks.get(process.pid)",
+        "markers.get(process.pid) or sessions.get(process.session)",
+        "markers.get(process.pid)",
         ["crash/test_commands.py"],
     ),
     Mutant(

@@ -155,7 +155,7 @@ def supervise(
         lambda slot: [str(here / "python"), str(here / "child.py"), folder, str(slot), manner],
         count,
         lock=GroupLock(here / "locks" / "group", GROUP),
-        seat=SpokenSeat(here, seat_holder) if seat else None,
+        registry=SpokenSeat(here, seat_holder) if seat else None,
         group=GROUP,
         on_event=tell,
         clock=lambda: time.monotonic() + tick * next(looks),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bullite.errors import InvalidOption
-from bullite.processes.child import why_it_ended
+from bullite.processes.child import exit_reason
 from bullite.processes.child_protocol import LIFELINE, READY, tell_ready, watch_lifeline
 from bullite.processes.group_lock import GroupLock, GroupUnreachable, process_alive, signal_owner
 from bullite.processes.process_info import processes, read_process
@@ -131,7 +131,7 @@ def test_a_program_that_is_missing_for_a_while_is_tried_again(begin, tmp_path):
 
 def test_a_group_of_none_is_refused(lock):
     with pytest.raises(InvalidOption, match="count"):
-        Supervisor(lambda slot: ["true"], 0, lock=lock, seat=None, group=GROUP)
+        Supervisor(lambda slot: ["true"], 0, lock=lock, registry=None, group=GROUP)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_group_of_none_is_refused(lock):
     ],
 )
 def test_it_is_said_in_words_how_a_child_ended(code, why):
-    assert why_it_ended(code) == why
+    assert exit_reason(code) == why
 
 
 # --- children go ---------------------------------------------------------------------------------

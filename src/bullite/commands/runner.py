@@ -25,8 +25,8 @@ from typing import NamedTuple, Protocol
 
 from ..client.job.abort_signal import Signal
 from ..processes.private_environment import OURS
-from ..processes.process_info import file_id, make_fd_marker, now_ticks
-from ..processes.process_tree import ENV_MARKER, ProcessTree, new_env_marker, reap
+from ..processes.process_info import ENV_MARKER, file_id, make_fd_marker, now_ticks
+from ..processes.process_tree import ProcessTree, new_env_marker, reap
 from .capture import MAX_KEPT, HeadTail, HeadTailBuffer
 
 SHELL = "/bin/sh"

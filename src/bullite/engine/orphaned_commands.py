@@ -8,7 +8,7 @@ from ..core.codec import as_json
 from ..core.states import State
 from ..database.driver import Driver, WorkerRow
 from ..operations.transitions import LockedJob
-from ..processes.orphaned_commands import Look, RunMarker, end, may_run_commands
+from ..processes.orphaned_commands import OrphanScan, RunMarker, end, may_run_commands
 
 MAX_LOOKS = 20
 """Looks that find commands before jobs run again all the same: some can never be killed."""
@@ -19,7 +19,7 @@ class OrphanedCommands:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._look: Look | None = None
+        self._look: OrphanScan | None = None
         """Under way, or done."""
         self._has_looked = False
         """True if no command runs any more that was left when this process began."""
@@ -38,7 +38,7 @@ class OrphanedCommands:
         if not gone and (self._has_looked or not known):
             return set()
         if self._look is None:
-            self._look = Look(known, gone)
+            self._look = OrphanScan(known, gone)
             self._look.start()
         if not self._look.is_done:
             return gone
@@ -46,7 +46,7 @@ class OrphanedCommands:
         # A process that was alive when the look began may have started commands since.
         return self._end_found(look) | (gone - look.lost)
 
-    def _end_found(self, look: Look) -> set[int]:
+    def _end_found(self, look: OrphanScan) -> set[int]:
         left = {
             marker: members
             for marker, members in look.found.items()

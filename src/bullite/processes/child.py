@@ -1,4 +1,4 @@
-"""The place of one child in a group: how the child is started, heard, pressed to end, and seen."""
+"""One child slot of a group: start its process, read its readiness, stop it, report its state."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .child_protocol import CANNOT_WORK, LIFELINE, READY, WANTS_FRESH
 from .private_environment import PRIVATE, offer
 
 READY_WITHIN = 10.0
-"""Seconds after which a child that says nothing counts as ready."""
+"""Seconds after which a child that did not report readiness counts as ready."""
 
 DRAIN, STOP, KILL = 1, 2, 3
-"""How hard a child was pressed to end: finish your jobs; stop them; die."""
+"""Levels of a stop: finish the running jobs; interrupt them; kill the process."""
 
-_PRESSING = {DRAIN: signal.SIGTERM, STOP: signal.SIGINT}
-"""Another signal each: the kernel makes one of two alike that a child did not get round to yet."""
+_STOP_SIGNALS = {DRAIN: signal.SIGTERM, STOP: signal.SIGINT}
+"""Two different signals: the kernel merges pending signals of one number."""
 
 STARTING, RUNNING, DRAINING, WAITING, ENDED = "starting", "running", "draining", "waiting", "ended"
 
@@ -32,8 +32,8 @@ STARTING, RUNNING, DRAINING, WAITING, ENDED = "starting", "running", "draining",
 def python_running(module: str) -> list[str]:
     """Return the command line of a Python process that runs one of our modules.
 
-    With -P it imports nothing from the folder that it is started in: a file of another user there
-    may be called like a module of ours.
+    -P keeps its current folder out of the import path: another user may have put a file there that
+    has the name of one of our modules.
     """
     return [sys.executable, "-P", "-m", module]
 
@@ -44,24 +44,24 @@ class ChildNotStarted(BulliteError):
 
 @dataclass(slots=True, eq=False)
 class ChildSlot:
-    """A place for one child, and the child that has it."""
+    """A numbered place for one child process; a new child takes the place of one that ended."""
 
     number: int
     process: subprocess.Popen[bytes] | None = None
-    hears: int | None = None
-    """The descriptor on which it tells that it is ready."""
+    ready_fd: int | None = None
+    """The descriptor from which its readiness is read."""
     is_ready: bool = False
     spawned: float = 0.0
     started_at: int | None = None
     spawns: int = 0
-    deaths: int = 0
-    """How often in a row it died before it had settled."""
+    early_exits: int = 0
+    """How many children in a row ended soon after their start."""
     due: float | None = 0.0
-    """When the next child is to be spawned, while there is none."""
-    pressed: int = 0
+    """When to spawn the next child, while there is none."""
+    stop_level: int = 0
     deadline: float | None = None
-    """When it is pressed harder."""
-    is_given_up: bool = False
+    """When to go to the next stop level."""
+    is_unkillable: bool = False
 
     @property
     def pid(self) -> int | None:
@@ -72,7 +72,7 @@ class ChildSlot:
         return self.spawned + READY_WITHIN
 
     def is_up(self, now: float) -> bool:
-        if self.process is None or self.pressed:
+        if self.process is None or self.stop_level:
             return False
         return self.is_ready or now >= self.counts_as_ready_at
 
@@ -80,7 +80,7 @@ class ChildSlot:
     def state(self) -> str:
         if self.process is None:
             return ENDED if self.due is None else WAITING
-        if self.pressed:
+        if self.stop_level:
             return DRAINING
         return RUNNING if self.is_ready else STARTING
 
@@ -101,43 +101,44 @@ class ChildSlot:
         lifeline: int,
         now: float,
     ) -> int:
-        """Start the next child; the descriptor on which it will tell that it is ready.
+        """Start the next child and return the descriptor from which its readiness is read.
 
-        It receives the `private` variables through a socket: see `privacy`.
+        It receives the `private` variables through a socket: see `private_environment`. Raise
+        ChildNotStarted if its program cannot be started.
         """
-        hears, says = os.pipe()
+        ready_fd, ready_writer = os.pipe()
         try:
-            self.process = _start(argv, environment, private, lifeline, says)
+            self.process = _start(argv, environment, private, lifeline, ready_writer)
         except BaseException as error:
-            os.close(hears)
+            os.close(ready_fd)
             if isinstance(error, OSError | ValueError):
                 raise ChildNotStarted(f"child {self.number} cannot be started: {error}") from error
             raise
         finally:
-            os.close(says)
-        os.set_blocking(hears, False)
-        self.hears, self.is_ready, self.due = hears, False, None
+            os.close(ready_writer)
+        os.set_blocking(ready_fd, False)
+        self.ready_fd, self.is_ready, self.due = ready_fd, False, None
         self.spawned, self.started_at = now, time.time_ns() // 1_000_000
         self.spawns += 1
-        return hears
+        return ready_fd
 
-    def signal_stop(self, how_hard: int) -> bool:
-        """Press the child as hard as this; whether it is killed by that."""
+    def signal_stop(self, level: int) -> bool:
+        """Stop the child, up to this level. Return True if it was killed."""
         assert self.process is not None
-        for step in range(self.pressed + 1, how_hard + 1):
-            self.pressed = step
-            if step < KILL:  # not left out: a child stops its jobs when it hears the second one
-                self.process.send_signal(_PRESSING[step])
+        for step in range(self.stop_level + 1, level + 1):
+            self.stop_level = step
+            if step < KILL:  # also the first of two: a child interrupts its jobs at the second
+                self.process.send_signal(_STOP_SIGNALS[step])
             elif self.process.poll() is None:
                 kill(self.process)
                 return True
         return False
 
     def clear(self) -> subprocess.Popen[bytes]:
-        """Have the place free again; the child that had it."""
+        """Free the slot and return the process that it held."""
         assert self.process is not None
         process = self.process
-        self.process, self.pressed, self.deadline = None, 0, None
+        self.process, self.stop_level, self.deadline = None, 0, None
         return process
 
 
@@ -146,28 +147,28 @@ def _start(
     environment: Mapping[str, str],
     private: Mapping[str, str],
     lifeline: int,
-    says: int,
+    ready_writer: int,
 ) -> subprocess.Popen[bytes]:
     with offer(private) as offered:
-        ours = {LIFELINE: lifeline, READY: says, PRIVATE: offered.fileno()}
+        inherited = {LIFELINE: lifeline, READY: ready_writer, PRIVATE: offered.fileno()}
         return subprocess.Popen(
             list(argv),
-            env=systemd.for_children(environment) | {n: str(fd) for n, fd in ours.items()},
+            env=systemd.for_children(environment) | {n: str(fd) for n, fd in inherited.items()},
             stdin=subprocess.DEVNULL,
-            pass_fds=tuple(ours.values()),
-            start_new_session=True,  # the terminal's Ctrl-C is for the supervisor alone
+            pass_fds=tuple(inherited.values()),
+            start_new_session=True,  # Ctrl-C in the terminal reaches only the supervisor
         )
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child that was not reaped yet, with all that it started in its own process group."""
+    """Kill the process group of a child that was not reaped yet."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
 
 
-def why_it_ended(code: int) -> str | None:
-    """What an exit code means, in words; None if all is well."""
+def exit_reason(code: int) -> str | None:
+    """Return the meaning of an exit code in words; None if the child ended normally."""
     if code < 0:
         with contextlib.suppress(ValueError):  # not every number has a name
             return f"killed by signal {-code} ({signal.Signals(-code).name})"

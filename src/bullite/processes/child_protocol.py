@@ -1,4 +1,4 @@
-"""What a child and its supervisor tell each other by pipes and exit codes; the child's side."""
+"""Pipes and exit codes between a child process and its supervisor: the child's side."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import threading
 from collections.abc import Callable
 
 LIFELINE, READY = "BULLITE_LIFELINE", "BULLITE_READY"
-"""Variables of a child: the descriptors of the pipe that ends with the supervisor, and of the one
-on which it tells that it is ready."""
+"""Variables of a child: the descriptor of the pipe that closes when the supervisor ends, and of the
+one to which the child writes when it is ready."""
 
 WANTS_FRESH = 75
-"""EX_TEMPFAIL: the child has done enough and asks to be replaced."""
+"""EX_TEMPFAIL: the child reached its limit of jobs or memory; replace it."""
 
 CANNOT_WORK = 78
-"""EX_CONFIG: no child will ever work as things are."""
+"""EX_CONFIG: no child can work with this configuration."""
 
 
 def watch_lifeline(call: Callable[[], None]) -> bool:
-    """Have `call` called, on a thread, when the supervisor is gone; False if there is none."""
+    """Call `call`, on a thread, when the supervisor has ended. Return False if there is none."""
     fd = _own_pipe(LIFELINE)
     if fd is None:
         return False
@@ -30,7 +30,7 @@ def watch_lifeline(call: Callable[[], None]) -> bool:
                 pass
             os.close(fd)
         except OSError:
-            return  # somebody here closed it: that says nothing of the supervisor
+            return  # code in this process closed it: the supervisor may be running
         call()
 
     threading.Thread(target=wait, name="bullite-lifeline", daemon=True).start()
@@ -38,21 +38,21 @@ def watch_lifeline(call: Callable[[], None]) -> bool:
 
 
 def tell_ready() -> bool:
-    """Tell the supervisor that this child works; False if there is none that wants to know."""
+    """Report to the supervisor that this child is ready. Return False if there is none."""
     fd = _own_pipe(READY)
     if fd is None:
         return False
     try:
         os.write(fd, b"ready\n")
     except OSError:
-        return False  # it is gone; the lifeline tells
+        return False  # the supervisor has ended: see watch_lifeline
     finally:
         os.close(fd)
     return True
 
 
 def _own_pipe(name: str) -> int | None:
-    """The descriptor that a variable names, kept from now on from what this process starts."""
+    """Return the descriptor that a variable names; programs started from here do not inherit it."""
     try:
         fd = int(os.environ.pop(name, ""))
         if not stat.S_ISFIFO(os.fstat(fd).st_mode):

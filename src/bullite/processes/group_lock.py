@@ -1,4 +1,4 @@
-"""Who runs a group of processes: a lock that ends with its holder, a signal for nobody else."""
+"""The lock of a worker group: one supervisor at a time, found and signalled through a lock file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.clock import boot_id
 from ..core.file_lock import is_named, lock_named
@@ -26,7 +26,7 @@ _BETWEEN_TRIES = 0.01
 
 
 class GroupTaken(BulliteError):
-    """Another supervisor runs this group; `holder` says which, as far as it is known."""
+    """Another supervisor runs this group; `holder` is its entry, as far as it is known."""
 
     def __init__(self, group: str, holder: Mapping[str, Any]) -> None:
         pid, host = holder.get("pid", "unknown"), holder.get("host", "unknown")
@@ -35,15 +35,22 @@ class GroupTaken(BulliteError):
 
 
 class GroupUnreachable(BulliteError):
-    """The group's lock file, its folder, or the process that holds it, is not ours to use."""
+    """The lock file, its folder, or the supervisor's process belongs to another user."""
+
+
+class LockFile(NamedTuple):
+    """A lock file: the holder's entry, and the status, which shows the user who wrote it."""
+
+    entry: dict[str, Any]
+    status: os.stat_result
 
 
 class GroupLock:
-    """A kernel lock on a file, held by who runs a group; the file says who that is.
+    """A kernel lock (flock) on a file, held by a group's supervisor; the file holds its entry.
 
-    What the file says counts only while the lock is held: the kernel frees it when its holder is
-    gone, and never before. In a private folder, or in the side folder of a database, it counts only
-    if nobody else could have made it.
+    The entry is valid only while the lock is held; the kernel frees the lock when its process ends,
+    and not before. In a private folder, or in the side folder of a database, the entry is valid
+    only if no other user could have written it.
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class GroupLock:
         self._fd: int | None = None
 
     def make_folder(self) -> None:
-        """Have the folder of the lock, and of what is kept beside it."""
+        """Create the folder of the lock file, and check that it can be trusted."""
         with _as_unreachable(self.path.parent):
             with contextlib.suppress(FileExistsError):
                 self.path.parent.mkdir(mode=0o700, parents=True)
@@ -70,14 +77,14 @@ class GroupLock:
     def _check_folder(self) -> None:
         folder = self.path.parent
         if self._in_private:
-            _keep_private(folder)
+            _make_private(folder)
         if self._database is not None:
             doubt = doubt_about_side_folder(folder, self._database)
             if doubt is not None:
                 raise GroupUnreachable(f"{folder} cannot be used: {doubt}")
 
     def take(self) -> bool:
-        """Hold the lock from now on; False if somebody else does."""
+        """Acquire the lock and write the entry. Return False if another process holds it."""
         if self._fd is not None:
             return True
         self.make_folder()
@@ -86,7 +93,7 @@ class GroupLock:
             if fd is None:
                 return False
             self._fd = fd
-            _held_here.add(self)
+            _held_locks.add(self)
             try:
                 _write(fd, entry_of_this_process(self.group))
             except OSError:
@@ -95,25 +102,25 @@ class GroupLock:
         return True
 
     def holder(self) -> dict[str, Any] | None:
-        """The entry of who holds the lock now, empty if it cannot be read; None if nobody does."""
-        found = self.look()
-        return None if found is None else found[0]
+        """Return the holder's entry, empty if it cannot be read; None if the lock is free."""
+        found = self.read()
+        return None if found is None else found.entry
 
-    def look(self) -> tuple[dict[str, Any], os.stat_result] | None:
-        """The same with the status of the file, which says who wrote it."""
+    def read(self) -> LockFile | None:
+        """Return the entry and the status of the lock file; None if the lock is free."""
         with _as_unreachable(self.path):
             try:
                 self._check_folder()
-                fd = os.open(self.path, os.O_RDONLY | _SAFELY)
+                fd = os.open(self.path, os.O_RDONLY | _OPEN_FLAGS)
             except FileNotFoundError:
                 return None
             try:
-                return None if _flock(fd, shared=True) else (_read(fd), os.fstat(fd))
+                return None if _flock(fd, shared=True) else LockFile(_read(fd), os.fstat(fd))
             finally:
                 os.close(fd)
 
     def release(self) -> None:
-        """Let the lock go, if it is held here. The file stays, and says nothing any more."""
+        """Release the lock, if it is held here. The file stays, without an entry."""
         if self._fd is None:
             return
         with contextlib.suppress(OSError):
@@ -121,26 +128,28 @@ class GroupLock:
         self.close_without_unlock()
 
     def close_without_unlock(self) -> None:
-        """Close the descriptor and leave the file alone: in a forked child the lock is not ours."""
+        """Close the descriptor only: in a forked child the lock and the file are the parent's."""
         fd, self._fd = self._fd, None
-        _held_here.discard(self)
+        _held_locks.discard(self)
         if fd is not None:
             os.close(fd)
 
 
-# Not blocking: if a FIFO takes the place of the file, its opening must not wait.
-_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_held_here: weakref.WeakSet[GroupLock] = weakref.WeakSet()
+# O_NONBLOCK: if a FIFO takes the place of the file, opening it must not wait.
+_OPEN_FLAGS = (
+    getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+)
+_held_locks: weakref.WeakSet[GroupLock] = weakref.WeakSet()
 
 
-def _abandon_after_fork() -> None:
-    for lock in list(_held_here):
+def _close_after_fork() -> None:
+    for lock in list(_held_locks):
         lock.close_without_unlock()
 
 
 if sys.platform != "win32":
-    # A number kept open in a forked child would keep the lock when its parent dies.
-    os.register_at_fork(after_in_child=_abandon_after_fork)
+    # A descriptor left open in a forked child would keep the lock when its parent dies.
+    os.register_at_fork(after_in_child=_close_after_fork)
 
 
 @contextlib.contextmanager
@@ -154,12 +163,12 @@ def _as_unreachable(path: Path) -> Iterator[None]:
 
 
 def belongs_to_us(status: os.stat_result) -> bool:
-    """Whether it is this user's; where there are no such users, everything is."""
+    """Return whether a file belongs to this user; True on systems without users."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
-def _keep_private(folder: Path) -> None:
-    """Close a folder of ours to others; refuse what they could have made to have us trust it."""
+def _make_private(folder: Path) -> None:
+    """Make a folder of this user private. Raise GroupUnreachable if it is another user's."""
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or not belongs_to_us(status):
         raise GroupUnreachable(
@@ -182,9 +191,9 @@ def _doubt_about_lock_file(path: Path, status: os.stat_result) -> str | None:
 
 
 def _remove_if_not_ours(path: Path, fd: int) -> None:
-    """Under the lock: delete a file that another user made or can write, to make another.
+    """Delete a locked file that another user made or can write; the caller creates a new one.
 
-    Only the file that has the name: the one of who did the same before us is left alone.
+    A file that no longer has the name is left: another process has replaced it already.
     """
     status = os.fstat(fd)
     if belongs_to_us(status) and _doubt_about_lock_file(path, status) is None:
@@ -194,17 +203,17 @@ def _remove_if_not_ours(path: Path, fd: int) -> None:
 
 
 def _open_and_lock(path: Path) -> int | None:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | _OPEN_FLAGS, 0o600)
     try:
-        has_it = _lock_alone(fd)
-        if has_it:
+        is_locked = _lock_exclusively(fd)
+        if is_locked:
             _remove_if_not_ours(path, fd)
     except BaseException:
         os.close(fd)
         raise
-    if not has_it:
+    if not is_locked:
         os.close(fd)
-    return fd if has_it else None
+    return fd if is_locked else None
 
 
 def _flock(fd: int, *, shared: bool) -> bool:
@@ -217,13 +226,13 @@ def _flock(fd: int, *, shared: bool) -> bool:
     return True
 
 
-def _lock_alone(fd: int) -> bool:
+def _lock_exclusively(fd: int) -> bool:
     for _ in range(_TRIES):
         if _flock(fd, shared=False):
             return True
         if not _flock(fd, shared=True):
             return False
-        time.sleep(_BETWEEN_TRIES)  # somebody only looks whether it is held, and is soon done
+        time.sleep(_BETWEEN_TRIES)  # another process reads the file under a shared lock
     return False
 
 
@@ -236,12 +245,12 @@ def _read(fd: int) -> dict[str, Any]:
     try:
         entry = json.loads(os.pread(fd, _ENTRY_BYTES, 0))
     except ValueError:
-        return {}  # its holder is about to write it
+        return {}  # the holder has not written it yet
     return entry if isinstance(entry, dict) else {}
 
 
 def entry_of_this_process(group: str) -> dict[str, Any]:
-    """What says who runs a group, so that no other process is taken for it."""
+    """Return the entry of this process as a supervisor; it identifies the process for certain."""
     pid = os.getpid()
     return {
         "pid": pid,
@@ -253,54 +262,56 @@ def entry_of_this_process(group: str) -> dict[str, Any]:
 
 
 def process_alive(entry: Mapping[str, Any]) -> bool:
-    """Whether the process of an entry that was made on this machine lives: itself, and not one that
-    got its number."""
-    pid, theirs, ours = entry.get("pid"), entry.get("boot_id"), boot_id()
-    # 0 and what is below mean whole groups of processes to the kernel.
-    if type(pid) is not int or pid <= 0 or (theirs and ours and theirs != ours):
+    """Return whether the process of an entry of this machine is alive.
+
+    A later process with the same pid does not count.
+    """
+    pid, entry_boot, boot = entry.get("pid"), entry.get("boot_id"), boot_id()
+    # To the kernel, 0 and negative numbers are process groups.
+    if type(pid) is not int or pid <= 0 or (entry_boot and boot and entry_boot != boot):
         return False
     if (found := read_process(pid)) is not None:
         return not found.is_gone and found.start_time == entry.get("began")
-    return _has_number(pid)  # where the kernel shows no processes, or not those of others
+    return _pid_exists(pid)  # /proc is missing, or hides processes of other users
 
 
-def _has_number(pid: int) -> bool:
+def _pid_exists(pid: int) -> bool:
     if sys.platform == "win32":
-        return True  # to ask for it there ends it
+        return True  # on Windows os.kill ends the process
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        pass  # it is somebody else's
+        pass  # it is a process of another user
     return True
 
 
 def signal_owner(lock: GroupLock, signum: int) -> bool:
-    """Signal who holds the lock, and nobody else; whether somebody was.
+    """Signal the holder of the lock, and no other process. Return whether it was signalled.
 
     Raise GroupUnreachable if the file names a process of another user than its own.
     """
-    found = lock.look()
-    if found is None or not found[0] or not process_alive(found[0]):
+    found = lock.read()
+    if found is None or not found.entry or not process_alive(found.entry):
         return False
     entry, status = found
 
-    def is_meant() -> bool:
+    def is_holder() -> bool:
         if not process_alive(entry):
             return False
-        _refuse_process_of_another(lock.path, status, entry["pid"])
+        _require_same_user(lock.path, status, entry["pid"])
         return True
 
     with _as_unreachable(lock.path):
         try:
-            return signal_if(entry["pid"], signum, is_meant)
+            return signal_if(entry["pid"], signum, is_holder)
         except ProcessLookupError:
             return False
 
 
-def _refuse_process_of_another(path: Path, status: os.stat_result, pid: int) -> None:
-    """Raise GroupUnreachable unless the user of a process is the one who wrote the lock file."""
+def _require_same_user(path: Path, status: os.stat_result, pid: int) -> None:
+    """Raise GroupUnreachable unless a process belongs to the user who wrote the lock file."""
     if (doubt := _doubt_about_lock_file(path, status)) is not None:
         raise GroupUnreachable(
             f"{doubt}: process {pid}, which it names, was not signalled; end it yourself"

@@ -1,8 +1,8 @@
-"""Commands whose worker is gone: found by their marks, and ended with all that they started.
+"""Orphaned commands: processes of commands whose worker process is gone, found by their run marker.
 
-A command is marked with its job and the process that runs it. Where the kernel does not show the
-marks, nothing is found and nothing ended. What became of its job, only the database knows: see
-`engine.chores`.
+A run marker names the job and the process that runs it. If the kernel does not show the markers,
+no command is found or ended. The database knows whether the job has been taken over: see
+`engine.maintenance`.
 """
 
 from __future__ import annotations
@@ -33,105 +33,106 @@ log = logging.getLogger("bullite.worker")
 def may_run_commands(names: str | None) -> bool:
     """Return whether a worker that takes jobs of these names, a JSON array, may run commands.
 
-    Those that run them are always registered with the names of their jobs.
+    Workers that run commands are always registered with the names of their jobs.
     """
     return names is not None and not {COMMAND, NOTICE}.isdisjoint(decode(names))
 
 
 class RunMarker(NamedTuple):
-    """What the cookie of a command tells."""
+    """The run marker of a command, parsed."""
 
     nonce: int
     job: int
     token: int
-    """Under which the process of that nonce holds the job."""
+    """The claim token of the job."""
     pid: int
     start_time: int
     pid_namespace: str
-    """What that number counts in; "" if nobody can find the process by it."""
+    """The namespace of `pid`; "" if a process cannot be found by it."""
 
 
 def env_marker_for(nonce: int, job: int, token: int) -> str:
-    """The cookie of a run by this process."""
-    return f"{nonce & (2**64 - 1):x}-{job}-{token}-{_runner(os.getpid())}"
+    """Return the run marker of a run in this process."""
+    return f"{nonce & (2**64 - 1):x}-{job}-{token}-{_process_part(os.getpid())}"
 
 
 @cache
-def _runner(pid: int) -> str:
-    """How marks name this process; by its number, as the child of a fork is another."""
-    here = read_process(pid)
-    return f"{pid}-0-" if here is None else f"{pid}-{here.start_time}-{pid_namespace()}"
+def _process_part(pid: int) -> str:
+    """Return the part of a run marker that identifies this process; cached by pid for forks."""
+    process = read_process(pid)
+    return f"{pid}-0-" if process is None else f"{pid}-{process.start_time}-{pid_namespace()}"
 
 
-def read_mark(cookie: str | None) -> RunMarker | None:
+def parse_marker(text: str | None) -> RunMarker | None:
+    """Parse a run marker; None if it is none."""
     try:
-        nonce, job, token, pid, began, space = (cookie or "").split("-")
+        nonce, job, token, pid, start, namespace = (text or "").split("-")
         unsigned = int(nonce, 16)
         signed = unsigned - 2**64 if unsigned >= 2**63 else unsigned
-        return RunMarker(signed, int(job), int(token), int(pid), int(began), space)
+        return RunMarker(signed, int(job), int(token), int(pid), int(start), namespace)
     except ValueError:
         return None
 
 
-def has_lost_its_process(mark: RunMarker) -> bool:
-    """Whether who ran it is certainly gone; numbers that count elsewhere tell us nothing."""
-    if not mark.pid_namespace or mark.pid_namespace != pid_namespace():
+def worker_is_gone(marker: RunMarker) -> bool:
+    """Return whether the worker process has certainly ended; False in another pid namespace."""
+    if not marker.pid_namespace or marker.pid_namespace != pid_namespace():
         return False
-    process = read_process(mark.pid)
-    return process is None or process.start_time != mark.start_time or process.is_gone
+    process = read_process(marker.pid)
+    return process is None or process.start_time != marker.start_time or process.is_gone
 
 
 def commands() -> dict[RunMarker, list[Process]]:
-    """Return the living processes of commands: those with a mark, and the sessions they lead.
+    """Return the live processes of commands: those with a marker, and the sessions they lead.
 
-    Any process can put any mark into its environment. So only marks of this user's processes count,
-    and a mark stands for a whole session only at its leader: nothing gets into the session of
-    another process, and a forged mark ends nothing but the process that forged it.
+    Any process can put any marker into its environment. So only markers of this user's processes
+    count, and a marker applies to a whole session only if its leader has it: no process can join
+    the session of another, and a forged marker ends only the process that forged it.
     """
-    known = [process for process in processes() if not process.is_gone]
-    marks = {
-        p.pid: mark
-        for p in known
-        if (mark := read_mark(env_marker_of(p.pid))) is not None and is_of_this_user(p.pid)
+    live = [process for process in processes() if not process.is_gone]
+    markers = {
+        p.pid: marker
+        for p in live
+        if (marker := parse_marker(env_marker_of(p.pid))) is not None and is_of_this_user(p.pid)
     }
-    sessions = {p.session: marks[p.pid] for p in known if p.pid in marks and p.session == p.pid}
+    sessions = {p.session: markers[p.pid] for p in live if p.pid in markers and p.session == p.pid}
     sessions.pop(os.getsid(0), None)
     found: dict[RunMarker, list[Process]] = {}
-    for process in known:
-        mark = marks.get(process.pid) or sessions.get(process.session)
-        if mark is not None:
-            found.setdefault(mark, []).append(process)
+    for process in live:
+        marker = markers.get(process.pid) or sessions.get(process.session)
+        if marker is not None:
+            found.setdefault(marker, []).append(process)
     return found
 
 
-class Look(threading.Thread):
-    """Look for commands of the processes with the nonces `known`, in a thread of its own.
+class OrphanScan(threading.Thread):
+    """A thread that searches for commands of the worker processes with the nonces `known`.
 
-    Asking the kernel about each process of the machine takes tens of milliseconds.
+    Reading /proc for each process of the machine takes tens of milliseconds.
     """
 
     def __init__(self, known: Collection[int], lost: Collection[int]) -> None:
         super().__init__(name="bullite-orphans", daemon=True)
         self.known = frozenset(known)
         self.lost = frozenset(lost)
-        """Those that were lost before the look began."""
+        """Nonces of processes that were lost before the scan began."""
         self.found: dict[RunMarker, list[Process]] = {}
         self.without_process: set[RunMarker] = set()
-        """Those of `found` whose process is certainly gone."""
+        """Markers in `found` whose worker process has certainly ended."""
         self.is_done = False
 
     def run(self) -> None:
         try:
-            known = commands()
-            self.found = {mark: known[mark] for mark in known if mark.nonce in self.known}
-            self.without_process = {mark for mark in self.found if has_lost_its_process(mark)}
+            found = commands()
+            self.found = {marker: found[marker] for marker in found if marker.nonce in self.known}
+            self.without_process = {marker for marker in self.found if worker_is_gone(marker)}
         except Exception:
             log.exception("the processes of this machine could not be looked at")
         self.is_done = True
 
 
 def end(members: Collection[Process]) -> None:
-    """Kill these, which takes a moment; who was started meanwhile is only found by another look."""
+    """Kill these processes; only another scan finds those that they start until then."""
     log.warning("ending %d processes of a command whose worker is gone", len(members))
     for process in members:
         send(process, signal.SIGKILL)

@@ -1,12 +1,12 @@
-"""Variables with passwords, kept from the commands that a worker process runs.
+"""Variables with passwords, hidden from the commands that a worker process runs.
 
-A command runs as the user of its worker. It may read /proc/PID/environ, which shows the variables
-that a process was started with, for ever: to unset one later does not change it. Therefore:
+A command runs as the user of its worker. It may read /proc/PID/environ, which always shows the
+variables that a process was started with, also those it has unset. Therefore:
 
-- A process that we start gets the variables through a socket, not in its environment. Unlike a pipe
-  or a memory file, a socket cannot be opened through /proc/PID/fd.
-- A supervisor and its workers may not be inspected (PR_SET_DUMPABLE): the kernel shows their
-  environment, descriptors and memory to nobody but themselves and root. They leave no core dumps.
+- A worker process gets the variables through a socket, not in its environment. Unlike a pipe or a
+  memory file, a socket cannot be opened through /proc/PID/fd.
+- A supervisor and its workers cannot be inspected (PR_SET_DUMPABLE): the kernel shows their
+  environment, descriptors and memory only to themselves and to root. They leave no core dumps.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import sys
 from collections.abc import Mapping
 
 OURS = ("BULLITE_", "QUEUECTL_")
-"""How the names of variables begin that may hold passwords; commands do not get them."""
+"""Prefixes of variables that may hold passwords; commands do not get them."""
 
 MARK = "BULLITE_RUN"
-"""The variable that stays: if we run below a command, what we start is found by it."""
+"""The run marker is not private: processes that a command starts are found by it."""
 
 PRIVATE = "BULLITE_PRIVATE"
 """The variable that tells a process the descriptor of the socket."""
@@ -31,7 +31,7 @@ _DUMPABLE = 4  # PR_SET_DUMPABLE
 
 
 def forbid_inspection() -> bool:
-    """Keep other processes of this user from looking into this one; False where that cannot be."""
+    """Forbid other processes of this user to inspect this one. Return False if not supported."""
     if sys.platform != "linux":
         return False
     import ctypes
@@ -52,7 +52,7 @@ def offer(private: Mapping[str, str]) -> socket.socket:
 
     Raise OSError if they are more than a socket holds.
     """
-    # Escaped, not in UTF-8: what is no text in the environment has lone surrogates here.
+    # ASCII with escapes: bytes that are not UTF-8 are lone surrogates in `os.environ`.
     content = json.dumps(dict(private)).encode("ascii")
     sender, receiver = socket.socketpair()
     with sender:
@@ -69,7 +69,7 @@ def offer(private: Mapping[str, str]) -> socket.socket:
 
 
 def receive() -> None:
-    """Have the variables in `os.environ` that were offered to this process, if any were."""
+    """Add the variables that were offered to this process to `os.environ`, if there are any."""
     try:
         descriptor = int(os.environ.pop(PRIVATE, ""))
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):

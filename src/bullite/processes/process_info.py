@@ -1,7 +1,7 @@
-"""Processes as the kernel shows them: found by their mark, signalled safely.
+"""Processes as /proc shows them: found by their run marker, signalled safely.
 
-The mark of a command is in the environment of its processes, and in the name of a descriptor that
-they inherit, the badge: who replaces the one hands on the other.
+The run marker of a command is in the environment of its processes, and in the name of a descriptor
+that they inherit: a program that replaces its environment still has the descriptor.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from ..core.clock import boot_id
 
 ENV_MARKER = "BULLITE_RUN"
-"""The name of the variable that marks the processes of a command."""
+"""The variable with the run marker of a command."""
 
 _FD_MARKER = f"/memfd:{ENV_MARKER}="
 _DELETED = " (deleted)"
-"""How the kernel shows where a badge leads to: to memory, which has no place among the files."""
+"""How /proc shows the target of the marker descriptor, a memory file."""
 
 _PROC = Path("/proc")
 _GONE = frozenset("ZX")
-"""States of a process that only waits for its parent to hear of its end."""
+"""States of a process that has ended: zombie, dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process as the kernel shows it; `began` tells it from a later one of the same number."""
+    """One process; `start_time` distinguishes it from a later one with the same pid."""
 
     pid: int
     state: str
@@ -45,20 +45,20 @@ class Process:
 
 
 def read_process(pid: int) -> Process | None:
-    """The process of that number; None if there is none, or the kernel does not show it."""
+    """Return the process with that pid; None if there is none or /proc does not show it."""
     try:
         with open(f"{_PROC}/{pid}/stat", errors="replace") as stat:
             text = stat.read()
     except OSError:
         return None
-    # The second field is the name in brackets, which may hold anything.
+    # The second field is the name in brackets, which may contain anything.
     fields = text[text.rindex(")") + 2 :].split()
     state, parent, group, session = fields[0], *map(int, fields[1:4])
     return Process(pid, state, parent, group, session, int(fields[19]))
 
 
 def processes() -> Iterator[Process]:
-    """All that the kernel shows."""
+    """Yield all processes that /proc shows."""
     try:
         numbers = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
     except OSError:
@@ -71,7 +71,7 @@ def processes() -> Iterator[Process]:
 def user_of(pid: int) -> int | None:
     """Return the user who runs a process; None if there is no such process.
 
-    Not the owner of its files in /proc: that is root for each process that may not be looked into.
+    Not the owner of its files in /proc: that is root for a process that cannot be inspected.
     """
     try:
         with open(f"{_PROC}/{pid}/status", errors="replace") as status:
@@ -84,16 +84,16 @@ def is_of_this_user(pid: int) -> bool:
     return user_of(pid) == os.getuid()
 
 
-def make_fd_marker(cookie: str) -> int | None:
-    """A descriptor that marks those who inherit it; None where there can be none."""
+def make_fd_marker(marker: str) -> int | None:
+    """Return a descriptor that carries a run marker; None if that is not supported."""
     try:
-        return os.memfd_create(f"{ENV_MARKER}={cookie}")
+        return os.memfd_create(f"{ENV_MARKER}={marker}")
     except (OSError, AttributeError):
         return None
 
 
 def env_marker_of(pid: int) -> str | None:
-    """The mark of the command that a process belongs to."""
+    """Return the run marker of a process, from its environment or its descriptors."""
     start = f"{ENV_MARKER}=".encode()
     for variable in _environment(pid).split(b"\0"):
         if variable.startswith(start):
@@ -105,14 +105,14 @@ def _environment(pid: int) -> bytes:
     try:
         return (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
-        return b""  # it is gone, or somebody else's
+        return b""  # the process has ended, or belongs to another user
 
 
 def _fd_marker_of(pid: int) -> str | None:
-    with contextlib.suppress(OSError):  # it is gone, or somebody else's
+    with contextlib.suppress(OSError):  # it has ended, or belongs to another user
         for number in os.listdir(f"{_PROC}/{pid}/fd"):
             target = _target(pid, number)
-            if target.startswith(_FD_MARKER) and _is_handed_on(pid, number):
+            if target.startswith(_FD_MARKER) and _is_inheritable(pid, number):
                 return target.removeprefix(_FD_MARKER).removesuffix(_DELETED)
     return None
 
@@ -124,28 +124,28 @@ def _target(pid: int, descriptor: str) -> str:
         return ""  # it was closed meanwhile
 
 
-def _is_handed_on(pid: int, descriptor: str) -> bool:
-    """Whether programs that a process becomes or starts have a descriptor too.
+def _is_inheritable(pid: int, descriptor: str) -> bool:
+    """Return whether a descriptor is inherited by programs that the process executes.
 
-    Commands have their badge so. Who made it has not, nor a fork of it that is no command.
+    The marker descriptor of a command is; that of the worker process which made it is not.
     """
-    with open(f"{_PROC}/{pid}/fdinfo/{descriptor}") as told:
-        flags = next(line.split()[1] for line in told if line.startswith("flags:"))
+    with open(f"{_PROC}/{pid}/fdinfo/{descriptor}") as info:
+        flags = next(line.split()[1] for line in info if line.startswith("flags:"))
     return not int(flags, 8) & os.O_CLOEXEC
 
 
-Place = tuple[int, int]
-"""The device and the number of a file or a pipe."""
+FileId = tuple[int, int]
+"""The device and inode of a file or a pipe."""
 
 
-def file_id(file: int | str) -> Place:
-    """What a descriptor or a name leads to."""
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
+def file_id(file: int | str) -> FileId:
+    """Return the identity of the file that a descriptor or a path refers to."""
+    status = os.stat(file)
+    return status.st_dev, status.st_ino
 
 
-def output_files(pid: int) -> set[Place]:
-    """What the standard output and error of a process lead to, if the kernel shows it."""
+def output_files(pid: int) -> set[FileId]:
+    """Return the files of a process's standard output and error, as far as /proc shows them."""
     found = set()
     for number in (1, 2):
         with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def output_files(pid: int) -> set[Place]:
 
 
 def now_ticks() -> int:
-    """Now, by the clock that tells when a process began; 0 where there is none."""
+    """Return the time now on the clock of process start times; 0 if there is none."""
     try:
         return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
     except (AttributeError, OSError, ValueError):
@@ -162,46 +162,51 @@ def now_ticks() -> int:
 
 
 def start_time(pid: int) -> int | None:
-    """When the process of that number began; None if the kernel does not show it."""
+    """Return the start time of a process; None if /proc does not show it."""
     process = read_process(pid)
     return None if process is None else process.start_time
 
 
 def pid_namespace() -> str:
-    """Names what the numbers of processes count in here, which is one PID namespace of one boot.
+    """Return an id of the namespace of our pids, on this boot.
 
-    "" if that cannot be told, or if the kernel shows us the numbers of another.
+    It is "" if it is unknown, or if /proc shows the pids of another namespace.
     """
     try:
-        ours_are_shown = os.readlink(_PROC / "self") == str(os.getpid())
+        is_our_proc = os.readlink(_PROC / "self") == str(os.getpid())
         namespace = os.stat(_PROC / "self" / "ns" / "pid").st_ino
     except OSError:
         return ""
     boot = boot_id()
-    if not boot or not ours_are_shown:
+    if not boot or not is_our_proc:
         return ""
-    return f"{namespace:x}.{boot.replace('-', '')[:16]}"  # a cookie has dashes between its parts
+    return (
+        f"{namespace:x}.{boot.replace('-', '')[:16]}"  # a run marker separates its parts by dashes
+    )
 
 
 def send(process: Process, number: int) -> None:
-    """Signal just this process: not one that got its number meanwhile."""
+    """Signal this process, and not a later one with the same pid."""
     with contextlib.suppress(OSError):  # it has ended
         signal_if(process.pid, number, lambda: start_time(process.pid) == process.start_time)
 
 
-def signal_if(pid: int, signum: int, is_meant: Callable[[], bool]) -> bool:
-    """Signal a process if it is the one that is meant, which is asked when it cannot change."""
+def signal_if(pid: int, signum: int, is_right_one: Callable[[], bool]) -> bool:
+    """Signal a process if `is_right_one`, which is called while the pid cannot be reused.
+
+    Return whether it was signalled.
+    """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     except (OSError, AttributeError):  # the kernel is too old
-        if meant := is_meant():
+        if is_right := is_right_one():
             os.kill(pid, signum)
-        return meant
+        return is_right
     try:
-        if meant := is_meant():
+        if is_right := is_right_one():
             signal.pidfd_send_signal(handle, signum)
-        return meant
+        return is_right
     finally:
         os.close(handle)

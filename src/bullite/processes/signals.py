@@ -1,4 +1,4 @@
-"""The signals that a process gets, as something that it can wait for beside other things."""
+"""The signals of this process, as a file descriptor that a selector can wait for."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from types import FrameType, TracebackType
 from typing import Any
 
 DRAIN_SIGNAL, STOP_SIGNAL = "SIGUSR1", "SIGUSR2"
-"""Press just so hard, however often they come; TERM and INT press harder each time."""
+"""Signals that set the stop level; TERM and INT raise it each time."""
 
 
 class Signals:
-    """Those of this process, for its main thread; as they were before, afterwards."""
+    """Signals received by the main thread. Leaving the context restores the old handlers."""
 
     NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGCHLD", DRAIN_SIGNAL, STOP_SIGNAL)
 
     def __enter__(self) -> Signals:
-        self._read, self._written = os.pipe()
+        self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
-        os.set_blocking(self._written, False)
+        os.set_blocking(self._write, False)
         self._in_use, self._is_open = threading.Lock(), True
         self._before: dict[int, Any] = {}
         try:
-            self._wakeup = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
+            self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         except BaseException:
             self._close()
             raise
@@ -48,26 +48,26 @@ class Signals:
     def _close(self) -> None:
         with self._in_use:
             os.close(self._read)
-            os.close(self._written)
+            os.close(self._write)
             self._is_open = False
 
     def fileno(self) -> int:
         return self._read
 
     def wake(self) -> None:
-        """Have who waits go on, from whatever thread, though no signal came."""
+        """Make the descriptor readable without a signal; callable from any thread."""
         with self._in_use, contextlib.suppress(BlockingIOError):
             if self._is_open:
-                os.write(self._written, b"\0")
+                os.write(self._write, b"\0")
 
     def received(self) -> list[str]:
-        """The names of those that came, in order."""
+        """Return the names of the signals received since the last call, in order."""
         try:
-            came = os.read(self._read, 4096)
+            numbers = os.read(self._read, 4096)
         except BlockingIOError:
             return []
-        return [signal.Signals(number).name for number in came if number in self._before]
+        return [signal.Signals(number).name for number in numbers if number in self._before]
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """The wake-up descriptor tells of it; SIG_IGN would keep it from doing so."""
+    """Do nothing: the signal is read from the wake-up descriptor, which SIG_IGN would suppress."""

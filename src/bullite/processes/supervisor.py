@@ -1,5 +1,6 @@
-"""Spawns, watches, restarts and ends the worker processes of one group; never runs jobs, never
-opens the database.
+"""The supervisor: starts, watches, restarts and stops the worker processes of one group.
+
+It runs no jobs and opens no database.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from .child import (
     STOP,
     ChildNotStarted,
     ChildSlot,
+    exit_reason,
     kill,
-    why_it_ended,
 )
 from .child_protocol import CANNOT_WORK, WANTS_FRESH
 from .group_lock import GroupLock, GroupTaken, entry_of_this_process
@@ -38,25 +39,27 @@ from .signals import DRAIN_SIGNAL, STOP_SIGNAL, Signals
 log = logging.getLogger("bullite.supervisor")
 
 GRACE = 5.0
-"""Seconds between a child being told to stop its jobs and being killed."""
+"""Seconds between the signal to interrupt jobs and the kill of a child."""
 
 LEAVING = 1.0
-"""Seconds that a killed child is waited for."""
+"""Seconds to wait for the end of a killed child."""
 
-_JUST_SO_HARD = {DRAIN_SIGNAL: DRAIN, STOP_SIGNAL: STOP}
+_LEVELS = {DRAIN_SIGNAL: DRAIN, STOP_SIGNAL: STOP}
 _STEPS = {DRAIN: "draining", STOP: "stopping", KILL: "killing"}
 
-_TROUBLE = frozenset({"unstarted", "restarting", "hopeless", "unregistered", "lost"})
-"""Events that somebody should look at."""
+_WARNINGS = frozenset({"unstarted", "restarting", "hopeless", "unregistered", "lost"})
+"""Events that are logged as warnings."""
 
 _DOUBLINGS = 60
+"""Maximum exponent of the restart delay."""
 
 
 class Supervisor:
-    """Keeps `count` children running until it is told to end; `argv` says how to start each.
+    """Keeps `count` children running until a signal stops it; `argv` gives the command of each.
 
-    `env` is the children's whole environment; without it they get ours. The variables in `private`
-    are no part of it: other processes of this user cannot read them (see `privacy`).
+    `env` is the whole environment of the children; if it is None they get that of this process. The
+    variables in `private` are passed beside it: other processes of this user cannot read them (see
+    `private_environment`).
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class Supervisor:
         count: int,
         *,
         lock: GroupLock,
-        seat: GroupRegistry | None,
+        registry: GroupRegistry | None,
         group: str,
         env: Mapping[str, str] | None = None,
         private: Mapping[str, str] | None = None,
@@ -82,34 +85,38 @@ class Supervisor:
         self._group = group
         self._lock = lock
         self._clock = clock
-        self._register = None if seat is None else GroupHeartbeat(seat, clock, self._report_error)
-        self._patience = {DRAIN: stop_timeout, STOP: GRACE, KILL: LEAVING}
+        self._heartbeat: GroupHeartbeat | None = None
+        if registry is not None:
+            self._heartbeat = GroupHeartbeat(registry, clock, self._report_error)
+        self._stop_seconds = {DRAIN: stop_timeout, STOP: GRACE, KILL: LEAVING}
         self._restart_base, self._restart_longest = restart_base, restart_longest
         self._settled_after = settled_after
         self._on_event = on_event
 
         self._slots = [ChildSlot(number) for number in range(count)]
         self._state = STARTING
-        self._pressed = 0
+        self._stop_level = 0
         self._exit_code = 0
         self._to_replace: deque[ChildSlot] = deque()
-        self._wants_new_children = self._is_replacing = False
+        self._reload_requested = self._is_replacing = False
         self._replace_due: float | None = None
-        """When a child that has not said that it is ready counts as such."""
+        """When a child that did not report readiness counts as ready."""
         self._has_changed = True
         self._status = ""
 
     def run(self) -> int:
-        """Run the group until it has ended: 0 if all left, 1 if some were killed or another
-        supervisor has the group by now, 78 if none can work. For the main thread, as it receives
-        the signals."""
+        """Run the group until it has ended. Call it on the main thread, which receives signals.
+
+        Return 0 if all children left, 1 if some were killed or another supervisor took the group
+        over, 78 if no child can work.
+        """
         with contextlib.ExitStack() as stack:
             self._signals = stack.enter_context(Signals())
-            self._take_the_group(stack)
+            self._take_group(stack)
             self._selector = stack.enter_context(selectors.DefaultSelector())
             self._selector.register(self._signals, selectors.EVENT_READ)
-            self._lifeline, held = os.pipe()  # which ends with us, as nobody else holds it
-            stack.callback(os.close, held)
+            self._lifeline, writer = os.pipe()  # no other process has the writing end
+            stack.callback(os.close, writer)
             stack.callback(os.close, self._lifeline)
             self._began = self._clock()
             self._had_terminal = _has_terminal()
@@ -121,37 +128,37 @@ class Supervisor:
             self._watch()
         return self._exit_code
 
-    def _take_the_group(self, stack: contextlib.ExitStack) -> None:
+    def _take_group(self, stack: contextlib.ExitStack) -> None:
         if not self._lock.take():
             raise GroupTaken(self._group, self._lock.holder() or {})
         stack.callback(self._lock.release)
         self._started_at = time.time_ns() // 1_000_000
-        if self._register is not None:
-            self._register.take(self._group, self._entry())
-            stack.callback(self._register.leave)
+        if self._heartbeat is not None:
+            self._heartbeat.take(self._group, self._entry())
+            stack.callback(self._heartbeat.leave)
 
     def _watch(self) -> None:
         while not self._is_over():
-            self._tell()
+            self._report_status()
             for key, _ in self._selector.select(self._seconds_to_wait()):
                 if key.data is None:
                     self._on_signals(self._signals.received())
                 else:
-                    self._hear(key.data)
+                    self._read_ready(key.data)
             self._reap()
-            self._press_the_late()
+            self._stop_overdue()
             self._spawn_due()
             self._mark_running()
-            self._go_on_replacing()
+            self._continue_reload()
 
     def _is_over(self) -> bool:
         living = (slot for slot in self._slots if slot.process is not None)
-        return bool(self._pressed) and all(slot.is_given_up for slot in living)
+        return bool(self._stop_level) and all(slot.is_unkillable for slot in living)
 
     def _seconds_to_wait(self) -> float | None:
         moments = [self._pulse_due, self._replace_due]
-        if self._register is not None:
-            moments.append(self._register.due)  # which wakes us when it is busy no more
+        if self._heartbeat is not None:
+            moments.append(self._heartbeat.due)  # None during an update, whose end wakes us
         if self._state == STARTING:
             moments.append(self._began + READY_WITHIN)
         for slot in self._slots:
@@ -164,38 +171,38 @@ class Supervisor:
             if name == "SIGHUP" and self._terminal_is_gone():
                 name = "SIGTERM"  # the operator closed the terminal that started us
             if name == "SIGHUP":
-                self._ask_for_new_children()
+                self._request_reload()
             elif name in ("SIGTERM", "SIGINT"):
-                self._stop_all(min(self._pressed + 1, KILL))
-            elif self._pressed < _JUST_SO_HARD.get(name, 0):
-                self._stop_all(_JUST_SO_HARD[name])
+                self._stop_all(min(self._stop_level + 1, KILL))
+            elif self._stop_level < _LEVELS.get(name, 0):
+                self._stop_all(_LEVELS[name])
 
     def _terminal_is_gone(self) -> bool:
         return self._had_terminal and not _has_terminal()
 
-    # --- children come ---------------------------------------------------------------------------
+    # --- start of children ------------------------------------------------------------------------
 
     def _spawn(self, slot: ChildSlot) -> None:
         environment = os.environ if self._env is None else self._env
         argv = self._argv(slot.number)
-        hears = slot.spawn(argv, environment, self._private, self._lifeline, self._clock())
-        self._selector.register(hears, selectors.EVENT_READ, slot)
+        ready_fd = slot.spawn(argv, environment, self._private, self._lifeline, self._clock())
+        self._selector.register(ready_fd, selectors.EVENT_READ, slot)
         self._emit("spawned", slot=slot.number, pid=slot.pid)
 
-    def _hear(self, slot: ChildSlot) -> None:
-        assert slot.hears is not None
+    def _read_ready(self, slot: ChildSlot) -> None:
+        assert slot.ready_fd is not None
         with contextlib.suppress(BlockingIOError):
-            if not os.read(slot.hears, 64):
-                self._stop_hearing(slot)
+            if not os.read(slot.ready_fd, 64):
+                self._close_ready_fd(slot)
             elif not slot.is_ready:
                 slot.is_ready = True
                 self._emit("ready", slot=slot.number, pid=slot.pid)
 
-    def _stop_hearing(self, slot: ChildSlot) -> None:
-        if slot.hears is not None:
-            self._selector.unregister(slot.hears)
-            os.close(slot.hears)
-            slot.hears = None
+    def _close_ready_fd(self, slot: ChildSlot) -> None:
+        if slot.ready_fd is not None:
+            self._selector.unregister(slot.ready_fd)
+            os.close(slot.ready_fd)
+            slot.ready_fd = None
 
     def _spawn_due(self) -> None:
         for slot in self._slots:
@@ -204,7 +211,7 @@ class Supervisor:
             try:
                 self._spawn(slot)
             except ChildNotStarted as error:
-                # It could be at first: a program that is being replaced, too many processes.
+                # Retried: the program may be being replaced, or there were too many processes.
                 self._emit("unstarted", slot=slot.number, reason=str(error.__cause__))
                 self._restart_later(slot)
 
@@ -217,7 +224,7 @@ class Supervisor:
             systemd.notify(systemd.READY)
             self._emit("running")
 
-    # --- children go -----------------------------------------------------------------------------
+    # --- end of children --------------------------------------------------------------------------
 
     def _reap(self) -> None:
         for slot in self._slots:
@@ -236,67 +243,67 @@ class Supervisor:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     def _child_ended(self, slot: ChildSlot) -> None:
-        was_told = slot.pressed > 0
-        self._stop_hearing(slot)
+        was_stopped = slot.stop_level > 0
+        self._close_ready_fd(slot)
         process = slot.clear()
         code = process.returncode
-        self._emit("ended", slot=slot.number, pid=process.pid, code=code, reason=why_it_ended(code))
-        if self._pressed:
+        self._emit("ended", slot=slot.number, pid=process.pid, code=code, reason=exit_reason(code))
+        if self._stop_level:
             return
-        if was_told or code == WANTS_FRESH:
-            slot.deaths, slot.due = 0, self._clock()
+        if was_stopped or code == WANTS_FRESH:
+            slot.early_exits, slot.due = 0, self._clock()
         elif code == CANNOT_WORK:
             self._emit("hopeless", slot=slot.number)
             self._exit_code = CANNOT_WORK
             self._stop_all(DRAIN)
         else:
             if self._clock() - slot.spawned > self._settled_after:
-                slot.deaths = 0
+                slot.early_exits = 0
             self._restart_later(slot)
 
     def _restart_later(self, slot: ChildSlot) -> None:
         delay = 0.0
-        if slot.deaths:
-            doubled = self._restart_base * 2.0 ** min(slot.deaths - 1, _DOUBLINGS)
+        if slot.early_exits:
+            doubled = self._restart_base * 2.0 ** min(slot.early_exits - 1, _DOUBLINGS)
             delay = min(doubled, self._restart_longest)
-        slot.deaths += 1
+        slot.early_exits += 1
         slot.due = self._clock() + delay
         self._emit("restarting", slot=slot.number, delay=delay)
 
-    def _stop_all(self, how_hard: int) -> None:
-        """Have the group end, as hard as this."""
-        if not self._pressed:
+    def _stop_all(self, level: int) -> None:
+        """Stop all children, up to this level."""
+        if not self._stop_level:
             self._state = DRAINING
-            self._wants_new_children = self._is_replacing = False
+            self._reload_requested = self._is_replacing = False
             systemd.notify(systemd.STOPPING)
-        self._pressed = how_hard
-        self._emit(_STEPS[how_hard])
+        self._stop_level = level
+        self._emit(_STEPS[level])
         for slot in self._slots:
             slot.due = None
-            self._press(slot, how_hard)
+            self._stop_child(slot, level)
 
-    def _press(self, slot: ChildSlot, how_hard: int) -> None:
+    def _stop_child(self, slot: ChildSlot, level: int) -> None:
         if slot.process is None:
             return
-        if slot.signal_stop(how_hard):
+        if slot.signal_stop(level):
             self._exit_code = self._exit_code or 1
-        if self._pressed:  # one that is only replaced has all the time that its jobs need
-            slot.deadline = self._clock() + self._patience[slot.pressed]
+        if self._stop_level:  # during a reload a child has no deadline
+            slot.deadline = self._clock() + self._stop_seconds[slot.stop_level]
         self._has_changed = True
 
-    def _press_the_late(self) -> None:
+    def _stop_overdue(self) -> None:
         for slot in self._slots:
             if slot.deadline is None or self._clock() < slot.deadline:
                 continue
-            if slot.pressed == KILL:  # not even the kernel can end it now
+            if slot.stop_level == KILL:  # the kernel cannot end it either
                 slot.deadline = None
-                slot.is_given_up = True
+                slot.is_unkillable = True
             else:
-                self._stop_all(self._pressed + 1)
+                self._stop_all(self._stop_level + 1)
 
     def _kill_all(self) -> None:
         """Stop the worker processes that are left after an error of the supervisor."""
-        left = [slot for slot in self._slots if slot.process is not None and not slot.is_given_up]
+        left = [slot for slot in self._slots if slot.process is not None and not slot.is_unkillable]
         for slot in left:
             assert slot.process is not None
             slot.process.send_signal(signal.SIGTERM)
@@ -310,26 +317,26 @@ class Supervisor:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     slot.process.wait(LEAVING)
         for slot in self._slots:
-            self._stop_hearing(slot)
+            self._close_ready_fd(slot)
 
-    # --- children are replaced -------------------------------------------------------------------
+    # --- reload -----------------------------------------------------------------------------------
 
-    def _ask_for_new_children(self) -> None:
-        """Have every child replaced, one after the other; those that wait to be spawned, now."""
-        if self._pressed:
+    def _request_reload(self) -> None:
+        """Replace every child, one after the other; start those that wait for a restart now."""
+        if self._stop_level:
             return
         for slot in self._slots:
             if slot.process is None:
-                slot.deaths, slot.due = 0, self._clock()
+                slot.early_exits, slot.due = 0, self._clock()
         self._to_replace = deque(slot for slot in self._slots if slot.process is not None)
-        self._wants_new_children = True
+        self._reload_requested = True
 
-    def _go_on_replacing(self) -> None:
-        """Replace the next child, if all others are there: a bad program stops it at the first."""
+    def _continue_reload(self) -> None:
+        """Replace the next child if all others are up: a broken program stops the reload."""
         self._replace_due = None
-        if self._state != RUNNING or not (self._wants_new_children or self._is_replacing):
+        if self._state != RUNNING or not (self._reload_requested or self._is_replacing):
             return
-        self._wants_new_children = False
+        self._reload_requested = False
         if not self._is_replacing:
             self._is_replacing = True
             systemd.notify(systemd.reloading())
@@ -337,20 +344,20 @@ class Supervisor:
         now = self._clock()
         missing = [slot for slot in self._slots if not slot.is_up(now)]
         if missing:
-            mute = [slot.counts_as_ready_at for slot in missing if slot.state == STARTING]
-            self._replace_due = min(mute, default=None)
+            ready_times = [slot.counts_as_ready_at for slot in missing if slot.state == STARTING]
+            self._replace_due = min(ready_times, default=None)
         elif self._to_replace:
-            self._press(self._to_replace.popleft(), DRAIN)
+            self._stop_child(self._to_replace.popleft(), DRAIN)
         else:
             self._is_replacing = False
             systemd.notify(systemd.READY)
             self._emit("reloaded")
 
-    # --- others are told -------------------------------------------------------------------------
+    # --- events and status ------------------------------------------------------------------------
 
     def _emit(self, event: str, **details: Any) -> None:
         self._has_changed = True
-        level = logging.WARNING if event in _TROUBLE else logging.INFO
+        level = logging.WARNING if event in _WARNINGS else logging.INFO
         log.log(level, "%s: %s %s", self._group, event, details or "")
         if self._on_event is not None:
             try:
@@ -361,11 +368,11 @@ class Supervisor:
     def _report_error(self, error: BulliteError) -> None:
         self._emit("unregistered", reason=str(error))
 
-    def _tell(self) -> None:
-        """Keep the seat and systemd up to date."""
+    def _report_status(self) -> None:
+        """Update the registration and systemd."""
         now = self._clock()
-        if self._register is not None:
-            self._keep_registered(self._register, now)
+        if self._heartbeat is not None:
+            self._update_registration(self._heartbeat, now)
         running = sum(slot.state == RUNNING for slot in self._slots)
         status = f"{self._state}, {running} of {len(self._slots)} workers ready"
         if status != self._status:
@@ -375,16 +382,16 @@ class Supervisor:
             self._pulse_due = now + self._pulse
             systemd.notify(systemd.ALIVE)
 
-    def _keep_registered(self, register: GroupHeartbeat, now: float) -> None:
-        if (holder := register.holder()) is not None:
-            self._register = None  # it is theirs, and nothing that we could say belongs there
+    def _update_registration(self, heartbeat: GroupHeartbeat, now: float) -> None:
+        if (holder := heartbeat.holder()) is not None:
+            self._heartbeat = None  # the row is the other supervisor's
             self._emit("lost", pid=holder.get("pid"), host=holder.get("host"))
             self._exit_code = self._exit_code or 1
-            if not self._pressed:
+            if not self._stop_level:
                 self._stop_all(DRAIN)
-        elif register.due is not None and (self._has_changed or now >= register.due):
+        elif heartbeat.due is not None and (self._has_changed or now >= heartbeat.due):
             self._has_changed = False
-            register.update(self._entry(), self._signals.wake)
+            heartbeat.update(self._entry(), self._signals.wake)
 
     def _entry(self) -> dict[str, Any]:
         return {

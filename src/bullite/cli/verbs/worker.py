@@ -167,7 +167,7 @@ def start(
         lambda slot: python_running("bullite.cli.worker_process"),
         count,
         lock=lock,
-        seat=DatabaseGroupRegistry(session, group),
+        registry=DatabaseGroupRegistry(session, group),
         group=group,
         env=public,
         private=private,
