@@ -273,6 +273,6 @@ def test_what_is_known_already_is_not_told_again() -> None:
 
 def test_after_a_gap_it_goes_on_behind_its_last_words() -> None:
     voice = OutputFollower(Session(None, Console(as_json=True)), raw=False)
-    voice.print_chunk(history.Said(1, 9, "stdout", b"pieces were dropped before this one"))
+    voice.print_chunk(history.LiveChunk(1, 9, "stdout", b"pieces were dropped before this one"))
     kept = StoredStream(b"head", b"dropped before this one, and the end", 4_000)
-    assert voice._print_stream("stdout", kept) == b", and the end"
+    assert voice._rest_of("stdout", kept) == b", and the end"

@@ -28,7 +28,7 @@ from bullite.client.key_values import set_value
 from bullite.client.runtime import bridge
 from bullite.commands import processors, runner
 from bullite.commands.config import KIND, SETTINGS
-from bullite.commands.history import CommandRun, runs_of, said_after
+from bullite.commands.history import CommandRun, output_after, runs_of
 from bullite.commands.job_types import RETRIES
 from bullite.commands.processors import BuiltinProcessors
 from bullite.commands.webhook import verify_signature
@@ -307,18 +307,18 @@ async def test_output_is_read_while_the_command_runs_and_its_pieces_go_with_its_
         heard: list[tuple[int, str, bytes]] = []
 
         async def has_said() -> bool:
-            said = await said_after(queue.store, job, 0, 0)
+            said = await output_after(queue.store, job, 0, 0)
             heard[:] = [(one.run, one.stream, one.data) for one in said]
             return len(heard) >= 2
 
         await until(has_said)
         assert sorted(heard) == [(1, "stderr", b"oops\n"), (1, "stdout", b"one\n")]
         assert await runs_of(queue.store, job) == []
-        last = (await said_after(queue.store, job, 0, 0))[-1]
-        assert await said_after(queue.store, job, last.run, last.number) == []
+        last = (await output_after(queue.store, job, 0, 0))[-1]
+        assert await output_after(queue.store, job, last.run, last.number) == []
         await asyncio.to_thread(Path("go").write_text, "\n")
         await ended(queue, job)
-    assert await said_after(queue.store, job, 0, 0) == []
+    assert await output_after(queue.store, job, 0, 0) == []
     assert database.rows("output") == []
     [done] = await runs_of(queue.store, job)
     assert done.stdout.whole() == b"one\ntwo\n"
@@ -332,7 +332,7 @@ async def test_pieces_of_a_run_whose_end_nobody_wrote_go_with_the_next_one(
         job = await add(queue, "test -e again || { touch again; echo lost; read line < go; }")
 
         async def has_said() -> bool:
-            return bool(await said_after(queue.store, job, 0, 0))
+            return bool(await output_after(queue.store, job, 0, 0))
 
         await until(has_said)
         await take_away(queue)

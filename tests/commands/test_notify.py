@@ -24,7 +24,14 @@ import pytest
 
 from bullite.commands import notify as notifications
 from bullite.commands.capture import HeadTail
-from bullite.commands.notify import Failure, MailServer, NotifyFailed, Security, kind_of, notify
+from bullite.commands.notify import (
+    Failure,
+    MailServer,
+    NotifyFailed,
+    Security,
+    kind_of,
+    send_notification,
+)
 from bullite.commands.runner import EXITED, SIGNALLED, Command, CommandResult
 from bullite.commands.webhook import verify_signature
 from tests.commands.servers import listening
@@ -49,7 +56,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def problem_with(target: str, failure: Failure = FAILURE, **options: Any) -> str:
     with pytest.raises(NotifyFailed) as failed:
-        notify(target, failure, **{"mail": None} | options)
+        send_notification(target, failure, **{"mail": None} | options)
     message = str(failed.value)
     assert len(message.splitlines()) == 1
     return message
@@ -164,7 +171,7 @@ def server(post: Post) -> Iterator[MailServer]:
 
 
 def test_a_mail_tells_what_has_failed(post: Post, server: MailServer) -> None:
-    notify("me@example.com", FAILURE, mail=server)
+    send_notification("me@example.com", FAILURE, mail=server)
     (letter,) = post.letters
     assert (letter["To"], letter["From"]) == ("me@example.com", "queue@example.com")
     assert letter["Subject"] == "Job 17 of reports failed: exit code 2"
@@ -182,13 +189,15 @@ def receivers(post: Post) -> list[str]:
 
 
 def test_only_the_receiver_gets_the_mail(post: Post, server: MailServer) -> None:
-    notify("me@example.com", FAILURE, mail=server)
+    send_notification("me@example.com", FAILURE, mail=server)
     assert receivers(post) == ["rcpt to:<me@example.com>"]
 
 
 def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer) -> None:
     failure = replace(FAILURE, job_id=HOSTILE, queue=HOSTILE, command=HOSTILE, reason=HOSTILE)
-    notify("me@example.com", replace(failure, output_tail=HOSTILE + "\r\n.\r\nQUIT"), mail=server)
+    send_notification(
+        "me@example.com", replace(failure, output_tail=HOSTILE + "\r\n.\r\nQUIT"), mail=server
+    )
     (letter,) = post.letters
     assert letter["Bcc"] is None
     assert "\n" not in letter["Subject"]
@@ -199,7 +208,9 @@ def test_nothing_that_a_job_says_becomes_a_header(post: Post, server: MailServer
 
 
 def test_of_long_output_only_the_end_is_sent(post: Post, server: MailServer) -> None:
-    notify("me@example.com", replace(FAILURE, output_tail="x" * 9_000 + "end"), mail=server)
+    send_notification(
+        "me@example.com", replace(FAILURE, output_tail="x" * 9_000 + "end"), mail=server
+    )
     text = post.letters[0].get_content()
     assert "x" * 1_997 + "end" in text
     assert "x" * 1_998 not in text
@@ -210,7 +221,7 @@ def test_without_a_mail_server_it_is_said_how_to_name_one() -> None:
 
 
 def test_who_sends_mail_proves_who_they_are(post: Post, server: MailServer) -> None:
-    notify("me@example.com", FAILURE, mail=replace(server, user="me", password="pass"))
+    send_notification("me@example.com", FAILURE, mail=replace(server, user="me", password="pass"))
     proof = base64.b64encode(b"\0me\0pass").decode()
     assert f"AUTH PLAIN {proof}" in post.heard
 
@@ -239,7 +250,7 @@ def test_a_password_is_sent_in_the_clear_only_on_this_machine(
 def test_who_would_be_told_a_password_in_the_clear_is_not_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notifications, "_called", lambda mail: pytest.fail("called"))
+    monkeypatch.setattr(notifications, "_connect", lambda mail: pytest.fail("called"))
     server = MailServer("mail.example.com", user="me", password="hidden")
     message = problem_with("me@example.com", mail=server)
     assert "smtp_security" in message
@@ -283,7 +294,7 @@ def test_a_mail_that_was_taken_is_sent_however_the_server_parts(
     post: Post, server: MailServer
 ) -> None:
     post.refuses["QUIT"] = b"500 stay\r\n"
-    notify("me@example.com", FAILURE, mail=server)
+    send_notification("me@example.com", FAILURE, mail=server)
     assert len(post.letters) == 1
 
 
@@ -331,7 +342,7 @@ def test_mail_may_be_encrypted(
     post = Post(certificate, at_once=security == "tls")
     with serving(post) as server:
         server = replace(server, host="localhost", security=security, user="me", password="pass")
-        notify("me@example.com", FAILURE, mail=server)
+        send_notification("me@example.com", FAILURE, mail=server)
     assert len(post.letters) == 1
 
 
@@ -393,7 +404,7 @@ def hook() -> Iterator[Hook]:
 
 
 def test_a_url_is_sent_the_facts_and_a_signature(hook: Hook) -> None:
-    notify(hook.url, FAILURE, mail=None, secret=b"between us", allow_private=True)
+    send_notification(hook.url, FAILURE, mail=None, secret=b"between us", allow_private=True)
     ((headers, body),) = hook.heard
     assert json.loads(body) == {
         "event": "job.failed",
@@ -413,14 +424,14 @@ def test_a_url_is_sent_the_facts_and_a_signature(hook: Hook) -> None:
 def test_a_notice_of_another_failure_is_another_delivery(hook: Hook) -> None:
     later = FAILURE.failed_at.replace(minute=30)
     for failure in (FAILURE, FAILURE, replace(FAILURE, failed_at=later)):
-        notify(hook.url, failure, mail=None, allow_private=True)
+        send_notification(hook.url, failure, mail=None, allow_private=True)
     first, again, second = (headers["Bullite-Delivery"] for headers, _ in hook.heard)
     assert first == again != second
 
 
 def test_whatever_a_job_says_can_be_sent_to_a_url(hook: Hook) -> None:
     failure = replace(FAILURE, job_id=HOSTILE, queue=HOSTILE, reason=HOSTILE, output_tail=HOSTILE)
-    notify(hook.url, failure, mail=None, allow_private=True)
+    send_notification(hook.url, failure, mail=None, allow_private=True)
     assert json.loads(hook.heard[0][1])["reason"] == HOSTILE
 
 
@@ -438,7 +449,7 @@ def test_a_url_that_refuses_is_said_to_and_its_secrets_are_not(hook: Hook) -> No
 
 
 def test_a_command_is_given_the_facts_as_variables() -> None:
-    notify("env > told", FAILURE, mail=None)
+    send_notification("env > told", FAILURE, mail=None)
     assert {
         "JOB_ID=17",
         "JOB_QUEUE=reports",
@@ -450,24 +461,24 @@ def test_a_command_is_given_the_facts_as_variables() -> None:
 
 
 def test_a_command_can_read_the_facts_as_json() -> None:
-    notify("cat > told", FAILURE, mail=None)
+    send_notification("cat > told", FAILURE, mail=None)
     assert json.loads(Path("told").read_text())["output_tail"] == "no rule to make target"
 
 
 def test_without_an_exit_code_its_variable_is_empty() -> None:
-    notify('echo "[$JOB_EXIT_CODE]" > told', replace(FAILURE, exit_code=None), mail=None)
+    send_notification('echo "[$JOB_EXIT_CODE]" > told', replace(FAILURE, exit_code=None), mail=None)
     assert Path("told").read_text() == "[]\n"
 
 
 def test_nothing_that_a_job_says_is_run() -> None:
     failure = Failure(HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 1, FAILURE.failed_at, HOSTILE)
-    notify('printf %s "$JOB_REASON" > told', failure, mail=None)
+    send_notification('printf %s "$JOB_REASON" > told', failure, mail=None)
     assert os.listdir() == ["told"]
     assert Path("told").read_bytes().decode() == HOSTILE.replace("\0", "").replace("\udc80", "?")
 
 
 def test_very_long_facts_do_not_keep_a_command_from_starting() -> None:
-    notify("cat > told", replace(FAILURE, command="ü" * 1_000_000), mail=None)
+    send_notification("cat > told", replace(FAILURE, command="ü" * 1_000_000), mail=None)
     assert len(json.loads(Path("told").read_text())["command"]) == 1_000_000
 
 
@@ -514,10 +525,10 @@ def test_who_runs_the_other_commands_may_run_this_one() -> None:
         nothing = HeadTail(b"", b"", 0)
         return CommandResult(EXITED if len(ran) == 1 else SIGNALLED, 0, 9, nothing, nothing)
 
-    notify("tell somebody", FAILURE, mail=None, shell=run)
+    send_notification("tell somebody", FAILURE, mail=None, run=run)
     assert (ran[0].line, ran[0].timeout) == ("tell somebody", 30.0)
     assert ran[0].env["JOB_ID"] == "17"
-    assert "signal 9" in problem_with("tell somebody", shell=run)
+    assert "signal 9" in problem_with("tell somebody", run=run)
 
 
 def test_the_facts_are_in_no_file_that_a_killed_worker_would_leave_behind(
@@ -526,6 +537,6 @@ def test_the_facts_are_in_no_file_that_a_killed_worker_would_leave_behind(
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    notify(f"ls -A {folder} > {tmp_path}/meanwhile", FAILURE, mail=None)
+    send_notification(f"ls -A {folder} > {tmp_path}/meanwhile", FAILURE, mail=None)
     assert (tmp_path / "meanwhile").read_text() == ""
     assert os.listdir(folder) == []

@@ -19,7 +19,7 @@ from bullite.commands.output import (
     Redactor,
     StoredStream,
     as_bytes,
-    without,
+    redacted,
 )
 from bullite.operations.command_output import OutputChunk
 
@@ -35,7 +35,7 @@ class Shelf:
         self.kept: dict[int, OutputChunk] = {}
 
     def hear(self, data: bytes, stream: str = "stdout") -> None:
-        self.pieces.received(stream, data)
+        self.pieces.add(stream, data)
 
     def write(self) -> list[int]:
         """Take what there is; the numbers of what was new."""
@@ -329,7 +329,7 @@ class Looked:
 
 def test_redaction_searches_no_more_than_a_line_at_once() -> None:
     looked = Looked("x")
-    assert without(looked, "a" * 20 * MAX_LINE_LENGTH) == "a" * 20 * MAX_LINE_LENGTH
+    assert redacted(looked, "a" * 20 * MAX_LINE_LENGTH) == "a" * 20 * MAX_LINE_LENGTH
     assert max(end - begin for begin, end in looked.parts) <= MAX_LINE_LENGTH
     assert len(looked.parts) <= 50
 
@@ -394,8 +394,8 @@ def test_a_secret_of_many_lines_longer_than_a_search_is_redacted_to_the_end() ->
 def test_redaction_in_parts_takes_out_what_one_search_does(pattern: str, words: list[str]) -> None:
     text = "".join(words)
     once = re.compile(pattern)
-    assert _is_within(without(once, text, 16).replace("[redacted]", ""), once.sub("", text))
-    assert without(once, text) == once.sub(lambda m: "[redacted]" if m[0] else "", text)
+    assert _is_within(redacted(once, text, 16).replace("[redacted]", ""), once.sub("", text))
+    assert redacted(once, text) == once.sub(lambda m: "[redacted]" if m[0] else "", text)
 
 
 def _is_within(part: str, whole: str) -> bool:

@@ -52,10 +52,10 @@ class Listener:
     def __init__(self) -> None:
         self.pieces: list[tuple[str, bytes]] = []
 
-    def heard(self, stream: str, data: bytes) -> None:
+    def on_output(self, stream: str, data: bytes) -> None:
         self.pieces.append((stream, data))
 
-    def call(self) -> None:
+    def on_due(self) -> None:
         raise AssertionError("it is never due")
 
 
@@ -86,7 +86,7 @@ class UnderWay:
     def stopped(self) -> CommandResult:
         with pytest.raises(Stopped) as stopped:
             self.ended()
-        return stopped.value.ended
+        return stopped.value.result
 
 
 def text(said: HeadTail) -> str:
@@ -213,7 +213,7 @@ def test_a_file_that_this_process_has_locked_is_locked_still_when_a_command_has_
 
 def test_a_flood_on_both_pipes_is_drained_and_little_of_it_is_kept() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ended = sh("yes | head -c 50M & yes no | head -c 50M >&2; wait", most_kept=1_000)
+    ended = sh("yes | head -c 50M & yes no | head -c 50M >&2; wait", max_kept=1_000)
     assert (ended.stdout.dropped, ended.stderr.dropped) == (50 * 1024**2 - 1_000,) * 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20 * 1024
 
@@ -499,7 +499,7 @@ def test_a_command_that_is_stopped_before_it_begins_is_ended_at_once(mark: str) 
     leash = Signal()
     leash.abort()
     with pytest.raises(Stopped):
-        CommandRunner().run(Command(f"sleep {mark}"), leash=leash)
+        CommandRunner().run(Command(f"sleep {mark}"), abort=leash)
     assert sleepers(mark) == []
 
 
@@ -535,7 +535,7 @@ def test_a_command_that_is_stopped_in_its_grace_after_a_timeout_is_ended_all_the
 
 def test_a_command_that_nobody_can_hear_any_more_is_ended(mark: str) -> None:
     class Deaf(Listener):
-        def heard(self, stream: str, data: bytes) -> None:
+        def on_output(self, stream: str, data: bytes) -> None:
             raise OSError("the disk is gone")
 
     shell = CommandRunner()
@@ -546,7 +546,7 @@ def test_a_command_that_nobody_can_hear_any_more_is_ended(mark: str) -> None:
 
 def test_the_last_words_of_a_stopped_command_are_kept() -> None:
     line = "trap 'head -c 1000000 /dev/zero; exit 0' TERM; echo; sleep 300 & wait"
-    command = UnderWay(Command(line, most_kept=10))
+    command = UnderWay(Command(line, max_kept=10))
     until(lambda: bool(command.heard))
     command.stop()
     assert command.stopped().stdout.dropped == 1_000_001 - 10
@@ -597,4 +597,4 @@ def test_what_commands_leave_behind_does_not_become_zombies(
     commands = [UnderWay(Command("(sleep 0.1 >&- 2>&- &)"), shell) for _ in range(20)]
     for command in commands:
         command.ended()
-    until(lambda: zombies() <= others and not shell.remembers)
+    until(lambda: zombies() <= others and not shell.unreaped)

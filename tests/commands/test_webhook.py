@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from bullite.commands import webhook
 from bullite.commands.webhook import (
     MAX_BODY,
-    WebAnswer,
     WebhookFailed,
     WebRequest,
+    WebResponse,
     call,
     check,
     deliver,
@@ -34,7 +34,7 @@ from tests.commands.servers import listening
 SECRET = b"between us"
 
 
-def ask(url: str, **options: Any) -> WebAnswer:
+def ask(url: str, **options: Any) -> WebResponse:
     return call(WebRequest(url, **{"timeout": 5.0, "allow_private": True} | options))
 
 
@@ -582,8 +582,8 @@ def test_the_deadline_holds_against_a_name_service_that_hangs(
 
 
 def test_only_so_many_names_are_looked_up_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "_lookups", threading.BoundedSemaphore(1))
-    webhook._lookups.acquire()
+    monkeypatch.setattr(webhook, "_queries", threading.BoundedSemaphore(1))
+    webhook._queries.acquire()
     monkeypatch.setattr(socket, "getaddrinfo", _never)
     assert "did not answer within 0.1 s" in str(failure_of("http://late.example", timeout=0.1))
 
@@ -756,7 +756,7 @@ def test_the_deadline_holds_against_a_slow_handshake() -> None:
 # --- answers that no server should give ----------------------------------------------------------
 
 
-def answer_to(raw: bytes) -> WebAnswer:
+def answer_to(raw: bytes) -> WebResponse:
     """What is made of a connection on which these bytes come, and then nothing."""
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.MonkeyPatch.context() as patch:
@@ -836,7 +836,7 @@ def test_whatever_a_server_says_is_an_answer_or_a_failed_call(begin: bytes, rest
 
 @given(st.text() | st.text("Mon, 31 Dec99:+-GMT\xb2", max_size=40))
 def test_whatever_a_server_says_of_when_to_retry_is_bounded(text: str) -> None:
-    answer = WebAnswer(503, {"retry-after": text}, b"")
+    answer = WebResponse(503, {"retry-after": text}, b"")
     assert 0 <= (webhook._retry_after(answer, 0.0) or 0) <= webhook.MAX_WAIT
 
 

@@ -65,14 +65,14 @@ MUTANTS = (
     Mutant(
         "what the machine lacks now it may have later",
         "commands/runner.py",
-        "is_final = error.errno in _ITS_OWN",
+        "is_final = error.errno in _FINAL_ERRORS",
         "is_final = True",
         ["commands/test_jobs.py::test_a_command_that_cannot_be_started_now_is_tried_again"],
     ),
     Mutant(
         "a command that hides is dead before its job runs again",
         "commands/runner.py",
-        "pass_fds=() if badge is None else (badge,)",
+        "pass_fds=() if marker_fd is None else (marker_fd,)",
         "pass_fds=()",
         ["crash/test_commands.py::test_a_command_that_hides_is_dead_before_its_job_runs_again"],
     ),
@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "a command that has ended is not stopped any more",
         "commands/runner.py",
-        "                was_stopped = run.is_to_stop\n            run.drain()",
-        "                pass\n            run.drain()\n            was_stopped = run.is_to_stop",
+        "                was_stopped = run.is_aborted\n            run.drain()",
+        "                pass\n            run.drain()\n            was_stopped = run.is_aborted",
         [
             "commands/test_jobs.py::test_a_command_that_has_ended_completes_its_job_although_that_is_cancelled"
         ],
@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "who is in a hurry waits no longer for commands that are being ended",
         "commands/runner.py",
-        "told_at + min(grace, self.longest_grace)",
-        "told_at + grace",
+        "ended_at + min(grace, self.longest_grace)",
+        "ended_at + grace",
         ["commands/test_jobs.py::test_a_command_that_is_being_ended_is_hurried_too"],
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""What a command says, as it says it: everything, and nothing twice."""
+"""Follow the output of a command while it runs: all of it, and nothing twice."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ import time
 from collections.abc import Callable
 
 from ..client.job.job import Job
-from ..commands.history import CommandRun, Said, runs_of, said_after
+from ..commands.history import CommandRun, LiveChunk, output_after, runs_of
 from ..commands.output import StoredStream
 from ..core.states import State
 from .console import escape_control
 from .session import Session
 
-LOOK_EVERY = 0.1
-"""Seconds between two looks while something is followed."""
+POLL_EVERY = 0.1
+"""Seconds between two reads while output is followed."""
 
 ENDED = (State.COMPLETED, State.FAILED)
 
-KNOWN_BY = 200
-"""Bytes by which it is known again what was said last."""
+OVERLAP = 200
+"""Bytes of the last output that are searched for in the stored output of the run."""
 
 
 def follow_output(
-    session: Session, job: Job, raw: bool, look: Callable[[str], None] | None = None
+    session: Session, job: Job, raw: bool, on_state: Callable[[str], None] | None = None
 ) -> None:
-    """Show what the command says until its job has ended: everything, and nothing twice.
+    """Print the output of a job's command until the job has finished: all of it, nothing twice.
 
-    Meanwhile `look` is told of the job's state, whenever there is nothing to show.
+    `on_state` is called with the job's state after each read that returned no output.
     """
-    voice = OutputFollower(session, raw)
+    follower = OutputFollower(session, raw)
     while True:
-        pieces = session.wait(said_after(session.store(), job, voice.run, voice.number))
-        for piece in pieces:
-            if piece.run > voice.run:
-                # Of the run before, what came after the last look is no piece any more.
-                _tell_rests(session, job, voice, before=piece.run)
-            voice.print_chunk(piece)
-        if pieces:
+        chunks = session.wait(output_after(session.store(), job, follower.run, follower.number))
+        for chunk in chunks:
+            if chunk.run > follower.run:
+                # The chunks of a run are deleted at its end: print the rest from its stored output.
+                _print_rests(session, job, follower, before=chunk.run)
+            follower.print_chunk(chunk)
+        if chunks:
             continue
         state = session.wait(state_of(job))
-        _tell_rests(session, job, voice)
+        _print_rests(session, job, follower)
         if state in (*ENDED, "unknown"):
             return
-        if look is not None:
-            look(state)
-        time.sleep(LOOK_EVERY)
+        if on_state is not None:
+            on_state(state)
+        time.sleep(POLL_EVERY)
 
 
 def keeps_output(job: Job) -> bool:
-    """Whether anything of what the command says is kept."""
+    """Return whether the output of a job's command is stored."""
     return not (isinstance(job.data, dict) and job.data.get("no_output"))
 
 
-def _tell_rests(
-    session: Session, job: Job, voice: OutputFollower, before: int | None = None
+def _print_rests(
+    session: Session, job: Job, follower: OutputFollower, before: int | None = None
 ) -> None:
     if not keeps_output(job):
         return
     for run in session.wait(runs_of(session.store(), job)):
-        if run.number >= voice.run and (before is None or run.number < before):
-            voice.print_rest(run)
+        if run.number >= follower.run and (before is None or run.number < before):
+            follower.print_rest(run)
 
 
 class OutputFollower:
-    """Says what a command said, and knows how much of it was said already."""
+    """Prints the output of the runs of a command, and knows how much of it is printed."""
 
     def __init__(self, session: Session, raw: bool) -> None:
         self._session, self._raw = session, raw
@@ -76,38 +76,40 @@ class OutputFollower:
         self.run, self.number = run, 0
         self._seen = dict.fromkeys(("stdout", "stderr"), 0)
         self._last = dict.fromkeys(self._seen, b"")
-        # A piece may end in the middle of a character.
+        # A chunk may end inside of a character.
         utf8 = codecs.getincrementaldecoder("utf-8")
         self._text = {stream: utf8("replace") for stream in self._seen}
 
-    def print_chunk(self, piece: Said) -> None:
-        if piece.run != self.run:
-            self._begin(piece.run)
-        self.number = piece.number
-        self._seen[piece.stream] += len(piece.data)
-        self._last[piece.stream] = (self._last[piece.stream] + piece.data)[-KNOWN_BY:]
-        self._print(piece.stream, piece.data)
+    def print_chunk(self, chunk: LiveChunk) -> None:
+        """Print a chunk of live output."""
+        if chunk.run != self.run:
+            self._begin(chunk.run)
+        self.number = chunk.number
+        self._seen[chunk.stream] += len(chunk.data)
+        self._last[chunk.stream] = (self._last[chunk.stream] + chunk.data)[-OVERLAP:]
+        self._print(chunk.stream, chunk.data)
 
     def print_rest(self, run: CommandRun) -> None:
-        """What a run that has ended said after its last piece."""
+        """Print the output of an ended run after its last printed chunk."""
         if run.number != self.run:
             self._begin(run.number)
-        for stream, kept in (("stdout", run.stdout), ("stderr", run.stderr)):
-            self._print(stream, self._print_stream(stream, kept), final=True)
+        for stream, stored in (("stdout", run.stdout), ("stderr", run.stderr)):
+            self._print(stream, self._rest_of(stream, stored), final=True)
         self._begin(run.number + 1)
 
-    def _print_stream(self, stream: str, kept: StoredStream) -> bytes:
+    def _rest_of(self, stream: str, stored: StoredStream) -> bytes:
+        """Return the stored output that was not printed."""
         last = self._last[stream]
-        if not (kept.dropped and last):
-            return kept.after(self._seen[stream])
-        # Pieces may have gone before they were seen: where it stopped is known by its words, of
-        # which the tail may hold only the end.
-        if (place := kept.tail.rfind(last)) >= 0:
-            return kept.tail[place + len(last) :]
+        if not (stored.dropped and last):
+            return stored.after(self._seen[stream])
+        # Chunks may have been deleted before they were read, so bytes cannot be counted: search for
+        # the last output. The tail may contain only the end of it.
+        if (position := stored.tail.rfind(last)) >= 0:
+            return stored.tail[position + len(last) :]
         for size in range(len(last), 0, -1):
-            if kept.tail.startswith(last[-size:]):
-                return kept.tail[size:]
-        return kept.after(self._seen[stream])
+            if stored.tail.startswith(last[-size:]):
+                return stored.tail[size:]
+        return stored.after(self._seen[stream])
 
     def _print(self, stream: str, data: bytes, final: bool = False) -> None:
         out = sys.stdout if stream == "stdout" else sys.stderr
@@ -128,4 +130,5 @@ class OutputFollower:
 
 
 async def state_of(job: Job) -> str:
+    """Read the state of a job."""
     return await job.get_state()

@@ -1,3 +1,3 @@
-"""Jobs that are commands: run, listened to, and ended with everything they started."""
+"""Built-in jobs: shell commands, webhooks, Python functions and notifications."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is kept of a command's output: its beginning and its end, whatever is between."""
+"""A buffer that keeps the beginning and the end of a command's output."""
 
 from __future__ import annotations
 
@@ -9,43 +9,44 @@ MAX_KEPT = 100 * 1024
 
 
 class HeadTail(NamedTuple):
-    """What was kept of a stream."""
+    """The kept parts of a stream."""
 
     head: bytes
     tail: bytes
     dropped: int
-    """Bytes that were between them."""
+    """Bytes between them that were not kept."""
 
 
 class HeadTailBuffer:
-    """Takes whatever comes, and keeps no more than `most` bytes: half of them from the front."""
+    """Keeps at most `most` bytes of a stream: half from its beginning, half from its end."""
 
     def __init__(self, most: int = MAX_KEPT) -> None:
-        self._room = most - most // 2
-        self._most_tail = most // 2
+        self._max_head = most - most // 2
+        self._max_tail = most // 2
         self._head = bytearray()
         self._tail = bytearray()
         self._dropped = 0
 
     def add(self, data: bytes) -> None:
-        taken = min(len(data), self._room - len(self._head))
-        self._head += data[:taken]
-        rest = data[taken:]
-        if len(rest) > self._most_tail:
-            self._dropped += len(rest) - self._most_tail
-            rest = rest[len(rest) - self._most_tail :]
+        """Append to the stream."""
+        count = min(len(data), self._max_head - len(self._head))
+        self._head += data[:count]
+        rest = data[count:]
+        if len(rest) > self._max_tail:
+            self._dropped += len(rest) - self._max_tail
+            rest = rest[len(rest) - self._max_tail :]
         self._tail += rest
-        # Cut only when it has grown to twice its size: cutting moves what is left.
-        if len(self._tail) > 2 * self._most_tail:
-            self._cut()
+        # Trim only at twice the size: trimming moves the bytes that stay.
+        if len(self._tail) > 2 * self._max_tail:
+            self._trim()
 
-    def _cut(self) -> None:
-        too_many = len(self._tail) - self._most_tail
-        if too_many > 0:
-            del self._tail[:too_many]
-            self._dropped += too_many
+    def _trim(self) -> None:
+        excess = len(self._tail) - self._max_tail
+        if excess > 0:
+            del self._tail[:excess]
+            self._dropped += excess
 
     def captured(self) -> HeadTail:
-        """What is kept so far."""
-        self._cut()
+        """Return the parts that are kept so far."""
+        self._trim()
         return HeadTail(bytes(self._head), bytes(self._tail), self._dropped)

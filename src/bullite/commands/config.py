@@ -1,4 +1,4 @@
-"""What can be configured for commands and their workers: each value with its type and default."""
+"""Configuration of commands and their workers: keys, types, defaults, and where values are set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..core.checks import check_duration
 from ..errors import InvalidOption
 
 KIND = "config"
-"""Under which the values are kept."""
+"""The kind of the key-value entries that hold the values."""
 
 PREFIX = "QUEUECTL_"
-"""How the variables begin that override what is kept."""
+"""Prefix of the environment variables that override stored values."""
 
 HIDDEN = "***"
-"""What is shown of a secret."""
+"""Shown in place of a secret."""
 
 MAX_DELAY = 365 * 86_400.0
-"""Seconds to the next attempt, whatever is configured."""
+"""Maximum delay of the next attempt, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value: how it is read from text, and what it is unless somebody says otherwise."""
+    """One key: how its value is parsed from text, and its default."""
 
     read: Callable[[str], Any]
     default: Any
@@ -38,16 +38,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value, and where it comes from."""
+    """A value and its origin."""
 
     value: Any
     origin: str
     """`default`, `database` or `environment`."""
     problem: str | None = None
-    """Why it has no value, where the environment says what means nothing."""
+    """The reason why a variable of the environment has no valid value."""
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
+def _int(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?\d{1,15}", text) or not least <= int(text) <= most:
             raise ValueError(f"a whole number from {least} to {most}")
@@ -70,7 +70,7 @@ def _number(least: float) -> Callable[[str], float | int]:
 
 
 def _seconds(text: str) -> float | int:
-    """A number of seconds, or a time with a unit."""
+    """Parse a number of seconds, or a duration with a unit."""
     try:
         return _number(0)(text)
     except ValueError:
@@ -82,7 +82,7 @@ def _seconds(text: str) -> float | int:
 
 
 def size_in(text: str) -> int | None:
-    """The bytes that 500M, 2G or a number of them means; None if it means nothing."""
+    """Parse a size such as 500M, 2G or a number of bytes; None if it is none."""
     found = re.fullmatch(r"(\d{1,15})([KMG]?)B?", text.strip().upper(), re.ASCII)
     return None if found is None else int(found[1]) * 1024 ** " KMG".index(found[2] or " ")
 
@@ -97,7 +97,7 @@ def _bytes(most: int) -> Callable[[str], int]:
     return read
 
 
-def _word(*words: str) -> Callable[[str], str]:
+def _choice(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
             raise ValueError(f"one of {', '.join(words)}")
@@ -119,15 +119,15 @@ def _text(text: str) -> str:
 
 
 def _patterns(text: str) -> list[str]:
-    """Regular expressions, one a line."""
+    """Parse regular expressions, one a line."""
     return usable_patterns([line for line in text.splitlines() if line])
 
 
 def usable_patterns(patterns: Sequence[str]) -> list[str]:
-    """The same patterns; ValueError if one is none, or can take too long for a line."""
+    """Return the patterns. Raise ValueError if one is invalid or can be too slow."""
     if not patterns:
         return []
-    from .redaction_patterns import problem_of  # starts a process
+    from .redaction_patterns import problem_of  # few configurations have patterns
 
     for pattern in patterns:
         if (problem := problem_of(pattern)) is not None:
@@ -136,9 +136,9 @@ def usable_patterns(patterns: Sequence[str]) -> list[str]:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "max_retries": Setting(_whole(0, 1_000_000), 3, "retries of a job before it is dead"),
+    "max_retries": Setting(_int(0, 1_000_000), 3, "retries of a job before it is dead"),
     "retry_delay_type": Setting(
-        _word("exponential", "linear", "fixed"), "exponential", "how the wait grows"
+        _choice("exponential", "linear", "fixed"), "exponential", "how the wait grows"
     ),
     "backoff_base": Setting(_number(1), 2, "base of the exponential, factor of the linear wait"),
     "fixed_retry_delay": Setting(_seconds, 60, "seconds between retries, if fixed"),
@@ -150,8 +150,8 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "kill_grace": Setting(_seconds, 5, "seconds between TERM and KILL after a timeout"),
     "smtp_host": Setting(_text, None, "mail server for --notify-on-failure"),
-    "smtp_port": Setting(_whole(1, 65_535), 25, "its port"),
-    "smtp_security": Setting(_word("none", "starttls", "tls"), "none", "how it is spoken to"),
+    "smtp_port": Setting(_int(1, 65_535), 25, "its port"),
+    "smtp_security": Setting(_choice("none", "starttls", "tls"), "none", "how it is spoken to"),
     "smtp_user": Setting(_text, None, "who to log in as"),
     "smtp_password": Setting(_text, None, "with which password", is_secret=True),
     "smtp_sender": Setting(_text, "bullite@localhost", "who mails are from"),
@@ -163,7 +163,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def read_value(key: str, text: str, called: str | None = None) -> Any:
-    """The value that a text means for a key, which the user may have called otherwise."""
+    """Parse the value of a key. Raise InvalidOption, naming the key or `called`, if it is bad."""
     setting = SETTINGS.get(key)
     if setting is None:
         known = ", ".join(SETTINGS)
@@ -176,7 +176,7 @@ def read_value(key: str, text: str, called: str | None = None) -> Any:
 
 
 def effective(stored: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Value]:
-    """Every value: the environment beats what is kept, which beats the default."""
+    """Return the value of every key: from the environment, else the database, else the default."""
     values: dict[str, Value] = {}
     for key, setting in SETTINGS.items():
         variable = variable_of(key)
@@ -190,7 +190,7 @@ def effective(stored: Mapping[str, Any], environment: Mapping[str, str]) -> dict
 
 
 def variable_of(key: str) -> str:
-    """The variable that overrides what is kept for a key."""
+    """Return the environment variable that overrides a key."""
     return PREFIX + key.upper()
 
 
@@ -202,12 +202,12 @@ def _of_environment(key: str, text: str) -> Value:
 
 
 async def configuration(store: Store) -> dict[str, Any]:
-    """The values that hold now."""
+    """Return the values by key. Raise InvalidOption if the environment has a bad one."""
     return _plain(effective(await list_values(store, KIND), os.environ))
 
 
 def configuration_without_database() -> dict[str, Any]:
-    """Those that hold where nothing is kept yet."""
+    """Return the values by key, as if nothing was stored."""
     return _plain(effective({}, os.environ))
 
 
@@ -219,7 +219,7 @@ def _plain(values: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def retry_delay(config: Mapping[str, Any], attempts_made: int) -> int:
-    """Ms until the next attempt, when so many have failed."""
+    """Return the ms until the next attempt, after that many attempts."""
     base = config["backoff_base"]
     seconds: float
     match config["retry_delay_type"]:

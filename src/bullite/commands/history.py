@@ -1,4 +1,4 @@
-"""The runs of a command as they are kept: how each ended, and what it said."""
+"""Stored runs of commands: how each ended, and its output; live output of the current run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.clock import moment_of
 from .output import StoredStream, as_bytes
 
 MAX_READ = 200
-"""Pieces of live output read at a time."""
+"""Chunks of live output read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class CommandRun:
     stderr: StoredStream
 
 
-class Said(NamedTuple):
-    """A piece of what a command that runs has said."""
+class LiveChunk(NamedTuple):
+    """A chunk of the output of a running command."""
 
     run: int
     number: int
@@ -42,13 +42,13 @@ class Said(NamedTuple):
 
 
 async def runs_of(store: Store, job: Job) -> list[CommandRun]:
-    """The runs that have ended, oldest first."""
+    """Return the runs that have ended, oldest first."""
     rows = await bridge.query(store, "runs", {"job": job.pk})
     return [_run(row) for row in rows]
 
 
 def _run(row: Sequence[Any]) -> CommandRun:
-    number, began, ended, how, code, signal, *said = row
+    number, began, ended, how, code, signal, *streams = row
     return CommandRun(
         number,
         moment_of(began),
@@ -56,13 +56,13 @@ def _run(row: Sequence[Any]) -> CommandRun:
         how,
         code,
         signal,
-        StoredStream.decoded(*said[:3]),
-        StoredStream.decoded(*said[3:]),
+        StoredStream.decoded(*streams[:3]),
+        StoredStream.decoded(*streams[3:]),
     )
 
 
-async def said_after(store: Store, job: Job, run: int, number: int) -> list[Said]:
-    """What the command of a job has said since a piece, while it runs."""
+async def output_after(store: Store, job: Job, run: int, number: int) -> list[LiveChunk]:
+    """Return the live output of a job's command after a chunk, at most MAX_READ chunks."""
     params = {"job": job.pk, "run": run, "number": number, "most": MAX_READ}
     rows = await bridge.query(store, "output_after", params)
-    return [Said(run, number, stream, as_bytes(data)) for run, number, stream, data in rows]
+    return [LiveChunk(run, number, stream, as_bytes(data)) for run, number, stream, data in rows]

@@ -1,4 +1,4 @@
-"""The kinds of jobs that need no Python of the user's: their names, and what each does."""
+"""Names of the built-in jobs, and a one-line description of each job."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ..core.names import COMMAND as COMMAND
 from ..core.names import NOTICE as NOTICE
 
 WEBHOOK, FUNCTION = "http-webhook", "python-function"
-"""The names of the jobs that run no commands."""
+"""The built-in jobs that run no commands."""
 
 RESERVED = frozenset({COMMAND, NOTICE, WEBHOOK, FUNCTION})
-"""The names of all of them: no application may have a task that is called so."""
+"""All names of built-in jobs: no task of an application can have one of them."""
 
 RETRIES = "queuectl"
-"""The name of the strategy that reads the configuration when an attempt has failed."""
+"""The retry strategy that follows the configuration at the time of the failure."""
 
 
 def describe(name: str, data: Any) -> str:
-    """What a job does, in one line."""
+    """Return a description of a job in one line."""
     if not isinstance(data, Mapping):
         return name
     if isinstance(data.get("command"), str):

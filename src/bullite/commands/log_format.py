@@ -1,4 +1,4 @@
-"""How a worker process writes its log."""
+"""The log format of worker processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from ..core.escaping import on_one_line, visible
 
 
 class VisibleFormatter(logging.Formatter):
-    """Log records as lines that no data can forge: a message is one line, and the lines of its
-    traceback are indented."""
+    """Formats records so that data cannot forge a record: one line each, tracebacks indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         record.message = record.getMessage()
@@ -18,7 +17,7 @@ class VisibleFormatter(logging.Formatter):
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [on_one_line(self.formatMessage(record))]
         if record.exc_info:
-            # Not `exc_text`: other formatters keep there what they made of it.
+            # Not `exc_text`: another formatter may have cached its own text there.
             lines += _indented(self._traceback(record))
         if record.stack_info:
             lines += _indented(self.formatStack(record.stack_info))
@@ -28,7 +27,7 @@ class VisibleFormatter(logging.Formatter):
         assert record.exc_info
         try:
             return self.formatException(record.exc_info)
-        except Exception:  # such as RecursionError, for groups in groups
+        except Exception:  # such as RecursionError for nested exception groups
             return f"{record.exc_info[0]}: its traceback cannot be written"
 
 

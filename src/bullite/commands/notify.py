@@ -1,4 +1,4 @@
-"""Tells somebody that a job has failed: by mail, a URL or a command."""
+"""Notifications that a job has failed: by mail, a URL or a command."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from .runner import EXITED, TIMED_OUT, Command, CommandResult, CommandRunner, No
 from .webhook import BoundedReader, WebhookFailed, WebRequest, deliver
 
 COMMAND_TIMEOUT = 30.0
-"""Seconds that a command may take to tell somebody."""
+"""Seconds that a notification command may take."""
 
 MAX_OUTPUT = 2_000
-"""Characters of the end of a job's output that are told."""
+"""Characters of the end of a job's output in a notification."""
 
 MAX_VARIABLE = 30_000
-"""Characters of one variable: the kernel starts nothing that is given very long ones."""
+"""Characters of one variable: the kernel limits the size of an environment."""
 
 MAX_SUBJECT = 150
 MAX_REPLY = 64 * 1024
-"""Bytes that are read of what a mail server says on one connection."""
+"""Bytes that are read from a mail server on one connection."""
 
 _MAIL = re.compile(r"(?!-)[\w.+%=~!#'-]+@[^\W_](?:[\w.-]*[^\W_])?")
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 Kind = Literal["mail", "url", "command"]
 Security = Literal["none", "starttls", "tls"]
-Runs = Callable[[Command], CommandResult]
+RunCommand = Callable[[Command], CommandResult]
 """Runs a command to its end, blocking; raises `NotStarted`."""
 
 
 class NotifyFailed(RetryLater):
-    """Nobody was told; the text says why."""
+    """A notification could not be sent; the text says why."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -55,12 +55,12 @@ class NotifyFailed(RetryLater):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is told of a job that has failed."""
+    """The facts about a failed job that a notification contains."""
 
     job_id: str
     queue: str
     command: str
-    """As it is shown to people."""
+    """A one-line description of the job."""
     reason: str
     attempts: int
     exit_code: int | None
@@ -69,10 +69,11 @@ class Failure:
 
     @property
     def id(self) -> tuple[str, ...]:
-        """What it differs by from others, those of the same job among them."""
+        """Identifies this failure, also among several of one job."""
         return self.queue, self.job_id, str(round(self.failed_at.timestamp() * 1000))
 
     def as_json(self) -> bytes:
+        """Return the body of a webhook and the input of a command."""
         facts = asdict(self) | {
             "event": "job.failed",
             "failed_at": self.failed_at.isoformat(),
@@ -81,6 +82,7 @@ class Failure:
         return json.dumps(facts).encode()
 
     def as_variables(self) -> dict[str, str]:
+        """Return the environment variables of a command."""
         facts = {
             "JOB_ID": self.job_id,
             "JOB_QUEUE": self.queue,
@@ -92,6 +94,7 @@ class Failure:
         return {name: _clean(value)[:MAX_VARIABLE] for name, value in facts.items()}
 
     def as_text(self) -> str:
+        """Return the text of a mail."""
         ended = "" if self.exit_code is None else f"Exit code:  {self.exit_code}\n"
         output = self.output_tail[-MAX_OUTPUT:]
         return _clean(
@@ -108,7 +111,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """Who takes our mail."""
+    """The SMTP server that mails are sent through."""
 
     host: str
     port: int = 25
@@ -117,7 +120,7 @@ class MailServer:
     sender: str = "bullite@localhost"
     security: Security = "none"
     timeout: float = 30.0
-    """Seconds for one mail; finding and reaching the host may take as long again."""
+    """Seconds for one mail; resolving and connecting may take this time again."""
 
     @property
     def problem(self) -> str | None:
@@ -138,7 +141,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def mail_server(config: Mapping[str, Any]) -> MailServer | None:
-    """The server that mails go through; None if none is configured."""
+    """Return the configured mail server; None if there is none."""
     if config["smtp_host"] is None:
         return None
     return MailServer(
@@ -152,25 +155,26 @@ def mail_server(config: Mapping[str, Any]) -> MailServer | None:
 
 
 def kind_of(target: str) -> Kind:
-    """How somebody is told who is written like this."""
+    """Return how a target is notified."""
     if _URL.match(target):
         return "url"
     return "mail" if _MAIL.fullmatch(target) else "command"
 
 
-def notify(
+def send_notification(
     target: str,
     failure: Failure,
     *,
     mail: MailServer | None,
     secret: bytes | None = None,
     allow_private: bool = False,
-    shell: Runs | None = None,
+    run: RunCommand | None = None,
 ) -> None:
-    """Tell somebody of a failure, or raise `NotifyFailed`.
+    """Notify an e-mail address, a URL or a command of a failure.
 
-    Where other commands run in the same process, `shell` is who runs those: one that does not
-    know of the others' cannot tell whose a process is.
+    `run` runs a command. It must belong to the process's only `CommandRunner`: another one could
+    not distinguish the processes of its commands from those of the first. Raise NotifyFailed if the
+    notification could not be sent.
     """
     if not target.strip():
         raise NotifyFailed("Nobody is named who is to be told")
@@ -178,7 +182,7 @@ def notify(
     if kind == "url":
         _call(target, failure, secret, allow_private)
     elif kind == "command":
-        _run(target, failure, shell or CommandRunner(alone=False).run)
+        _run(target, failure, run or CommandRunner(alone=False).run)
     elif mail is None:
         raise NotifyFailed(
             "No mail server is known; name one with: queuectl config set smtp_host HOST"
@@ -186,17 +190,17 @@ def notify(
     elif mail.problem is not None:
         raise NotifyFailed(mail.problem)
     else:
-        _send(_letter(target, failure, mail), mail)
+        _send(_message(target, failure, mail), mail)
 
 
 def _clean(text: str) -> str:
-    """Without what cannot be sent or put into an environment: half characters, and NUL."""
+    """Return text without lone surrogates and zero bytes, which no environment can hold."""
     return text.encode(errors="replace").decode().replace("\0", "")
 
 
-def _one_line(text: str, most: int) -> str:
-    shown = "".join(one if one.isprintable() else " " for one in _clean(text))
-    return " ".join(shown.split())[:most]
+def _one_line(text: str, max_length: int) -> str:
+    printable = "".join(one if one.isprintable() else " " for one in _clean(text))
+    return " ".join(printable.split())[:max_length]
 
 
 # --- a URL ---------------------------------------------------------------------------------------
@@ -219,9 +223,9 @@ def _call(url: str, failure: Failure, secret: bytes | None, allow_private: bool)
 # --- a command -----------------------------------------------------------------------------------
 
 
-def _run(line: str, failure: Failure, run: Runs) -> None:
+def _run(line: str, failure: Failure, run: RunCommand) -> None:
     try:
-        ended = run(
+        result = run(
             Command(
                 line,
                 env=failure.as_variables(),
@@ -232,63 +236,63 @@ def _run(line: str, failure: Failure, run: Runs) -> None:
     except (NotStarted, OSError) as error:
         why = _one_line(str(error), 200)
         raise NotifyFailed(f"The command that was to tell could not be started: {why}") from error
-    if ended.succeeded:
+    if result.succeeded:
         return
-    if ended.how == TIMED_OUT:
+    if result.how == TIMED_OUT:
         how = f"took longer than {COMMAND_TIMEOUT:g} s"
-    elif ended.how == EXITED:
-        how = f"ended with exit code {ended.exit_code}"
+    elif result.how == EXITED:
+        how = f"ended with exit code {result.exit_code}"
     else:
-        how = f"was ended by signal {ended.signal}"
+        how = f"was ended by signal {result.signal}"
     raise NotifyFailed(f"The command that was to tell {how}")
 
 
 # --- mail ----------------------------------------------------------------------------------------
 
 
-def _letter(target: str, failure: Failure, mail: MailServer) -> EmailMessage:
-    letter = EmailMessage()
+def _message(target: str, failure: Failure, mail: MailServer) -> EmailMessage:
+    message = EmailMessage()
     subject = f"Job {failure.job_id} of {failure.queue} failed: {failure.reason}"
     name, _, domain = parseaddr(mail.sender)[1].rpartition("@")
     if not name or not domain:
         raise NotifyFailed("The sender of mail must be an address, such as queue@example.com")
     try:
-        letter["From"] = mail.sender
-        letter["To"] = target
-        letter["Subject"] = _one_line(subject, MAX_SUBJECT)
-        letter["Date"] = format_datetime(failure.failed_at)
-        letter["Message-ID"] = make_msgid(domain=domain)
-        # Programs that answer mail automatically do not answer this one.
-        letter["Auto-Submitted"] = "auto-generated"
-        letter.set_content(failure.as_text(), cte="quoted-printable")
+        message["From"] = mail.sender
+        message["To"] = target
+        message["Subject"] = _one_line(subject, MAX_SUBJECT)
+        message["Date"] = format_datetime(failure.failed_at)
+        message["Message-ID"] = make_msgid(domain=domain)
+        # Keeps automatic responders from replying.
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(failure.as_text(), cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:
         raise NotifyFailed("The mail could not be written: an address is not valid") from error
-    return letter
+    return message
 
 
-def _send(letter: EmailMessage, mail: MailServer) -> None:
+def _send(message: EmailMessage, mail: MailServer) -> None:
     try:
-        line = _called(mail)
+        connection = _connect(mail)
         try:
-            _greet(line, mail)
-            line.send_message(letter)
-            # It is accepted: how they part does not matter any more.
+            _log_in(connection, mail)
+            connection.send_message(message)
+            # The server has accepted the mail: an error of QUIT does not matter.
             with contextlib.suppress(OSError, smtplib.SMTPException):
-                line.quit()
+                connection.quit()
         finally:
-            line.close()
+            connection.close()
     except (OSError, ValueError, smtplib.SMTPException) as error:
-        # A chained error would show what was sent, such as the password.
+        # Not chained: the traceback would show what was sent, such as the password.
         raise NotifyFailed(f"The mail server {mail.host} {_problem(error)}") from None
 
 
 class _Bounded(smtplib.SMTP):
-    """Listens to a mail server until a deadline, however slowly it speaks."""
+    """An SMTP connection with a deadline for all replies together, and a limit of their size."""
 
     def __init__(self, mail: MailServer, **options: Any) -> None:
         self.deadline = time.monotonic() + mail.timeout
         super().__init__(
-            mail.host, mail.port, local_hostname=_our_name(), timeout=mail.timeout, **options
+            mail.host, mail.port, local_hostname=_local_name(), timeout=mail.timeout, **options
         )
 
     def getreply(self) -> tuple[int, bytes]:
@@ -298,24 +302,24 @@ class _Bounded(smtplib.SMTP):
 
 
 class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
-    """The same, encrypted from the first byte on."""
+    """The same over TLS from the first byte."""
 
 
-def _called(mail: MailServer) -> _Bounded:
+def _connect(mail: MailServer) -> _Bounded:
     if mail.security == "tls":
         return _BoundedTls(mail, context=ssl.create_default_context())
     return _Bounded(mail)
 
 
-def _greet(line: _Bounded, mail: MailServer) -> None:
+def _log_in(connection: _Bounded, mail: MailServer) -> None:
     if mail.security == "starttls":
-        line.starttls(context=ssl.create_default_context())
+        connection.starttls(context=ssl.create_default_context())
     if mail.user is not None:
-        line.login(mail.user, mail.password or "")
+        connection.login(mail.user, mail.password or "")
 
 
-def _our_name() -> str:
-    # Asking for the full name could take as long as the name service likes.
+def _local_name() -> str:
+    # Not getfqdn(): a DNS query has no timeout.
     name = socket.gethostname()
     return name if "." in name else "[127.0.0.1]"
 
@@ -326,9 +330,9 @@ def _problem(error: Exception) -> str:
             return f"refused the user or the password ({error.smtp_code})"
         case smtplib.SMTPRecipientsRefused():
             code, text = next(iter(error.recipients.values()))
-            return f"refused the receiver: {code} {_said(text)}"
+            return f"refused the receiver: {code} {_reply_text(text)}"
         case smtplib.SMTPResponseException():
-            return f"refused the mail: {error.smtp_code} {_said(error.smtp_error)}"
+            return f"refused the mail: {error.smtp_code} {_reply_text(error.smtp_error)}"
         case smtplib.SMTPNotSupportedError():
             return f"cannot do what it is asked to: {error}"
         case smtplib.SMTPServerDisconnected() | TimeoutError():
@@ -345,5 +349,5 @@ def _problem(error: Exception) -> str:
             return "cannot be given a host, user, password or address like this"
 
 
-def _said(text: bytes | str) -> str:
+def _reply_text(text: bytes | str) -> str:
     return _one_line(text.decode(errors="replace") if isinstance(text, bytes) else text, 200)

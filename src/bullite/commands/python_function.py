@@ -1,4 +1,4 @@
-"""Python functions named by text, only out of modules that were allowed."""
+"""Python functions named by text, from allowed modules only."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ MAX_PATH_LENGTH = 500
 
 
 class FunctionNotAllowed(ValueError):
-    """The name leads to something that was not allowed to be run; nothing of it was."""
+    """The name refers to something outside the allowed modules; it was not imported or called."""
 
 
 class FunctionNotFound(ValueError):
-    """The module may be used, but cannot be imported, or has no such function."""
+    """The module is allowed, but cannot be imported or has no such function."""
 
 
 def resolve(path: str, allowed: Collection[str]) -> Callable[..., Any]:
-    """The function of that name: `tasks.process`, `tasks:process`, `pkg.tasks:Class.method`.
+    """Return the function of a path: `tasks.process`, `tasks:process`, `pkg.tasks:Class.method`.
 
-    A module that is allowed stands for those below it. Nothing else is imported, and what an
-    allowed module has itself imported from elsewhere cannot be reached through it.
+    An allowed module allows its submodules. No other module is imported, and names that an allowed
+    module imports from elsewhere cannot be used. Raise FunctionNotAllowed or FunctionNotFound.
     """
     if isinstance(allowed, str):
         raise TypeError("allowed must be a collection of module names, not one text")
@@ -30,7 +30,7 @@ def resolve(path: str, allowed: Collection[str]) -> Callable[..., Any]:
     found: object = module
     for number, name in enumerate(names, 1):
         found = _attribute(found, name, path)
-        if not _is_made_in(found, allowed):
+        if not _is_defined_in(found, allowed):
             so_far = ".".join(names[:number])
             raise FunctionNotAllowed(
                 f"{path!r} may not be run: {so_far} is not defined in an allowed module."
@@ -42,16 +42,16 @@ def resolve(path: str, allowed: Collection[str]) -> Callable[..., Any]:
 
 
 def _find(path: str, allowed: Collection[str]) -> tuple[ModuleType, Sequence[str]]:
-    """The module that a path begins with, imported, and the names that lead on from it."""
+    """Import the module that a path begins with; return it and the names of the attributes."""
     name, colon, rest = path.partition(":")
     parts, names = name.split("."), rest.split(".") if colon else []
     if len(path) > MAX_PATH_LENGTH or not all(part.isidentifier() for part in (*parts, *names)):
         shown = f"{path[:MAX_PATH_LENGTH]!r}"
         raise FunctionNotAllowed(f"{shown} names no function: write MODULE:FUNCTION")
-    _refuse_underscores(path, [*_below_allowed(path, parts, allowed), *names])
+    _forbid_underscores(path, [*_below_allowed(path, parts, allowed), *names])
     if colon:
         return _imported(name), names
-    # Without a colon only trying tells where the module ends: at the last dot, most likely.
+    # Without a colon, try where the module ends: first at the last dot.
     for end in range(len(parts) - 1, 0, -1):
         name = ".".join(parts[:end])
         if not _is_inside(name, allowed):
@@ -66,7 +66,7 @@ def _find(path: str, allowed: Collection[str]) -> tuple[ModuleType, Sequence[str
 
 
 def _below_allowed(path: str, parts: Sequence[str], allowed: Collection[str]) -> Sequence[str]:
-    """The parts that follow the allowed module that a path begins with."""
+    """Return the parts of a path after the allowed module. Raise FunctionNotAllowed if none is."""
     for end in range(len(parts), 0, -1):
         if ".".join(parts[:end]) in allowed:
             return parts[end:]
@@ -77,7 +77,7 @@ def _below_allowed(path: str, parts: Sequence[str], allowed: Collection[str]) ->
     )
 
 
-def _refuse_underscores(path: str, names: Sequence[str]) -> None:
+def _forbid_underscores(path: str, names: Sequence[str]) -> None:
     for name in names:
         if name.startswith("_"):
             raise FunctionNotAllowed(f"{path!r} may not be run: {name} is private")
@@ -92,22 +92,22 @@ def _imported(name: str) -> ModuleType:
 
 
 def _is_missing(error: BaseException | None, module: str) -> bool:
-    """Whether there is no such module, rather than one that cannot import something else."""
+    """Return whether the module itself is missing, and not one that it imports."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return False
     return module == error.name or module.startswith(f"{error.name}.")
 
 
-def _attribute(holder: object, name: str, path: str) -> object:
+def _attribute(owner: object, name: str, path: str) -> object:
     try:
-        return getattr(holder, name)
+        return getattr(owner, name)
     except AttributeError:
         raise FunctionNotFound(f"{path!r} was not found: there is no {name}") from None
     except Exception as error:
         raise FunctionNotFound(f"{path!r} was not found: {type(error).__name__}") from error
 
 
-def _is_made_in(found: object, allowed: Collection[str]) -> bool:
+def _is_defined_in(found: object, allowed: Collection[str]) -> bool:
     module = getattr(found, "__module__", None)
     if isinstance(found, ModuleType) or not isinstance(module, str):
         return False

@@ -1,7 +1,7 @@
-"""Regular expressions of users, measured before they are used.
+"""Redaction patterns: regular expressions of users, measured before they are used.
 
-`re` cannot be interrupted and holds the interpreter while it searches. A pattern is tried in a
-process of its own, on texts made from the pattern that are likely to take long.
+A search of `re` cannot be interrupted and blocks all threads. A pattern is tried in a process of
+its own, on texts that are made from the pattern and likely to be slow.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-LONGEST_SEARCH = 8_192
-"""Characters that are searched at once."""
+MAX_SEARCH_LENGTH = 8_192
+"""Maximum number of characters of one search."""
 
-MOST_SECONDS = 2.0
-"""Seconds of processor time that a search of so many may take at most."""
+MAX_SEARCH_SECONDS = 2.0
+"""Maximum processor time of a search of that length."""
 
-_FIRST_SIZE = LONGEST_SEARCH // 8
+_FIRST_SIZE = MAX_SEARCH_LENGTH // 8
 _FIRST_SECONDS = 0.5
 _SIZES = (15, 25, 39, 60)
-"""Of short texts, on which a repeat of a given number of times may fail."""
-_PATIENCE = 60.0
-"""Seconds after which the process is killed, however little of the processor it got."""
+"""Sizes of short texts, for patterns with a fixed number of repeats."""
+_TIMEOUT = 60.0
+"""Seconds after which the process is killed, on a busy machine too."""
 
-_MOST_TEXTS = 120
+_MAX_TEXTS = 120
 _LETTERS = "a0 A-._@/=:\n"
 _parser: Any = import_module("re._parser")
 _names: Any = import_module("re._constants")
@@ -59,8 +59,8 @@ search(slowest, *full)
 """
 
 
-class Pumped(NamedTuple):
-    """A text whose middle is repeated until it is as long as wanted."""
+class PumpedText(NamedTuple):
+    """A text whose middle part is repeated up to a length."""
 
     before: str
     middle: str
@@ -69,7 +69,7 @@ class Pumped(NamedTuple):
 
 @lru_cache(maxsize=256)
 def problem_of(pattern: str) -> str | None:
-    """Why a regular expression cannot be used; None if it can."""
+    """Return why a regular expression cannot be used; None if it can."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -80,21 +80,22 @@ def problem_of(pattern: str) -> str | None:
         return "it is nested too deeply"
     if _is_slow(pattern, texts):
         return (
-            f"searching {LONGEST_SEARCH} characters can take it more than {MOST_SECONDS:g} s; "
+            f"searching {MAX_SEARCH_LENGTH} characters can take it more than "
+            f"{MAX_SEARCH_SECONDS:g} s; "
             "do not repeat what is repeated itself, as (a+)+ does"
         )
     return None
 
 
-def _is_slow(pattern: str, texts: Sequence[Pumped]) -> bool:
-    order = {
+def _is_slow(pattern: str, texts: Sequence[PumpedText]) -> bool:
+    measurement = {
         "pattern": pattern,
         "texts": texts,
         "sizes": _SIZES,
         "first": (_FIRST_SIZE, _FIRST_SECONDS),
-        "full": (LONGEST_SEARCH, MOST_SECONDS),
+        "full": (MAX_SEARCH_LENGTH, MAX_SEARCH_SECONDS),
     }
-    # Isolated: neither the user's modules nor the environment of this process has a part in it.
+    # Isolated (-I -S, no environment): it loads no modules of the user.
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _MEASURE],
         env={},
@@ -104,7 +105,7 @@ def _is_slow(pattern: str, texts: Sequence[Pumped]) -> bool:
     )
     with process:
         try:
-            process.communicate(json.dumps(order).encode(), timeout=_PATIENCE)
+            process.communicate(json.dumps(measurement).encode(), timeout=_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             return True
@@ -113,29 +114,29 @@ def _is_slow(pattern: str, texts: Sequence[Pumped]) -> bool:
     return process.returncode != 0
 
 
-def _texts_for(pattern: str) -> list[Pumped]:
-    """Texts that a search may take long for: each repeat of the pattern, repeated in vain."""
+def _texts_for(pattern: str) -> list[PumpedText]:
+    """Return texts that may be slow to search: repeats of the pattern, then a mismatch."""
     parsed = _parser.parse(pattern)
-    texts = dict.fromkeys(Pumped("", letter, "\x00") for letter in _LETTERS)
+    texts = dict.fromkeys(PumpedText("", letter, "\x00") for letter in _LETTERS)
     for variant, letter in enumerate(_LETTERS):
         texts.update(dict.fromkeys(_Example(letter, variant).texts_of(parsed)))
-    return list(texts)[:_MOST_TEXTS]
+    return list(texts)[:_MAX_TEXTS]
 
 
 class _Example:
-    """A text that a pattern matches, in which one letter is preferred."""
+    """Builds a text that a pattern matches, with one letter wherever possible."""
 
     def __init__(self, letter: str, variant: int) -> None:
         self._letter = letter
         self._variant = variant
-        self._pumped: list[Pumped] = []
+        self._pumped: list[PumpedText] = []
 
-    def texts_of(self, parsed: Any) -> list[Pumped]:
+    def texts_of(self, parsed: Any) -> list[PumpedText]:
         self._write(parsed, "")
         return self._pumped
 
     def _write(self, parsed: Any, before: str) -> str:
-        """A match of a part of the pattern, behind a match of what is before it."""
+        """Return a match of a part of the pattern; `before` is the match of the parts before it."""
         text = ""
         for name, value in parsed:
             text += self._piece(name, value, before + text)
@@ -165,7 +166,7 @@ class _Example:
         least, most, parsed = value
         once = self._write(parsed, before)
         if most > 8 and once:
-            self._pumped.append(Pumped(before[-_FIRST_SIZE // 2 :], once, "\x00"))
+            self._pumped.append(PumpedText(before[-_FIRST_SIZE // 2 :], once, "\x00"))
         times: int = min(max(least, 1), 64)
         return once * times
 
@@ -184,7 +185,7 @@ def _firsts(items: Any) -> Iterator[str]:
 
 
 def _holds(items: Any, letter: str) -> bool:
-    """Whether a set of characters has one."""
+    """Return whether a set of characters contains one."""
     negated = bool(items) and items[0][0] is _names.NEGATE
     return negated != any(_is_in(name, value, letter) for name, value in items)
 

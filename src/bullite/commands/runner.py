@@ -1,8 +1,8 @@
-"""Runs one command: starts it, takes what it says, and ends it with all that it started.
+"""Runs commands: starts one, reads its output, and ends it with all processes that it started.
 
-Knows nothing of jobs. What it starts has a session of its own, no terminal, no descriptor of ours
-but its badge, and none of our secrets. A thread does nothing but that while a command runs: an
-event loop would take longer for a short one than its shell does (docs/decisions/0026).
+This module knows no jobs. A command has a session of its own, no terminal, no descriptor of this
+process except its run marker, and none of our private variables. Each command is run by a thread of
+its own: for a short one, an event loop would take longer than the shell (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from .capture import MAX_KEPT, HeadTail, HeadTailBuffer
 
 SHELL = "/bin/sh"
 GRACE = 5.0
-"""Seconds that a command gets between being told to end and being killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 DRAINING = 1.0
-"""Seconds that output is waited for when a command has ended and others hold its pipes open."""
+"""Seconds to read on after a command has exited, if other processes keep its pipes open."""
 
 SWEEPS = 50
-"""How often those are looked for that were started while the others were being killed."""
+"""How often to search for processes that were started while others were killed."""
 
 BETWEEN_SWEEPS = 0.02
 REAP_EVERY = 1.0
-"""Seconds between looks for the ends of what commands left behind."""
+"""Seconds between reaping the processes that commands left behind."""
 
-PIECE = 65_536
+CHUNK = 65_536
 _NOTHING: Mapping[str, str] = {}
 
-_ITS_OWN = frozenset(
+_FINAL_ERRORS = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENOEXEC}
     | {errno.E2BIG, errno.ELOOP, errno.ENAMETOOLONG}
 )
-"""What the kernel says of commands that it will never start; of others it may later."""
+"""Errors of commands that can never be started; after other errors a retry may succeed."""
 
 NULL_BYTE = "a null byte in the command, in an argument or in the name of a file"
 
@@ -59,16 +59,16 @@ STDOUT, STDERR = "stdout", "stderr"
 
 
 class Listener(Protocol):
-    """Told what a command says, as it says it."""
+    """Receives the output of a command while it runs."""
 
     due: float | None
-    """The monotonic second at which it wants to be called, whether anything was said or not."""
+    """The monotonic time of the next `on_due`, with or without output; None for never."""
 
-    def heard(self, stream: str, data: bytes) -> None:
-        """A piece of what a stream says."""
+    def on_output(self, stream: str, data: bytes) -> None:
+        """Receive a chunk of a stream."""
 
-    def call(self) -> None:
-        """It is due."""
+    def on_due(self) -> None:
+        """`due` has passed."""
 
 
 class NotStarted(Exception):
@@ -77,41 +77,41 @@ class NotStarted(Exception):
     def __init__(self, message: str, *, is_final: bool) -> None:
         super().__init__(message)
         self.is_final = is_final
-        """Whether another try would end the same way."""
+        """Whether a retry would fail in the same way."""
 
 
 class Stopped(Exception):
-    """A command was ended before its time, because somebody said so."""
+    """A command was ended because its abort signal was set."""
 
-    def __init__(self, ended: CommandResult) -> None:
+    def __init__(self, result: CommandResult) -> None:
         super().__init__("the command was stopped")
-        self.ended = ended
+        self.result = result
 
 
 class Command(NamedTuple):
-    """What is to be run: a line for the shell, or a program and its arguments."""
+    """A command to run: a line for the shell, or a program and its arguments."""
 
     line: str | None = None
     argv: Sequence[str] = ()
     cwd: str | None = None
     env: Mapping[str, str] = _NOTHING
     env_from: Sequence[str] = ()
-    """Variables that are taken from the environment it is started in, whatever they are called."""
+    """Variables to copy from this process's environment, also private ones."""
     clean_env: bool = False
-    """Nothing of that environment but where programs are."""
+    """Copy only PATH, and `env_from`, from this process's environment."""
     stdin: str | None = None
-    """A file to read from, by a name that counts where we are; nothing, if there is none."""
+    """The file to use as standard input, relative to our current folder; None for no input."""
     input: bytes = b""
-    """What it can read instead, from a file without a name: if we are killed, nothing is left."""
+    """Bytes to use as standard input instead, through a file that has no name to be left behind."""
     timeout: float | None = None
     """Seconds."""
     grace: float = GRACE
-    most_kept: int = MAX_KEPT
+    max_kept: int = MAX_KEPT
     cpu_seconds: int | None = None
     memory_bytes: int | None = None
 
     def arguments(self) -> list[str]:
-        """What the kernel is asked to run."""
+        """Return the arguments of the process: with limits or `stdin`, a shell that executes it."""
         argv = [SHELL, "-c", self.line] if self.line is not None else list(self.argv)
         limits = []
         if self.cpu_seconds is not None:
@@ -119,30 +119,30 @@ class Command(NamedTuple):
         if self.memory_bytes is not None:
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.stdin is not None:
-            # We never open it ourselves. A pipe may keep us waiting; to close a file, such as our
-            # database, would drop the locks that this process holds on it.
+            # The shell opens it, not this process: a FIFO would block us, and closing a file, such
+            # as our database, would drop the locks that this process holds on it.
             line = " && ".join([*limits, 'exec "$@" <"$0"'])
             return [SHELL, "-c", line, _readable(self.stdin), *argv]
         if not limits:
             return argv
         return [SHELL, "-c", " && ".join([*limits, 'exec "$@"']), "sh", *argv]
 
-    def environment(self, ours: BaseEnvironment) -> dict[bytes, bytes]:
-        """What it finds in its environment, of what there is in ours."""
-        missing = [name for name in self.env_from if name not in ours.variables]
+    def environment(self, base: BaseEnvironment) -> dict[bytes, bytes]:
+        """Return its environment. Raise NotStarted if a variable of `env_from` is missing."""
+        missing = [name for name in self.env_from if name not in base.variables]
         if missing:
             raise NotStarted(
                 f"the worker has no variable {missing[0]} in its environment", is_final=True
             )
         return {
-            **(ours.minimal if self.clean_env else ours.harmless),
-            **encoded({name: ours.variables[name] for name in self.env_from}),
+            **(base.minimal if self.clean_env else base.public),
+            **encoded({name: base.variables[name] for name in self.env_from}),
             **encoded(self.env),
         }
 
 
 def _readable(file: str) -> str:
-    """The name of a file that can be read, wherever it is opened; an OSError, if it cannot."""
+    """Return the absolute path of a file. Raise OSError if it cannot be read."""
     if stat.S_ISDIR(os.stat(file).st_mode):
         raise _error(errno.EISDIR, file)
     if not os.access(file, os.R_OK):
@@ -155,23 +155,23 @@ def _error(number: int, file: str) -> OSError:
 
 
 def encoded(variables: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Variables as the kernel has them."""
+    """Return variables in the encoding of the file system."""
     return {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
 
 
 class BaseEnvironment:
-    """What commands may find of ours, looked at once: to do that for each would take long."""
+    """The variables of this process that commands may get; encoded once, not for each command."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self.variables = dict(variables)
-        harmless = {n: v for n, v in variables.items() if not n.startswith(OURS)}
-        self.harmless = encoded(harmless)
-        self.minimal = encoded({n: v for n, v in harmless.items() if n == "PATH"})
-        self.nothing_to_read = os.open(os.devnull, os.O_RDONLY)
+        public = {n: v for n, v in variables.items() if not n.startswith(OURS)}
+        self.public = encoded(public)
+        self.minimal = encoded({n: v for n, v in public.items() if n == "PATH"})
+        self.dev_null = os.open(os.devnull, os.O_RDONLY)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # it could not be opened
-            os.close(self.nothing_to_read)
+        with contextlib.suppress(AttributeError):  # /dev/null could not be opened
+            os.close(self.dev_null)
 
 
 class CommandResult(NamedTuple):
@@ -190,67 +190,66 @@ class CommandResult(NamedTuple):
 
 
 class CommandRunner:
-    """Runs commands in the threads that ask for it, any number at a time.
+    """Runs commands, each in the calling thread, any number at a time.
 
-    Those that drop all marks are found only if this process adopts orphans (`tree.adopt_orphans`);
-    those that do not even write to it any more, only if it is `alone`: if nobody else starts
-    processes here.
+    Processes that drop their run markers are found only if this process adopts orphans (see
+    `adopt_orphans`). Those that have also closed their output are found only if this runner is
+    `alone`: if no other code of this process starts processes.
     """
 
     def __init__(self, *, alone: bool = True) -> None:
         self._running: dict[int, ProcessTree] = {}
         if not alone:
-            # A rival that was there from the start: what has no mark may always be its own.
+            # A placeholder for other code: any process without a marker may belong to it.
             self._running[0] = ProcessTree(0, new_env_marker(), 0)
         self._ended: list[ProcessTree] = []
         self._reaping: threading.Timer | None = None
         self._lock = threading.Lock()
         self.longest_grace = math.inf
-        """Seconds that any command gets, whatever it was promised."""
+        """The maximum of `grace` for all commands, in seconds."""
 
     @cached_property
-    def _surroundings(self) -> BaseEnvironment:
-        """Ours at the first command: what sets variables for commands, such as an app that is
-        imported, has done so by then."""
+    def _base_environment(self) -> BaseEnvironment:
+        """The environment at the first command: an app may set variables when it is imported."""
         return BaseEnvironment(os.environ)
 
     @property
-    def remembers(self) -> int:
-        """Of how many commands that have ended somebody may be left."""
+    def unreaped(self) -> int:
+        """The number of commands that have exited and may have left processes behind."""
         return len(self._ended)
 
     def run(
         self,
         command: Command,
         listener: Listener | None = None,
-        cookie: str | None = None,
-        leash: Signal | None = None,
+        env_marker: str | None = None,
+        abort: Signal | None = None,
     ) -> CommandResult:
-        """Run a command to its end, or to its timeout; `cookie` marks its processes.
+        """Run a command to its end or its timeout; `env_marker` is the run marker of its processes.
 
-        It is ended when the `leash` says so, which raises `Stopped`. Once it has ended, how it did
-        counts, and nobody can stop it any more.
+        If `abort` is set before the command has exited, end it and raise `Stopped`. Raise
+        NotStarted if it cannot be started.
         """
         with _starting():
             run = _Execution(
-                command, self._surroundings, listener, cookie or new_env_marker(), leash
+                command, self._base_environment, listener, env_marker or new_env_marker(), abort
             )
             with self._lock:
-                # At once: who ends another command must not take this one for a part of it.
+                # Under the lock: a thread that ends another command must know this one as another.
                 run.start()
                 self._running[run.tree.leader] = run.tree
         timed_out = was_stopped = False
         try:
-            run.attend(_in(command.timeout))
+            run.wait(_in(command.timeout))
             if not run.has_exited:
-                timed_out = not run.is_to_stop
+                timed_out = not run.is_aborted
                 self._end(run, command.grace)
-                was_stopped = run.is_to_stop
+                was_stopped = run.is_aborted
             run.drain()
         except BaseException:
             run.stop_reading()
             if not run.has_exited:
-                self._end(run, 0)  # nobody would know of it any more
+                self._end(run, 0)  # no caller is left that could end it
             raise
         finally:
             run.close()
@@ -258,37 +257,42 @@ class CommandRunner:
                 del self._running[run.tree.leader]
                 self._ended.append(run.tree)
             self._reap_soon()
-        ended = run.ended(timed_out)
+        result = run.result(timed_out)
         if was_stopped:
-            raise Stopped(ended)
-        return ended
+            raise Stopped(result)
+        return result
 
     def _end(self, run: _Execution, grace: float) -> None:
-        """End all of a command's processes: tell them, wait, kill those that are left."""
-        told_at, told = time.monotonic(), set[tuple[int, int]]()
-        self._send(run, signal.SIGTERM, told)
-        self._send(run, signal.SIGCONT)  # who is stopped cannot obey
-        # Somebody may be in a hurry by now who was in none before.
-        while time.monotonic() < told_at + min(grace, self.longest_grace):
-            if not self._send(run, signal.SIGTERM, told):
+        """End all processes of a command: SIGTERM, then SIGKILL to those left after `grace`."""
+        ended_at, signalled = time.monotonic(), set[tuple[int, int]]()
+        self._send(run, signal.SIGTERM, signalled)
+        self._send(run, signal.SIGCONT)  # a stopped process cannot react
+        # Read longest_grace each time: `BuiltinProcessors.hurry` may shorten it meanwhile.
+        while time.monotonic() < ended_at + min(grace, self.longest_grace):
+            if not self._send(run, signal.SIGTERM, signalled):
                 break
-            run.listen(BETWEEN_SWEEPS)
+            run.read_for(BETWEEN_SWEEPS)
         for _ in range(SWEEPS):
             if not self._send(run, signal.SIGKILL):
                 break
-            run.listen(BETWEEN_SWEEPS)
+            run.read_for(BETWEEN_SWEEPS)
         if not run.has_exited:
             run.kill()
             run.await_exit()
 
-    def _send(self, run: _Execution, number: int, told: set[tuple[int, int]] | None = None) -> int:
-        """Signal all of a command's processes that live, but for those `told`; how many live."""
+    def _send(
+        self, run: _Execution, number: int, signalled: set[tuple[int, int]] | None = None
+    ) -> int:
+        """Signal the live processes of a command that are not in `signalled`.
+
+        Return how many are alive.
+        """
         with self._lock:
             others = [tree for tree in self._running.values() if tree is not run.tree]
-            return run.tree.send(number, others, told)
+            return run.tree.send(number, others, signalled)
 
     def _reap_soon(self) -> None:
-        """Hear of the end of what was left behind, in a while and as long as somebody is."""
+        """Reap processes that commands left behind, every REAP_EVERY s until none is alive."""
         with self._lock:
             if self._reaping is None and self._ended:
                 self._reaping = threading.Timer(REAP_EVERY, self._reap)
@@ -299,32 +303,32 @@ class CommandRunner:
         with self._lock:
             self._reaping = None
             ended, self._ended = self._ended, []
-            awaited = set(self._running)
-        left = reap(ended, awaited)
+            running = set(self._running)
+        alive = reap(ended, running)
         with self._lock:
-            self._ended += left
+            self._ended += alive
         self._reap_soon()
 
 
 @contextlib.contextmanager
 def _starting() -> Iterator[None]:
-    """What fails in here keeps a command from being started."""
+    """Raise errors of the block as NotStarted."""
     try:
         yield
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        is_final = error.errno in _ITS_OWN
+        is_final = error.errno in _FINAL_ERRORS
         raise NotStarted(f"{error.strerror}{where}", is_final=is_final) from error
     except (TypeError, ValueError) as error:
-        # Each version of Python words this one differently.
+        # The message differs between versions of Python.
         reason = NULL_BYTE if "embedded null" in str(error) else str(error)
         raise NotStarted(reason, is_final=True) from error
-    except RuntimeError as error:  # there can be no more threads
+    except RuntimeError as error:  # no thread could be started
         raise NotStarted(str(error), is_final=False) from error
 
 
-def _nameless(data: bytes) -> int:
-    """A descriptor of a file that has no name, to be read from its beginning."""
+def _unnamed_file(data: bytes) -> int:
+    """Return a descriptor of a file without a name that contains `data`."""
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(data)
         file.seek(0)
@@ -332,39 +336,39 @@ def _nameless(data: bytes) -> int:
 
 
 class _Execution:
-    """One command, to be started and under way."""
+    """One run of a command."""
 
     def __init__(
         self,
         command: Command,
-        ours: BaseEnvironment,
+        base: BaseEnvironment,
         listener: Listener | None,
-        cookie: str,
-        leash: Signal | None,
+        env_marker: str,
+        abort: Signal | None,
     ) -> None:
-        self._listener, self._abort = listener, leash
+        self._listener, self._abort = listener, abort
         self._captures = {
-            STDOUT: HeadTailBuffer(command.most_kept),
-            STDERR: HeadTailBuffer(command.most_kept),
+            STDOUT: HeadTailBuffer(command.max_kept),
+            STDERR: HeadTailBuffer(command.max_kept),
         }
         self._arguments, self._cwd = command.arguments(), command.cwd
-        self._environment = command.environment(ours) | encoded({ENV_MARKER: cookie})
-        self._ours, self._env_marker, self._input = ours, cookie, command.input
-        self._bell = _wakeup()
+        self._environment = command.environment(base) | encoded({ENV_MARKER: env_marker})
+        self._base, self._env_marker, self._input = base, env_marker, command.input
+        self._wakeup = _thread_wakeup()
         self._handle: int | None = None
         self.has_exited = False
 
     def start(self) -> None:
-        """Start it; if it cannot be watched, nothing is left of it."""
+        """Start the process; if it cannot be watched, kill it and raise."""
         before = now_ticks()
-        self._process, out, err = self._spawned()
+        self._process, out, err = self._spawn()
         self._pipes = {out: STDOUT, err: STDERR}
         self._open = dict(self._pipes)
         try:
             pipes = frozenset((file_id(out), file_id(err)))
             self.tree = ProcessTree(self._process.pid, self._env_marker, before, pipes)
             self._poll = select.poll()
-            for descriptor in (out, err, self._bell.fileno()):
+            for descriptor in (out, err, self._wakeup.fileno()):
                 self._poll.register(descriptor, select.POLLIN)
             self._watch()
         except BaseException:
@@ -373,22 +377,22 @@ class _Execution:
             self.close()
             raise
         if self._abort is not None:
-            self._abort.on_abort(self._bell.ring)
+            self._abort.on_abort(self._wakeup.wake)
 
-    def _spawned(self) -> tuple[subprocess.Popen[bytes], int, int]:
-        """The process, and what its standard output and error are read from."""
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], int, int]:
+        """Return the process and the descriptors to read its standard output and error from."""
         opened: list[int] = []
         try:
             out, out_end = os.pipe()
             opened += [out, out_end]
             err, err_end = os.pipe()
             opened += [err, err_end]
-            badge = make_fd_marker(self._env_marker)
-            if badge is not None:
-                opened.append(badge)
-            stdin = self._ours.nothing_to_read
+            marker_fd = make_fd_marker(self._env_marker)
+            if marker_fd is not None:
+                opened.append(marker_fd)
+            stdin = self._base.dev_null
             if self._input:
-                stdin = _nameless(self._input)
+                stdin = _unnamed_file(self._input)
                 opened.append(stdin)
             process = subprocess.Popen(
                 self._arguments,
@@ -399,7 +403,7 @@ class _Execution:
                 stderr=err_end,
                 bufsize=0,
                 start_new_session=True,
-                pass_fds=() if badge is None else (badge,),
+                pass_fds=() if marker_fd is None else (marker_fd,),
             )
             opened.remove(out)
             opened.remove(err)
@@ -409,56 +413,56 @@ class _Execution:
                 os.close(descriptor)
 
     def _watch(self) -> None:
-        """Have a descriptor tell of its end, or where there are none, a thread."""
+        """Watch for the exit through a pidfd, or a thread if the kernel has none."""
         try:
             self._handle = os.pidfd_open(self._process.pid)
         except (OSError, AttributeError):
-            threading.Thread(target=self._wait, args=(self._bell,), daemon=True).start()
+            threading.Thread(target=self._wait_in_thread, args=(self._wakeup,), daemon=True).start()
         else:
             self._poll.register(self._handle, select.POLLIN)
 
-    def _wait(self, bell: Wakeup) -> None:
+    def _wait_in_thread(self, wakeup: Wakeup) -> None:
         self._process.wait()
-        bell.ring()
+        wakeup.wake()
 
     def stop_reading(self) -> None:
-        """Tell nobody any more what it says."""
+        """Pass no more output to the listener."""
         self._listener = None
 
     @property
-    def is_to_stop(self) -> bool:
+    def is_aborted(self) -> bool:
         return self._abort is not None and self._abort.aborted
 
-    def attend(self, until: float) -> None:
-        """Take what it says until it exits, or somebody stops it, or the time has come."""
-        while not self.has_exited and not self.is_to_stop and time.monotonic() < until:
-            self._hear(until)
+    def wait(self, until: float) -> None:
+        """Read output until the process exits, the abort signal is set, or `until` has passed."""
+        while not self.has_exited and not self.is_aborted and time.monotonic() < until:
+            self._wait_for_event(until)
 
-    def listen(self, seconds: float) -> None:
-        """Take what it says for so long."""
+    def read_for(self, seconds: float) -> None:
+        """Read output for that time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self._hear(until)
+            self._wait_for_event(until)
 
     def kill(self) -> None:
-        """Kill it and its group, which the kernel need not show for that."""
-        if self._process.poll() is None:  # its number is nobody else's
+        """Kill the process group; that needs no /proc."""
+        if self._process.poll() is None:  # not reaped: the pid cannot be another process's
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def await_exit(self) -> None:
         """Wait until the started process has exited, even if its children live on."""
         while not self.has_exited:
-            self._hear(math.inf)
+            self._wait_for_event(math.inf)
 
     def drain(self) -> None:
         """Wait until all output was read, or DRAINING s if another process keeps the pipes open."""
         until = time.monotonic() + DRAINING
         while self._open and time.monotonic() < until:
-            self._hear(until)
+            self._wait_for_event(until)
 
-    def _hear(self, until: float) -> None:
-        """Wait for something to happen, and take note of it."""
+    def _wait_for_event(self, until: float) -> None:
+        """Wait for output, the exit, the abort signal, `due` or `until`, and handle it."""
         listener = self._listener
         if listener is not None and listener.due is not None:
             until = min(until, listener.due)
@@ -468,10 +472,10 @@ class _Execution:
             elif descriptor == self._handle:
                 self._exit()
             else:
-                self._bell.hush()
+                self._wakeup.clear()
                 self.has_exited = self.has_exited or self._process.returncode is not None
         if listener is not None and listener.due is not None and listener.due <= time.monotonic():
-            listener.call()
+            listener.on_due()
 
     def _exit(self) -> None:
         self._process.poll()
@@ -483,7 +487,7 @@ class _Execution:
 
     def _read(self, descriptor: int) -> None:
         try:
-            data = os.read(descriptor, PIECE)
+            data = os.read(descriptor, CHUNK)
         except OSError:
             data = b""
         if not data:
@@ -493,16 +497,17 @@ class _Execution:
         name = self._open[descriptor]
         self._captures[name].add(data)
         if self._listener is not None:
-            self._listener.heard(name, data)
+            self._listener.on_output(name, data)
 
     def close(self) -> None:
-        """Let go of everything that belongs to the run."""
+        """Close the descriptors of the run."""
         for pipe in self._pipes:
             os.close(pipe)
         if self._handle is not None:
             os.close(self._handle)
 
-    def ended(self, timed_out: bool) -> CommandResult:
+    def result(self, timed_out: bool) -> CommandResult:
+        """Return how the process ended and its output."""
         code = self._process.returncode
         assert code is not None
         how = TIMED_OUT if timed_out else EXITED if code >= 0 else SIGNALLED
@@ -524,37 +529,39 @@ def _ms_until(moment: float) -> float | None:
 
 
 class Wakeup:
-    """Wakes up a thread that waits for a command."""
+    """Wakes a thread that polls a command; a descriptor to poll beside those of the command."""
 
     def __init__(self) -> None:
-        self._inside, self._outside = socket.socketpair()
-        for end in (self._inside, self._outside):
+        self._reader, self._writer = socket.socketpair()
+        for end in (self._reader, self._writer):
             end.setblocking(False)
 
-    def ring(self) -> None:
-        with contextlib.suppress(OSError):  # it rings already, or its thread is gone
-            self._outside.send(b".")
+    def wake(self) -> None:
+        """Make the descriptor readable."""
+        with contextlib.suppress(OSError):  # it is readable already, or its thread has ended
+            self._writer.send(b".")
 
-    def hush(self) -> None:
+    def clear(self) -> None:
+        """Make the descriptor unreadable again."""
         with contextlib.suppress(OSError):
-            self._inside.recv(PIECE)
+            self._reader.recv(CHUNK)
 
     def fileno(self) -> int:
-        return self._inside.fileno()
+        return self._reader.fileno()
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # they could not be made
-            self._inside.close()
-            self._outside.close()
+        with contextlib.suppress(AttributeError):  # the sockets could not be created
+            self._reader.close()
+            self._writer.close()
 
 
-_bells = threading.local()
+_local = threading.local()
 
 
-def _wakeup() -> Wakeup:
-    """That of this thread, for all of its commands."""
+def _thread_wakeup() -> Wakeup:
+    """Return the wake-up of this thread, which all of its commands share."""
     try:
-        bell: Wakeup = _bells.bell
+        wakeup: Wakeup = _local.wakeup
     except AttributeError:
-        bell = _bells.bell = Wakeup()
-    return bell
+        wakeup = _local.wakeup = Wakeup()
+    return wakeup

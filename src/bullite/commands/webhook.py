@@ -1,4 +1,4 @@
-"""Calls a URL, safely: signed, bounded, never to a private address unless allowed."""
+"""Webhooks: HTTP requests that are signed, bounded, and not sent to private addresses."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ from ..core.backoff import RetryLater
 
 SIGNATURE, DELIVERY = "Bullite-Signature", "Bullite-Delivery"
 TOLERANCE = 300.0
-"""Seconds that a signature may be old, or ahead, and still be taken."""
+"""Seconds by which the time of a valid signature may differ from now."""
 
 TIMEOUT = 30.0
 MAX_TIMEOUT = 3_600.0
 MAX_WAIT = 86_400.0
-"""Seconds that a server may ask us to wait before the next try."""
+"""Maximum of Retry-After that is respected, in seconds."""
 
 MAX_URL_LENGTH = 8_192
 MAX_BODY = 64 * 1024
-"""Bytes that are kept of an answer."""
+"""Bytes of a response's body that are kept."""
 
 MAX_HEAD = 64 * 1024
-"""Bytes that are read before an answer's body begins."""
+"""Bytes that are read of a response's headers."""
 
-MAX_WIRE = 1024 * 1024
-"""Bytes that are read to get at the body: small chunks take more room than what is in them."""
+MAX_BODY_READ = 1024 * 1024
+"""Bytes that are read for a body: with chunked encoding more than its size."""
 
 MAX_ADDRESSES = 4
 """Addresses of one host that are tried."""
 
-MAX_LOOKUPS = 32
-"""Questions to the name service at a time: those that nobody waits for any more cannot be ended."""
+MAX_QUERIES = 32
+"""DNS queries at a time: a query cannot be cancelled when its deadline has passed."""
 
-_PIECE = 8_192
+_CHUNK = 8_192
 _PORTS = {"http": 80, "https": 443}
-_TRY_AGAIN = frozenset({408, 425, 429})
-_SAYS_WHEN = frozenset({429, 503})
+_RETRYABLE = frozenset({408, 425, 429})
+_WITH_RETRY_AFTER = frozenset({429, 503})
 _RESERVED = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "te"}
     | {"trailer", SIGNATURE.lower(), DELIVERY.lower()}
 )
-"""Headers that decide how a message is read, or that we vouch for."""
+"""Headers that control the framing of the request, or that this module sets."""
 
 _PRINTABLE = string.ascii_letters + string.digits + string.punctuation
 _METHOD = re.compile(r"[A-Z]{1,20}")
@@ -70,15 +70,15 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
-    # Called global by some versions of `ipaddress`, or the door of a cloud to its own machines.
+    # Global to some versions of `ipaddress`, or the metadata service of a cloud.
     for network in ("192.0.0.0/24", "168.63.129.16/32", "3fff::/20")
 )
 
-_lookups = threading.BoundedSemaphore(MAX_LOOKUPS)
+_queries = threading.BoundedSemaphore(MAX_QUERIES)
 
 
 class WebhookFailed(RetryLater):
-    """A call was refused, got no answer, or one that is no success; the text says which."""
+    """A request was refused, got no response, or an unsuccessful one; the text says which."""
 
     def __init__(
         self,
@@ -92,39 +92,39 @@ class WebhookFailed(RetryLater):
         self.status = status
         self.retry_after = retry_after
         self.is_final = is_final
-        """Whether another try would end the same way."""
+        """Whether a retry would fail in the same way."""
 
 
-class TooMuch(OSError):
-    """Somebody said more than is listened to."""
+class TooMuchData(OSError):
+    """A peer sent more bytes than are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebRequest:
-    """What is to be sent, and where to."""
+    """An HTTP request to be sent."""
 
     url: str
     method: str = "POST"
     body: bytes = field(default=b"", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = TIMEOUT
-    """Seconds for all of it: finding the host, connecting, sending, and the whole answer."""
+    """Seconds for everything: DNS, connecting, sending, and the whole response."""
     secret: bytes | None = field(default=None, repr=False)
     allow_private: bool = False
     id: tuple[str, ...] = ()
-    """What the receiver knows a repeated delivery by, in any characters."""
+    """Identifies repeated deliveries for the receiver; any characters."""
     now: Callable[[], float] = time.time
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], **conditions: Any) -> Self:
-        """The call that a job's data tells of."""
+    def of(cls, data: Mapping[str, Any], **options: Any) -> Self:
+        """Return the request that a job's data describes."""
         return cls(
             url=data["url"],
             method=data.get("method", "POST"),
             body=_bytes_of(data.get("body")),
             headers=data.get("headers", {}),
             timeout=data.get("timeout") or TIMEOUT,
-            **conditions,
+            **options,
         )
 
 
@@ -134,52 +134,52 @@ def _bytes_of(body: Any) -> bytes:
     return body.encode() if isinstance(body, str) else json.dumps(body).encode()
 
 
-class WebAnswer(NamedTuple):
-    """What came back."""
+class WebResponse(NamedTuple):
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
-    """Their names are in lower case."""
+    """By name in lower case."""
     body: bytes
-    """Or its head."""
+    """The first MAX_BODY bytes."""
 
 
-def deliver(request: WebRequest) -> WebAnswer:
-    """Call a URL; anything but a success raises `WebhookFailed`."""
-    answer = call(request)
-    status = answer.status
+def deliver(request: WebRequest) -> WebResponse:
+    """Send a request. Raise `WebhookFailed` unless the response is a success."""
+    response = call(request)
+    status = response.status
     if 200 <= status < 300:
-        return answer
+        return response
     hint = ", and redirects are not followed" if 300 <= status < 400 else ""
     raise WebhookFailed(
-        f"{_place_of(request.url).host} answered {status}{hint}",
+        f"{_authority_of(request.url).host} answered {status}{hint}",
         status=status,
-        retry_after=_retry_after(answer, request.now()),
-        is_final=400 <= status < 500 and status not in _TRY_AGAIN,
+        retry_after=_retry_after(response, request.now()),
+        is_final=400 <= status < 500 and status not in _RETRYABLE,
     )
 
 
-def call(request: WebRequest) -> WebAnswer:
-    """Call a URL and take any answer; raise `WebhookFailed` if it is refused or none comes."""
-    place, headers = check(request)
+def call(request: WebRequest) -> WebResponse:
+    """Send a request and return any response. Raise `WebhookFailed` if there is none."""
+    authority, headers = check(request)
     deadline = time.monotonic() + request.timeout
     try:
-        with _connect(place, request.allow_private, deadline) as sock:
-            return _converse(sock, deadline, request, place, headers)
+        with _connect(authority, request.allow_private, deadline) as sock:
+            return _exchange(sock, deadline, request, authority, headers)
     except WebhookFailed:
         raise
-    except Exception as error:  # what parses answers trusts them, and raises all kinds
+    except Exception as error:  # http.client raises many types for malformed responses
         problem = _problem(error, request.timeout)
-        raise WebhookFailed(f"{place.host} {problem}") from error
+        raise WebhookFailed(f"{authority.host} {problem}") from error
 
 
 def check(request: WebRequest) -> tuple[_Authority, dict[str, str]]:
-    """Where a call goes and with which headers; raise `WebhookFailed` if it can only be refused."""
-    place = _place_of(request.url)
-    headers = _headers(request, place)
+    """Return where a request goes and its headers. Raise `WebhookFailed` if it is not allowed."""
+    authority = _authority_of(request.url)
+    headers = _headers(request, authority)
     if not 0 < request.timeout <= MAX_TIMEOUT:
         raise _refused(f"the timeout must be more than 0 and at most {MAX_TIMEOUT:g} s")
-    return place, headers
+    return authority, headers
 
 
 def _refused(why: str) -> WebhookFailed:
@@ -196,7 +196,7 @@ def _problem(error: Exception, timeout: float) -> str:
             return f"has a certificate that is not trusted: {error.verify_message}"
         case ssl.SSLError():
             return f"could not be spoken to over TLS: {error.reason or 'it broke off'}"
-        case TooMuch():
+        case TooMuchData():
             return "sent more headers than are read"
         case ConnectionRefusedError():
             return "refused the connection"
@@ -212,7 +212,7 @@ def _problem(error: Exception, timeout: float) -> str:
 
 
 def sign(secret: bytes, body: bytes, at: float) -> str:
-    """The value of the header that tells a receiver who sent a body, and when."""
+    """Return the signature header, which proves the sender and the time of a body."""
     moment = int(at)
     return f"t={moment},v1={_digest(secret, body, str(moment))}"
 
@@ -224,7 +224,7 @@ def verify_signature(
     tolerance: float = TOLERANCE,
     now: Callable[[], float] = time.time,
 ) -> bool:
-    """Whether who knows the secret sent this body, at most `tolerance` seconds ago."""
+    """Return whether a body was signed with the secret, at most `tolerance` seconds ago."""
     pairs = [part.strip().partition("=") for part in header.split(",")]
     moments = [value for name, _, value in pairs if name == "t"]
     if not secret or len(moments) != 1 or not re.fullmatch(r"[0-9]{1,12}", moments[0]):
@@ -240,10 +240,12 @@ def _digest(secret: bytes, body: bytes, moment: str) -> str:
     return hmac.new(secret, f"{moment}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-# --- what is asked for ---------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 
 
 class _Authority(NamedTuple):
+    """Where a request goes: the parts of its URL."""
+
     scheme: str
     host: str
     port: int
@@ -251,12 +253,12 @@ class _Authority(NamedTuple):
     """Path and query."""
 
     @property
-    def authority(self) -> str:
+    def host_and_port(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def _place_of(url: str) -> _Authority:
+def _authority_of(url: str) -> _Authority:
     if len(url) > MAX_URL_LENGTH:
         raise _refused(f"the URL is longer than {MAX_URL_LENGTH} characters")
     if not url.isprintable() or " " in url:
@@ -293,7 +295,7 @@ def _checked_host(host: str) -> str:
     return name
 
 
-def _headers(request: WebRequest, place: _Authority) -> dict[str, str]:
+def _headers(request: WebRequest, authority: _Authority) -> dict[str, str]:
     if not _METHOD.fullmatch(request.method):
         raise _refused("the method must be a word in capital letters, such as POST")
     given = {name.lower() for name in request.headers}
@@ -302,7 +304,7 @@ def _headers(request: WebRequest, place: _Authority) -> dict[str, str]:
     usual = {"User-Agent": "bullite", "Content-Type": "application/json"}
     headers = {name: value for name, value in usual.items() if name.lower() not in given}
     headers |= request.headers
-    headers |= {"Host": place.authority, "Connection": "close"}
+    headers |= {"Host": authority.host_and_port, "Connection": "close"}
     if request.id:
         headers[DELIVERY] = ":".join(quote(part, safe="@", errors="replace") for part in request.id)
     if request.secret is not None:
@@ -315,17 +317,17 @@ def _headers(request: WebRequest, place: _Authority) -> dict[str, str]:
     return headers
 
 
-# --- where it goes to ----------------------------------------------------------------------------
+# --- connections ---------------------------------------------------------------------------------
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to one host that the whole internet may call."""
+    """Return whether an IP address is one host's on the public internet."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
         return False
     if isinstance(found, ipaddress.IPv6Address):
-        # A router that translates these connects to the IPv4 address inside.
+        # A NAT64 gateway connects to the embedded IPv4 address.
         if found in _NAT64:
             return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)))
         if found.sixtofour is not None:
@@ -338,8 +340,8 @@ def is_public(address: str) -> bool:
 
 
 def names_private_address(url: str) -> bool:
-    """Whether a URL says by itself that it leads to a private address; looks no name up."""
-    host = _place_of(url).host.rstrip(".")
+    """Return whether the host in a URL is a private address; names are not resolved."""
+    host = _authority_of(url).host.rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -349,44 +351,44 @@ def names_private_address(url: str) -> bool:
     return not all(is_public(str(address[0])) for *_, address in found)
 
 
-_Found = tuple[int, int, int, Any]
-"""Family, kind and protocol of a socket, and the address it is to be connected to."""
+_Address = tuple[int, int, int, Any]
+"""Family, type and protocol of a socket, and the address to connect it to."""
 
 
-def _connect(place: _Authority, allow_private: bool, deadline: float) -> socket.socket:
-    """Connect to an address that was looked at, so that no second look-up can change it."""
-    found = _look_up(place, deadline)
-    # One that is not public among others is a trick, or a mistake: neither is to be tried out.
+def _connect(authority: _Authority, allow_private: bool, deadline: float) -> socket.socket:
+    """Resolve a host once, check its addresses, and connect to one of them."""
+    found = _resolve(authority, deadline)
+    # A private address among public ones is an attack or a mistake: connect to none.
     if not allow_private and not all(is_public(address[0]) for *_, address in found):
         raise _refused(
-            f"{place.host} is at a private address; allow those with: "
+            f"{authority.host} is at a private address; allow those with: "
             "queuectl config set allow_private_webhooks true"
         )
     sock = _connect_to_one(found[:MAX_ADDRESSES], deadline)
-    if place.scheme == "http":
+    if authority.scheme == "http":
         return sock
     try:
         sock.settimeout(seconds_until(deadline))
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
-        return context.wrap_socket(sock, server_hostname=place.host.rstrip("."))
+        return context.wrap_socket(sock, server_hostname=authority.host.rstrip("."))
     except BaseException:
         sock.close()
         raise
 
 
-def _connect_to_one(found: list[_Found], deadline: float) -> socket.socket:
+def _connect_to_one(found: list[_Address], deadline: float) -> socket.socket:
     problem = OSError()
     for number, (family, kind, protocol, address) in enumerate(found):
-        # An address that is silent leaves time for those after it.
-        patience = seconds_until(deadline) / (len(found) - number)
+        # Divide the time: an address that does not reply must leave some for the next ones.
+        timeout = seconds_until(deadline) / (len(found) - number)
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError as error:
             problem = error
             continue
         try:
-            sock.settimeout(patience)
+            sock.settimeout(timeout)
             sock.connect(address)
             return sock
         except OSError as error:
@@ -395,43 +397,43 @@ def _connect_to_one(found: list[_Found], deadline: float) -> socket.socket:
     raise problem
 
 
-def _look_up(place: _Authority, deadline: float) -> list[_Found]:
-    """The addresses of a host. The question has a thread of its own: it knows no timeout."""
-    answers: queue.SimpleQueue[list[_Found] | OSError] = queue.SimpleQueue()
-    turns = _lookups
+def _resolve(authority: _Authority, deadline: float) -> list[_Address]:
+    """Return the addresses of a host. A DNS query has no timeout, so it runs in a thread."""
+    results: queue.SimpleQueue[list[_Address] | OSError] = queue.SimpleQueue()
+    queries = _queries
 
-    def ask() -> None:
+    def query() -> None:
         try:
-            found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-            answers.put([(family, kind, protocol, at) for family, kind, protocol, _, at in found])
+            found = socket.getaddrinfo(authority.host, authority.port, type=socket.SOCK_STREAM)
+            results.put([(family, kind, protocol, at) for family, kind, protocol, _, at in found])
         except OSError as error:
-            answers.put(error)
+            results.put(error)
         except ValueError:
-            answers.put(socket.gaierror(socket.EAI_NONAME, "it is no name"))
+            results.put(socket.gaierror(socket.EAI_NONAME, "it is no name"))
         finally:
-            turns.release()
+            queries.release()
 
-    if not turns.acquire(timeout=seconds_until(deadline)):
+    if not queries.acquire(timeout=seconds_until(deadline)):
         raise TimeoutError
     try:
-        threading.Thread(target=ask, name="bullite-lookup", daemon=True).start()
+        threading.Thread(target=query, name="bullite-lookup", daemon=True).start()
     except RuntimeError as error:
-        turns.release()
+        queries.release()
         raise OSError("no thread can be started") from error
     try:
-        answer = answers.get(timeout=seconds_until(deadline))
+        result = results.get(timeout=seconds_until(deadline))
     except queue.Empty:
         raise TimeoutError from None
-    if isinstance(answer, OSError):
-        raise answer
-    return answer
+    if isinstance(result, OSError):
+        raise result
+    return result
 
 
-# --- the conversation ----------------------------------------------------------------------------
+# --- requests over a socket------------------------------------------------------------------------
 
 
 def seconds_until(deadline: float) -> float:
-    """Seconds that are left; TimeoutError, if none are."""
+    """Return the seconds until a deadline. Raise TimeoutError if it has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -439,7 +441,7 @@ def seconds_until(deadline: float) -> float:
 
 
 class BoundedReader(io.RawIOBase):
-    """What a socket says until a deadline, however slowly, and of that so many bytes."""
+    """Reads from a socket until a deadline, at most `most` bytes."""
 
     def __init__(self, sock: socket.socket, deadline: float, most: int) -> None:
         super().__init__()
@@ -452,15 +454,15 @@ class BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self.left <= 0:
-            raise TooMuch
+            raise TooMuchData
         self._sock.settimeout(seconds_until(self._deadline))
-        taken = self._sock.recv_into(memoryview(buffer)[: self.left])
-        self.left -= taken
-        return taken
+        count = self._sock.recv_into(memoryview(buffer)[: self.left])
+        self.left -= count
+        return count
 
 
-class _Wire:
-    """As much of a socket as `http.client` uses; every use of it minds the deadline."""
+class _BoundedSocket:
+    """The part of a socket that `http.client` uses, with a deadline for each operation."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
@@ -477,26 +479,26 @@ class _Wire:
         return io.BufferedReader(self.reader)
 
     def close(self) -> None:
-        """Nothing: the connection is closed before the answer is read, the socket after it."""
+        """Do nothing: `http.client` calls it before the body is read; `call` closes the socket."""
 
 
-def _converse(
+def _exchange(
     sock: socket.socket,
     deadline: float,
     request: WebRequest,
-    place: _Authority,
+    authority: _Authority,
     headers: Mapping[str, str],
-) -> WebAnswer:
-    wire = _Wire(sock, deadline)
-    connection = http.client.HTTPConnection(place.host, place.port)
+) -> WebResponse:
+    bounded = _BoundedSocket(sock, deadline)
+    connection = http.client.HTTPConnection(authority.host, authority.port)
     connection.auto_open = 0
-    connection.sock = wire
-    # Who does not listen to the end may have answered already.
+    connection.sock = bounded
+    # A server that closes early may have sent its response already.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.request(request.method, place.target, request.body or None, headers)
+        connection.request(request.method, authority.target, request.body or None, headers)
     with connection.getresponse() as response:
-        wire.reader.left = MAX_WIRE
-        return WebAnswer(response.status, _headers_of(response), _body_of(response))
+        bounded.reader.left = MAX_BODY_READ
+        return WebResponse(response.status, _headers_of(response), _body_of(response))
 
 
 def _headers_of(response: http.client.HTTPResponse) -> dict[str, str]:
@@ -508,24 +510,26 @@ def _headers_of(response: http.client.HTTPResponse) -> dict[str, str]:
 
 
 def _body_of(response: http.client.HTTPResponse) -> bytes:
-    """The head of a body. One that breaks off still has a head: what was sent has arrived, whatever
-    becomes of the rest of the answer."""
+    """Return the first bytes of a body.
+
+    A body that breaks off is returned as far as it came: the request has been received.
+    """
     body = b""
     try:
-        while len(body) < MAX_BODY and (piece := response.read(_PIECE)):
-            body += piece
+        while len(body) < MAX_BODY and (chunk := response.read(_CHUNK)):
+            body += chunk
     except TimeoutError:
         raise
     except http.client.IncompleteRead as error:
         body += error.partial
     except (OSError, http.client.HTTPException, ValueError, ArithmeticError):
-        pass  # it is cut off here, or says that a chunk has less than no bytes
+        pass  # the connection was cut, or a chunk size is malformed
     return body[:MAX_BODY]
 
 
-def _retry_after(answer: WebAnswer, now: float) -> float | None:
-    text = answer.headers.get("retry-after", "").strip()
-    if answer.status not in _SAYS_WHEN or not text:
+def _retry_after(response: WebResponse, now: float) -> float | None:
+    text = response.headers.get("retry-after", "").strip()
+    if response.status not in _WITH_RETRY_AFTER or not text:
         return None
     if re.fullmatch(r"[0-9]+", text):
         return min(float(text), MAX_WAIT)

@@ -17,7 +17,7 @@ from ...core.codec import decode
 from ...core.event_log import UNCOUNTED, unfold
 from .. import times
 from ..console import escape_control, one_line, queue_option, verb
-from ..follow_output import LOOK_EVERY
+from ..follow_output import POLL_EVERY
 from ..session import Session
 
 MAX_READ = 200
@@ -46,7 +46,7 @@ def events(session: Session, queue: str | None, follow: bool, limit: int) -> Non
             if event["queue"] not in names:
                 names = _queue_names(session)
             _tell_event(session, names, event)
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_EVERY)
 
 
 def _queue_names(session: Session) -> dict[int, str]:

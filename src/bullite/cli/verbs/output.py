@@ -28,7 +28,7 @@ from ..console import (
     queue_option,
     verb,
 )
-from ..follow_output import ENDED, LOOK_EVERY, follow_output, keeps_output, state_of
+from ..follow_output import ENDED, POLL_EVERY, follow_output, keeps_output, state_of
 from ..job_format import as_json, duration_of, status_of, what_it_does
 from ..session import Session
 
@@ -168,7 +168,7 @@ def logs(session: Session, job_id: str, queue: str | None, follow: bool, raw: bo
         session.talk.flush()
         if not follow or ended:
             break
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_EVERY)
     if not told:
         where = f"; `queuectl output {job.id}` shows what the command said"
         session.talk.note("no log lines" + (where if job.name == COMMAND else ""))
