@@ -90,7 +90,7 @@ async def test_how_far_it_is_is_shown_to_who_waits(
     at = Progress.at
 
     def later(bar: Progress, done: int) -> None:
-        bar._began = bar._told = bar._clock() - 10
+        bar._started = bar._updated = bar._clock() - 10
         at(bar, done)
 
     monkeypatch.setattr(Progress, "at", later)

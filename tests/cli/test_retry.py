@@ -71,7 +71,7 @@ async def test_all_can_be_delayed_and_keep_their_attempts(queue: Queue, location
 async def test_many_are_retried_in_pieces(
     queue: Queue, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bullite.cli.bulk.PIECE", 2)
+    monkeypatch.setattr("bullite.cli.bulk.BATCH", 2)
     jobs = [await cancelled(queue) for _ in range(5)]
     assert run("retry", "--all", "--state", "cancelled", "--json", db=location).json["jobs"] == 5
     assert await states(queue, *jobs) == ["waiting"] * 5

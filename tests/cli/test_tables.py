@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bullite.cli.tables import NARROWEST, widths_of
+from bullite.cli.tables import MIN_WIDTH, widths_of
 
 COLUMNS = ("ID", "QUEUE", "COMMAND")
 
@@ -23,7 +23,7 @@ def test_a_heading_is_never_narrower_than_its_word() -> None:
 
 def test_only_what_is_not_for_copying_gives_way() -> None:
     assert widths_of(COLUMNS, [row(36, 7, 90)], 80) == [36, 7, 33]
-    assert widths_of(COLUMNS, [row(76, 7, 90)], 80) == [76, 7, NARROWEST]
+    assert widths_of(COLUMNS, [row(76, 7, 90)], 80) == [76, 7, MIN_WIDTH]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ MUTANTS = (
     Mutant(
         "beside an application no commands are run",
         "cli/worker_process.py",
-        "                crew = self._crew if self._spec.runs_commands_of(name) else None\n",
-        "                crew = self._crew\n",
+        "                builtin = self._builtin if self._spec.runs_commands_of(name) else None\n",
+        "                builtin = self._builtin\n",
         ["cli/test_worker_start.py::test_workers_of_an_application_run_no_commands"],
     ),
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "completion connects to no server that a settings file names",
         "cli/completers.py",
-        "            if db is None and not _default_may_be_asked():\n                return []\n",
+        "            if db is None and not _may_open_default():\n                return []\n",
         "",
         ["cli/test_completion.py"],
     ),

@@ -1,4 +1,4 @@
-"""Many jobs at once: chosen by a look at each, moved in pieces, with a bar for those who wait."""
+"""Bulk retry and deletion: jobs are chosen one by one, moved in batches, with a progress bar."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .console import InvalidInput, pluralize
 from .job_format import COMPLETED, DEAD, lists_of, status_of
 from .session import Session
 
-PIECE = 500
+BATCH = 500
 """Jobs that are retried in one transaction."""
 
-GLANCE = 0.1
-"""Seconds between two looks at how far something is."""
+POLL_EVERY = 0.1
+"""Seconds between two updates of the progress bar."""
 
 Fits = Callable[[Job], bool]
 
-Tell = Callable[[int], None]
-"""Called with how many it was done to so far."""
+OnProgress = Callable[[int], None]
+"""Called with the number of jobs done so far."""
 
 
 def finished_jobs(word: str) -> tuple[str, Fits]:
-    """The list of ended jobs that a user's word for a state means, and which of them."""
+    """Return the state that a word for finished jobs means, and which jobs of it."""
     lists, status = lists_of(word)
     name = lists[0]
     if name in OUTCOMES:
@@ -40,15 +40,15 @@ def finished_jobs(word: str) -> tuple[str, Fits]:
 
 
 def dead_letter_queues(session: Session, queue: str | None) -> list[tuple[Queue, Fits]]:
-    """Where the dead jobs of a queue, or of all, lie, and which of those that do are theirs."""
+    """Return the queues that hold the dead jobs of a queue, or of all, and which jobs those are."""
     if queue is None:
         return [(each, _is_dead) for each in session.queues(None)]
     own = session.queue(queue)
-    places: list[tuple[Queue, Fits]] = [(own, _is_dead)]
-    letters = session.wait(own.get_meta())["dead_letter"]
-    if letters is not None and letters in session.queue_names():
-        places.append((session.queue(letters), lambda job: _is_dead(job, own.name)))
-    return places
+    found: list[tuple[Queue, Fits]] = [(own, _is_dead)]
+    dead_letter = session.wait(own.get_meta())["dead_letter"]
+    if dead_letter is not None and dead_letter in session.queue_names():
+        found.append((session.queue(dead_letter), lambda job: _is_dead(job, own.name)))
+    return found
 
 
 def _is_dead(job: Job, came_from: str | None = None) -> bool:
@@ -56,13 +56,13 @@ def _is_dead(job: Job, came_from: str | None = None) -> bool:
 
 
 def retry_all(
-    session: Session, places: list[tuple[Queue, str, Fits]], delay: int, keep_attempts: bool
+    session: Session, lists: list[tuple[Queue, str, Fits]], delay: int, keep_attempts: bool
 ) -> dict[str, int]:
-    """Let all ended jobs of these lists run again that fit; how many of each queue."""
-    until = session.now()  # in all of them: what was tried, and died in another, had its run
+    """Retry all fitting jobs of these lists. Return the number by queue."""
+    until = session.now()  # for all lists: a job that is retried and dies again is not chosen twice
     left: list[str] = []
 
-    async def retry(queue: Queue, name: str, fits: Fits, tell: Tell) -> int:
+    async def retry(queue: Queue, name: str, fits: Fits, on_progress: OnProgress) -> int:
         wanted: dict[str, None] = {}
 
         def choose(job: Job) -> bool:
@@ -71,77 +71,77 @@ def retry_all(
             return is_chosen
 
         retried = await queue.retry_jobs(
-            PIECE,
+            BATCH,
             name,
             until,
             delay=delay,
             reset_attempts=not keep_attempts,
             fits=choose,
-            on_piece=tell,
+            on_piece=on_progress,
         )
         for job_id in wanted.keys() - set(retried):
             left.append(f"queuectl retry {quote(job_id)} --queue {quote(queue.name)}")
         return len(retried)
 
-    retried = _in_all(session, "retried", places, retry)
+    retried = _in_all(session, "retried", lists, retry)
     if left:
         jobs = pluralize(len(left), "job was", "jobs were")
-        session.talk.note(f"{jobs} not retried: `{min(left)}` tells why")
+        session.console.note(f"{jobs} not retried: `{min(left)}` tells why")
     return retried
 
 
 def purge_all(
-    session: Session, places: list[tuple[Queue, str, Fits]], older_than: int
+    session: Session, lists: list[tuple[Queue, str, Fits]], older_than: int
 ) -> dict[str, int]:
-    """Delete all ended jobs of these lists for good that fit; how many of each queue."""
+    """Delete all fitting jobs of these lists permanently. Return the number by queue."""
 
-    async def purge(queue: Queue, name: str, fits: Fits, tell: Tell) -> int:
-        return await queue.purge(older_than, name, fits=fits, on_piece=tell)
+    async def purge(queue: Queue, name: str, fits: Fits, on_progress: OnProgress) -> int:
+        return await queue.purge(older_than, name, fits=fits, on_piece=on_progress)
 
-    return _in_all(session, "deleted", places, purge)
+    return _in_all(session, "deleted", lists, purge)
 
 
 def _in_all(
     session: Session,
     label: str,
-    places: list[tuple[Queue, str, Fits]],
-    act: Callable[[Queue, str, Fits, Tell], Coroutine[Any, Any, int]],
+    lists: list[tuple[Queue, str, Fits]],
+    act: Callable[[Queue, str, Fits, OnProgress], Coroutine[Any, Any, int]],
 ) -> dict[str, int]:
-    """Act on the jobs of all these lists that fit; on how many of each queue it was done."""
-    bar = session.talk.progress(label, None)
+    """Act on all lists with a progress bar. Return the number of jobs by queue."""
+    bar = session.console.progress(label, None)
     done: dict[str, int] = {}
-    for queue, name, fits in places:
+    for queue, name, fits in lists:
         before = sum(done.values())
 
-        def tell(number: int, before: int = before) -> None:
+        def on_progress(number: int, before: int = before) -> None:
             bar.at(before + number)
 
-        if number := session.wait(act(queue, name, fits, tell)):
+        if number := session.wait(act(queue, name, fits, on_progress)):
             done[queue.name] = done.get(queue.name, 0) + number
     bar.end()
     return done
 
 
-def watched(
+def run_with_progress(
     session: Session, label: str, work: Coroutine[Any, Any, None], left: Callable[[], int]
 ) -> int:
-    """Do what says nothing of how far it is, and look meanwhile; by how much less is left then."""
+    """Run `work` with a progress bar from `left()`. Return by how much `left()` has shrunk."""
     before = left()
-    bar = session.talk.progress(label, before)
-    problems: list[BaseException] = []
+    bar = session.console.progress(label, before)
+    errors: list[BaseException] = []
 
-    def carry_out() -> None:
+    def run() -> None:
         try:
             session.wait(work)
         except BaseException as error:
-            problems.append(error)
+            errors.append(error)
 
-    thread = threading.Thread(target=carry_out, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(GLANCE)
+        thread.join(POLL_EVERY)
         bar.at(max(0, before - left()))
     bar.end()
-    if problems:
-        raise problems[0]
+    if errors:
+        raise errors[0]
     return max(0, before - left())

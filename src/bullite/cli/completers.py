@@ -1,4 +1,4 @@
-"""Names that a shell can complete. Whatever goes wrong, nothing is told."""
+"""Shell completion of names. Errors complete nothing."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Completes = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(read: Callable[[Session, click.Context], Iterable[str]]) -> Completes:
-    """Offers those of the names read that begin with what was typed."""
+    """Return a completer that offers the names with the typed prefix."""
 
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
         try:
             db = context.params.get("db") or named_before(context)
-            if db is None and not _default_may_be_asked():
+            if db is None and not _may_open_default():
                 return []
             with closing(Session(db, Console(as_json=True))) as session:
                 return [name for name in read(session, context) if name.startswith(typed)]
         except Exception:
-            # Nobody who presses a key for a name wants to read why there is none.
+            # An error message would be printed into the command line that is being typed.
             return []
 
     return complete
 
 
-def _default_may_be_asked() -> bool:
+def _may_open_default() -> bool:
     """Return whether shell completion may open the default database.
 
     A settings file comes with its folder and may be another user's. Completion must not send a
@@ -82,7 +82,7 @@ Paths = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]
 
 
 def _paths(kind: str) -> Paths:
-    """Leaves it to the shell, which knows best."""
+    """Return a completer that leaves paths to the shell."""
     return lambda context, parameter, typed: [CompletionItem(typed, type=kind)]
 
 

@@ -1,4 +1,4 @@
-"""How the program talks: data on standard output, talk on standard error, JSON when asked for."""
+"""Output of queuectl: results on standard output, notes on standard error, text or JSON."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from ..core.escaping import visible, visible_json
 from ..errors import BulliteError, JobFailed
 
 EXIT_FAILED = 1
-"""It could not be done: no such job, no such database, refused."""
+"""The command failed: no such job, no such database, not allowed."""
 EXIT_BAD_INPUT = 2
 EXIT_JOB_FAILED = 3
-"""A job that was waited for failed."""
+"""A job that `wait` waited for failed."""
 EXIT_TIMED_OUT = 124
 EXIT_INTERRUPTED = 130
 
 _BLANKS = str.maketrans("\t\n", "  ")
-"""What would make a row look like several, or a cell."""
+"""Characters that would separate rows or cells."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CommandError(click.ClickException):
-    """Something cannot be done; the message says what to do about it."""
+    """The command cannot be carried out; the message says what to do."""
 
     exit_code = EXIT_FAILED
 
 
 class InvalidInput(click.ClickException):
-    """Something was asked for in a way that is not understood."""
+    """An argument or an option is invalid."""
 
     exit_code = EXIT_BAD_INPUT
 
 
 def is_bad_input(error: BulliteError) -> bool:
-    """Whether something of the library is wrong with what was asked for, not with what there is."""
+    """Return whether an error of the library is about the arguments."""
     return isinstance(error, ValueError | TypeError) and not isinstance(error, JobFailed)
 
 
 def escape_control(text: str) -> str:
-    """Text as it can be written to a terminal: what cannot be seen spelled out."""
+    """Return text with control and invisible characters escaped."""
     return visible(text)
 
 
 def one_line(text: str, width: int = 60) -> str:
-    """The same on one line, cut where it gets too long."""
+    """Return escaped text on one line, cut at `width` characters."""
     flat = escape_control(" ".join(text.split()))
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
 def pluralize(number: int, one: str, more: str) -> str:
-    """A number of things, called as one or as several are."""
+    """Return a number with the singular or the plural of a noun."""
     return f"{number} {one if number == 1 else more}"
 
 
 class Console:
-    """What a verb says, in the form that was asked for."""
+    """Prints the output of a verb, as text or as JSON."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -72,32 +72,32 @@ class Console:
         self.in_colour = self.on_terminal and not os.environ.get("NO_COLOR")
 
     def data(self, value: Any) -> None:
-        """One JSON document."""
+        """Print one JSON document."""
         text = json.dumps(value, ensure_ascii=False, default=str)
         self.line(visible_json(text))
 
     def line(self, text: str = "") -> None:
-        """A line of the answer."""
+        """Print a line of the result."""
         sys.stdout.write(text + "\n")
 
     def flush(self) -> None:
         sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """Something for people, that is no answer."""
+        """Print a note to standard error, unless the output is JSON."""
         if not self.as_json:
-            with suppress(OSError):  # the terminal may be gone, and what is done goes on
+            with suppress(OSError):  # the terminal may be closed: the command continues
                 sys.stderr.write(escape_control(text) + "\n")
 
     def done(self, text: str, value: Mapping[str, Any]) -> None:
-        """What was done: a sentence for people, the facts for programs."""
+        """Print what was done: a sentence, or `value` as JSON."""
         if self.as_json:
             self.data(value)
         else:
             self.line(escape_control(text))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Rows under headings; for a program that reads them, tabs between."""
+        """Print rows: with headings on a terminal, else separated by tabs."""
         rows = [[escape_control(cell).translate(_BLANKS) for cell in row] for row in rows]
         if not self.on_terminal:
             for row in rows:
@@ -107,8 +107,8 @@ class Console:
 
             draw(columns, rows, self.in_colour)
 
-    def ask(self, question: str, yes: bool) -> None:
-        """Have somebody agree to what cannot be undone."""
+    def confirm(self, question: str, yes: bool) -> None:
+        """Ask for confirmation, unless `yes`. Raise CommandError without it."""
         if yes:
             return
         if not sys.stdin.isatty():
@@ -119,28 +119,28 @@ class Console:
             raise CommandError("nothing was changed")
 
     def progress(self, label: str, total: int | None) -> Progress:
-        """A bar on a terminal, shown when something takes longer than a second."""
+        """Return a progress bar, which is shown on a terminal after a second."""
         return Progress(label, total, show=not self.as_json and sys.stderr.isatty())
 
 
 class Progress:
-    """How far something is, for people who wait for it."""
+    """A progress bar on standard error."""
 
     def __init__(self, label: str, total: int | None, show: bool) -> None:
         import time
 
         self._label, self._total, self._show = label, total, show
         self._clock = time.monotonic
-        self._began = self._told = time.monotonic()
+        self._started = self._updated = time.monotonic()
         self._shown = False
 
     def at(self, done: int, jobs: int | None = None) -> None:
-        """So much is done; with so many jobs, if it is not those that are counted."""
+        """Update the bar: `done` of the total; `jobs`, if another unit than jobs is counted."""
         now = self._clock()
-        if not self._show or now - self._began < 1 or now - self._told < 0.1:
+        if not self._show or now - self._started < 1 or now - self._updated < 0.1:
             return
-        self._told, self._shown = now, True
-        rate = (done if jobs is None else jobs) / (now - self._began)
+        self._updated, self._shown = now, True
+        rate = (done if jobs is None else jobs) / (now - self._started)
         if self._total:
             filled = min(30, 30 * done // self._total)
             bar = "#" * filled + "-" * (30 - filled)
@@ -157,7 +157,7 @@ class Progress:
 
 
 def verb(function: F) -> F:
-    """The options that every verb has: --db, --json, --format. It gets a Session first."""
+    """Add the options of every verb (--db, --json, --format) and pass it a Session first."""
 
     @click.option(
         "--db",
@@ -176,10 +176,10 @@ def verb(function: F) -> F:
             db or named_before(click.get_current_context()), Console(as_json or form == "json")
         )
         if not gc.isenabled():
-            gc.freeze()  # what was imported is no garbage, not even at the end
+            gc.freeze()  # imported modules are no garbage: skip them, also at exit
             gc.enable()
         try:
-            with _telling_of_waits(session.talk):
+            with _noting_waits(session.console):
                 return function(session, **options)
         finally:
             session.close()
@@ -188,33 +188,33 @@ def verb(function: F) -> F:
 
 
 def named_before(context: click.Context) -> str | None:
-    """The database, if it was named before the verb."""
+    """Return the database, if --db was given before the verb."""
     named: str | None = context.find_root().params.get("db")
     return named
 
 
 @contextmanager
-def _telling_of_waits(talk: Console) -> Iterator[None]:
-    """Meanwhile people hear when a database that somebody else holds is waited for."""
+def _noting_waits(console: Console) -> Iterator[None]:
+    """On a terminal, note inside the block when a locked database is waited for."""
     if not sys.stderr.isatty():
         yield
         return
     import logging
 
-    class Aloud(logging.Handler):
+    class NoteHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            talk.note(record.getMessage())
+            console.note(record.getMessage())
 
-    waits, aloud = logging.getLogger("bullite.sqlite.waiting"), Aloud()
-    waits.addHandler(aloud)
+    waits, handler = logging.getLogger("bullite.sqlite.waiting"), NoteHandler()
+    waits.addHandler(handler)
     try:
         yield
     finally:
-        waits.removeHandler(aloud)
+        waits.removeHandler(handler)
 
 
 def queue_option(*, multiple: bool = False, help: str = "The queue.") -> Callable[[F], F]:
-    """--queue, whose names complete."""
+    """Return the option --queue, with completion."""
     return click.option(
         "--queue",
         "-q",
@@ -226,19 +226,19 @@ def queue_option(*, multiple: bool = False, help: str = "The queue.") -> Callabl
 
 
 def state_option(*, help: str, default: str | None = None) -> Callable[[F], F]:
-    """--state, whose words complete."""
+    """Return the option --state, with completion."""
     return click.option(
         "--state", metavar="STATE", default=default, help=help, shell_complete=_complete_states
     )
 
 
 def queue_argument(function: F) -> F:
-    """The name of a queue, which completes; `default` unless given."""
+    """Add the argument for a queue, with completion; `default` unless given."""
     return click.argument("queue", required=False, shell_complete=complete_queues)(function)
 
 
 def job_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
-    """The id of a job, which completes; or of several."""
+    """Return the argument for a job id, or several, with completion."""
     name = "job_ids" if many else "job_id"
     return click.argument(
         name, metavar="JOB..." if many else "JOB", nargs=-1 if many else 1, required=required,

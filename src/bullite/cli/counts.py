@@ -1,4 +1,4 @@
-"""How many jobs and workers there are, in queuectl's words for states."""
+"""Counts of jobs by status, and of workers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .session import Session
 
 
 def counts_of(session: Session, queue: Queue) -> dict[str, int]:
-    """How many jobs have each status, those that none has too."""
+    """Return the number of jobs of every status."""
     states = session.wait(queue.get_job_counts())
     retrying = _number(session, queue, "count_retrying", {"queue": pk_of(queue)})
     outcomes = _outcomes(session, queue)
     cancelled, expired = outcomes.get(CANCELLED, 0), outcomes.get(EXPIRED, 0)
     waiting = (State.WAITING, PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN)
-    # Jobs move between one look and the next.
+    # Jobs may change state between two reads: the differences may be negative.
     return {
         PENDING: max(0, sum(states[state] for state in waiting) - retrying),
         PROCESSING: states[State.ACTIVE],
@@ -35,7 +35,7 @@ def counts_of(session: Session, queue: Queue) -> dict[str, int]:
 
 
 def count_due(session: Session, queue: Queue) -> int:
-    """How many delayed jobs have reached their time."""
+    """Return the number of delayed jobs that are due."""
     return _number(session, queue, "count_due", {"queue": pk_of(queue), "now": session.now()})
 
 
@@ -48,7 +48,7 @@ def _number(session: Session, queue: Queue, statement: str, params: Mapping[str,
 
 
 def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
-    """How the failed jobs of a queue ended."""
+    """Return the number of failed jobs by outcome."""
 
     async def read() -> dict[str, int]:
         rows = await bridge.query(queue.store, "count_outcomes", {"queue": pk_of(queue)})
@@ -61,26 +61,28 @@ def _outcomes(session: Session, queue: Queue) -> dict[str, int]:
 
 
 def workers_of(session: Session, queue: str | None = None) -> list[WorkerStats]:
-    """The workers of one queue, or of all."""
+    """Return the workers of one queue, or of all."""
     found = session.wait(workers(session.store()))
     return [worker for worker in found if queue is None or worker.queue == queue]
 
 
 def heartbeat_age(session: Session, worker: WorkerStats) -> int:
-    """Ms since a worker was last heard of."""
+    """Return the ms since the last heartbeat of a worker."""
     return round(session.now() - worker.seen_at.timestamp() * 1000)
 
 
 def workers_summary(found: list[WorkerStats]) -> dict[str, Any]:
-    """How many of these workers there are, how many run jobs, how many are lost; and the same of
-    their processes, of which each has a worker for every queue that it serves."""
+    """Return the number of workers, busy and lost ones, and the same for their processes.
+
+    A process has a worker for every queue that it serves.
+    """
     lost = [worker for worker in found if worker.is_lost]
     busy = [worker for worker in found if worker.jobs and not worker.is_lost]
-    some = {"number": found, "busy": busy, "lost": lost}
+    groups = {"number": found, "busy": busy, "lost": lost}
     return {
-        **{name: len(these) for name, these in some.items()},
+        **{name: len(group) for name, group in groups.items()},
         "running": sum(len(worker.jobs) for worker in found),
-        "processes": {name: _processes(these) for name, these in some.items()},
+        "processes": {name: _processes(group) for name, group in groups.items()},
     }
 
 
@@ -88,8 +90,8 @@ def _processes(found: Iterable[WorkerStats]) -> int:
     return len({(worker.host, worker.pid) for worker in found})
 
 
-def workers_line(crew: Mapping[str, Any]) -> str:
-    """The same for people, to whom a worker is a process."""
-    there = crew["processes"]
-    number = pluralize(there["number"], "process", "processes")
-    return f"Workers: {number} ({there['busy']} busy, {there['lost']} lost)"
+def workers_line(summary: Mapping[str, Any]) -> str:
+    """Return the line about workers for people, to whom a worker is a process."""
+    processes = summary["processes"]
+    number = pluralize(processes["number"], "process", "processes")
+    return f"Workers: {number} ({processes['busy']} busy, {processes['lost']} lost)"

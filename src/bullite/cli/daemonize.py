@@ -1,4 +1,4 @@
-"""`worker start --daemon`: the same once more, without a terminal."""
+"""`worker start --daemon`: start the same command in the background, without a terminal."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .session import Session
 from .worker_groups import group_of, holder_of, is_here, taken
 
 STARTS_WITHIN = 15.0
-"""Seconds that the process in the background has to take its group."""
+"""Seconds within which the background process must run its group."""
 
 
 def start_in_background(session: Session, lock: GroupLock) -> None:
-    """Start it and wait until it runs the group; its talk goes to a file beside the lock."""
+    """Start the background process and wait until it runs the group; it logs beside the lock."""
     log = lock.path.with_suffix(".log")
     lock.make_folder()
     process = _start(log, session.absolute_location)
 
     def runs() -> bool:
-        """Whether it has the group on this machine, and everywhere."""
+        """Return whether it holds the lock of this machine and the row in the database."""
         if (lock.holder() or {}).get("pid") != process.pid:
             return False
         entry = group_of(session, lock.group)
@@ -42,10 +42,10 @@ def start_in_background(session: Session, lock: GroupLock) -> None:
                 raise taken(lock.group, holder)
             raise CommandError(f"the workers could not be started; see {log}")
     except BaseException:
-        process.kill()  # if it has workers by now, they end with it
+        process.kill()  # its workers, if it has some, end with it
         process.wait()
         raise
-    session.talk.done(
+    session.console.done(
         f"workers of the group {lock.group!r} run in the background, process {process.pid}; "
         f"they write to {log}",
         {"group": lock.group, "pid": process.pid, "log": str(log)},
@@ -67,9 +67,9 @@ def _start(log: Path, location: str) -> subprocess.Popen[bytes]:
 
 
 def _open_log(log: Path) -> int:
-    """Open a log to append to. Refuse what another user may have put in its place."""
+    """Open a log to append to. Raise CommandError if another user may have made the file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    # Not blocking: if a FIFO takes the place of the file, its opening must not wait.
+    # O_NONBLOCK: if a FIFO takes the place of the file, opening it must not wait.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(log, flags, 0o600)
@@ -96,7 +96,7 @@ def _for_the_background(arguments: Sequence[str]) -> list[str]:
 
 
 def until(is_so: Callable[[], bool], seconds: float) -> bool:
-    """Ask again and again, at least once, until the answer is yes; False if it never was."""
+    """Poll a condition, at least once, until it is true. Return False after that many seconds."""
     deadline = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() >= deadline:

@@ -113,7 +113,7 @@ class OutputFollower:
 
     def _print(self, stream: str, data: bytes, final: bool = False) -> None:
         out = sys.stdout if stream == "stdout" else sys.stderr
-        if self._raw and not self._session.talk.as_json:
+        if self._raw and not self._session.console.as_json:
             out.flush()
             out.buffer.write(data)
             out.buffer.flush()
@@ -121,9 +121,9 @@ class OutputFollower:
         text = self._text[stream].decode(data, final)
         if not text:
             return
-        if self._session.talk.as_json:
-            self._session.talk.data({"stream": stream, "data": text})
-            self._session.talk.flush()
+        if self._session.console.as_json:
+            self._session.console.data({"stream": stream, "data": text})
+            self._session.console.flush()
             return
         out.write(escape_control(text))
         out.flush()

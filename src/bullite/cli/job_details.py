@@ -18,11 +18,11 @@ from .session import Session
 from .times import iso, took
 
 WIDTH = 200
-"""Characters of what may be long, where one line has to do."""
+"""Maximum length of values that are shown on one line."""
 
 
 def everything_of(session: Session, queue: Queue, job: Job) -> dict[str, Any]:
-    """The facts: those of every job in JSON, and what else belongs to this one."""
+    """Return everything about a job: its JSON form, attempts, dependencies, logs and options."""
     return {
         **as_json(job),
         "history": [attempt_facts(one) for one in session.wait(job.get_attempts())],
@@ -38,11 +38,12 @@ def everything_of(session: Session, queue: Queue, job: Job) -> dict[str, Any]:
 
 
 def attempt_facts(attempt: Attempt) -> dict[str, Any]:
-    began, ended = attempt.started_at, attempt.ended_at
-    ms = None if began is None or ended is None else (ended - began).total_seconds() * 1000
+    """Return an attempt in its JSON form."""
+    started, ended = attempt.started_at, attempt.ended_at
+    ms = None if started is None or ended is None else (ended - started).total_seconds() * 1000
     return {
         "number": attempt.number,
-        "started_at": iso(began),
+        "started_at": iso(started),
         "ended_at": iso(ended),
         "duration_ms": None if ms is None else round(ms),
         "worker": attempt.worker,
@@ -52,11 +53,11 @@ def attempt_facts(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-# --- for people ---
+# --- text ---
 
 
 def sections(facts: Mapping[str, Any]) -> Iterator[str]:
-    """The same, line by line."""
+    """Yield everything about a job as lines of text."""
     yield f"--- Job {facts['id']} ---"
     yield from _lines(_summary(facts))
     yield from _section("Data", _pretty(facts["data"]).splitlines())
@@ -65,23 +66,23 @@ def sections(facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["failed_reason"] is not None:
         yield from _section("Error", facts["failed_reason"].splitlines())
     if facts["history"]:
-        yield from _section("History", [_past(one) for one in facts["history"]])
+        yield from _section("History", [_attempt_line(one) for one in facts["history"]])
     if facts["depends_on"]:
-        awaited = [f"{one['queue']}:{one['id']} {one['state']}" for one in facts["depends_on"]]
-        yield from _section("Depends On", awaited)
+        links = [f"{one['queue']}:{one['id']} {one['state']}" for one in facts["depends_on"]]
+        yield from _section("Depends On", links)
     if any(facts["children"].values()):
         yield from _section("Children", [f"{key}: {n}" for key, n in facts["children"].items()])
 
 
 def _summary(facts: Mapping[str, Any]) -> dict[str, Any]:
     parent, timeout, lasted = facts["parent"], facts["timeout"], facts["duration_ms"]
-    aside = "" if facts["state"] == facts["status"] else f" ({facts['state']})"
+    detail = "" if facts["state"] == facts["status"] else f" ({facts['state']})"
     outcome = facts["outcome"]
     return {
         "Command": one_line(facts["command"], WIDTH),
         "Name": facts["name"],
         "Queue": facts["queue"],
-        "State": f"{facts['status']}{aside}",
+        "State": f"{facts['status']}{detail}",
         "Outcome": outcome if outcome != facts["status"] else None,
         "Priority": facts["priority"],
         "Attempts": f"{facts['attempts_made']}/{facts['attempts']}",
@@ -112,7 +113,7 @@ def _section(heading: str, lines: list[str]) -> Iterator[str]:
     yield from lines
 
 
-def _past(one: Mapping[str, Any]) -> str:
+def _attempt_line(one: Mapping[str, Any]) -> str:
     after = f" after {took(one['duration_ms'])}" if one["duration_ms"] is not None else ""
     by = f" by {one['worker']}" if one["worker"] else ""
     error = f": {one_line(one['error'], WIDTH)}" if one["error"] else ""

@@ -1,4 +1,4 @@
-"""A job as the program shows it: in JSON, and in queuectl's own words for states."""
+"""The JSON form of a job, and its status: queuectl's own words for states."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PENDING, PROCESSING, COMPLETED, FAILED, DEAD = (
     *("pending", "processing", "completed", "failed", "dead"),
 )
 STATUSES = (PENDING, PROCESSING, COMPLETED, FAILED, DEAD, CANCELLED, EXPIRED)
-"""queuectl's own words, which `status` has in JSON; `state` has the library's."""
+"""queuectl's own words for states: `status` in JSON. `state` is the library's."""
 
 
 def status_of(job: JobRecord) -> str:
-    """Where a job is, in queuectl's words: failed waits for a retry, dead has no more."""
+    """Return the status of a job: failed means waiting for a retry, dead no attempts left."""
     if job.state == State.COMPLETED:
         return COMPLETED
     if job.state == State.ACTIVE:
@@ -42,7 +42,7 @@ def status_of(job: JobRecord) -> str:
 def statuses_worth_a_column(
     counts: Iterable[Mapping[str, int]], on_terminal: bool
 ) -> Sequence[str]:
-    """Programs read columns by their place; people need not look at those that are empty."""
+    """Return the statuses to show: all for programs; without rare, empty ones on a terminal."""
     if not on_terminal:
         return STATUSES
     counted = [*counts]
@@ -51,7 +51,7 @@ def statuses_worth_a_column(
 
 
 def lists_of(word: str) -> tuple[list[str], str | None]:
-    """The library's states that a user's word means, and the status the jobs must have."""
+    """Return the states that a user's word means, and the status that the jobs must have."""
     plain = plain_word(word)
     if plain == PENDING:
         states = [State.WAITING, PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN]
@@ -72,19 +72,19 @@ def lists_of(word: str) -> tuple[list[str], str | None]:
 
 
 def duration_of(job: JobRecord) -> int | None:
-    """Ms of its last run, once that has ended."""
+    """Return the ms of the last run; None if it has not ended."""
     if job.processed_at is None or job.finished_at is None:
         return None
     return round((job.finished_at - job.processed_at).total_seconds() * 1000)
 
 
-def what_it_does(job: JobRecord) -> str:
-    """In one line."""
+def description_of(job: JobRecord) -> str:
+    """Return what a job does, in one line, with secrets masked."""
     return masked_text(describe(job.name, job.data))
 
 
 def as_json(job: JobRecord) -> dict[str, Any]:
-    """The stable shape of a job in JSON."""
+    """Return the JSON form of a job, which stays the same between versions."""
     data = job.data if isinstance(job.data, dict) else {}
     return {
         "id": job.id,
@@ -93,7 +93,7 @@ def as_json(job: JobRecord) -> dict[str, Any]:
         "state": job.state,
         "status": status_of(job),
         "outcome": job.outcome,
-        "command": what_it_does(job),
+        "command": description_of(job),
         "data": masked_data(job.name, job.data),
         "priority": job.priority,
         "attempts_made": job.attempts_made,

@@ -1,4 +1,4 @@
-"""The jobs that `list` shows: newest first, from one queue or from all."""
+"""The jobs of `queuectl list`: newest first, of one queue or of all."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from ..client.queue.search import JobFilter, find, lists_meant
 from ..client.read_only import ReadOnlyQueue
 from ..core.job_record import JobRecord
 from .console import InvalidInput, one_line
-from .job_format import lists_of, status_of, what_it_does
+from .job_format import description_of, lists_of, status_of
 from .session import Session
 from .times import stamp
 
 COLUMNS = ("ID", "QUEUE", "STATUS", "PRIORITY", "ATTEMPTS", "CREATED", "COMMAND")
 
-MAX_SHOWN = 200
-"""Characters of a command, on however wide a terminal."""
+MAX_LENGTH = 200
+"""Maximum length of a command on a terminal."""
 
-_AT_ONCE = 500
+_BATCH = 500
+"""Jobs read at a time when they are filtered by status."""
 
 
 class Page(NamedTuple):
-    """Jobs, and whether there may be more."""
+    """One page of a list."""
 
     jobs: Sequence[JobRecord]
     cursor: str | None
-    """To go on from; only of one queue."""
+    """The start of the next page, for a list of one queue."""
     may_be_more: bool
 
 
@@ -38,7 +39,7 @@ def page_of(
     limit: int,
     cursor: str | None,
 ) -> Page:
-    """The next jobs that fit, of all these queues together."""
+    """Return the next jobs that match, of all these queues together."""
     if cursor is not None and len(queues) != 1:
         raise InvalidInput("--cursor goes on in one queue: say in which with --queue")
     status = None
@@ -65,24 +66,24 @@ def _of_queue(
     cursor: str | None,
 ) -> Page:
     jobs: list[JobRecord] = []
-    at_once = limit if status is None else max(limit, _AT_ONCE)
+    batch = limit if status is None else max(limit, _BATCH)
     while True:
-        found, behind = session.wait(find(queue, criteria, at_once, cursor))
+        found, next_cursor = session.wait(find(queue, criteria, batch, cursor))
         fitting = [job for job in found if status is None or status_of(job) == status]
         missing = limit - len(jobs)
         if len(fitting) > missing:
-            # A cursor stands behind what was found, and this is too much: look again, for less.
-            at_once = found.index(fitting[missing - 1]) + 1
+            # The cursor points after all found jobs, and some do not fit on the page: read fewer.
+            batch = found.index(fitting[missing - 1]) + 1
             continue
         jobs += fitting
-        cursor = behind
+        cursor = next_cursor
         if cursor is None or len(jobs) == limit:
             return Page(jobs, cursor, cursor is not None)
 
 
 def row_of(job: JobRecord, on_terminal: bool) -> Sequence[str]:
-    """A job under the columns; for people what is too long for their screen is cut off."""
-    does = what_it_does(job)
+    """Return a job as a table row; on a terminal long commands are cut."""
+    command = description_of(job)
     return (
         job.id,
         job.queue_name,
@@ -90,5 +91,5 @@ def row_of(job: JobRecord, on_terminal: bool) -> Sequence[str]:
         str(job.priority),
         f"{job.attempts_made}/{job.attempts}",
         stamp(job.created_at, on_terminal),
-        one_line(does, MAX_SHOWN) if on_terminal else does,
+        one_line(command, MAX_LENGTH) if on_terminal else command,
     )

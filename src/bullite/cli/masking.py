@@ -1,6 +1,6 @@
-"""What jobs hold that not everybody who sees a screen should read: masked, unless asked for.
+"""Secrets of jobs are masked in output, unless --show-secrets is given.
 
-Values of `--env` and `--header`, and who logs in within a URL. They are stored as they are: a
+They are the values of `--env` and `--header`, and logins in URLs. They are stored unmasked: a
 worker needs them.
 """
 
@@ -15,10 +15,10 @@ import click
 from ..commands.job_types import COMMAND, NOTICE, WEBHOOK
 
 MASK = "***"
-_SHOWN = "bullite.secrets"
+_KEY = "bullite.secrets"
 
-_OURS = (COMMAND, WEBHOOK, NOTICE)
-"""The jobs that the program makes; what others hold is their application's affair."""
+_MASKED_JOBS = (COMMAND, WEBHOOK, NOTICE)
+"""The jobs of queuectl; the data of other jobs is not masked."""
 
 _LOGIN = re.compile(r"(?<=://)[^\s/?#]*@")
 
@@ -26,28 +26,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def secrets_option(function: F) -> F:
-    """--show-secrets; what is shown below asks for it."""
+    """Add the option --show-secrets, which the functions below respect."""
     return click.option(
         "--show-secrets",
         is_flag=True,
         expose_value=False,
-        callback=_note,
+        callback=_remember,
         help="Show values of --env and --header, and logins in URLs.",
     )(function)
 
 
-def _note(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
-    context.meta[_SHOWN] = asked
+def _remember(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[_KEY] = value
 
 
 def _are_shown() -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(_SHOWN))
+    return context is not None and bool(context.meta.get(_KEY))
 
 
 def masked_data(name: str, data: Any) -> Any:
-    """What a job of this name is given, as it may be shown."""
-    if _are_shown() or name not in _OURS or not isinstance(data, Mapping):
+    """Return the data of a job of this name, masked."""
+    if _are_shown() or name not in _MASKED_JOBS or not isinstance(data, Mapping):
         return data
     return {
         key: _values(value) if key in ("env", "headers") else _logins(value)
@@ -56,17 +56,17 @@ def masked_data(name: str, data: Any) -> Any:
 
 
 def masked_text(text: str) -> str:
-    """What a job does, as it may be shown."""
+    """Return a text, such as a command, with logins masked."""
     return text if _are_shown() else _LOGIN.sub(f"{MASK}@", text)
 
 
 def masked(value: Any) -> Any:
-    """Options of a job, as they may be shown."""
+    """Return job options with logins masked."""
     return value if _are_shown() else _logins(value)
 
 
 def masked_given(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a command line, as they may be shown."""
+    """Return options of a command line, masked."""
     if _are_shown():
         return dict(given)
     separators = {"env": "=", "header": ":"}

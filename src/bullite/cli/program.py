@@ -1,4 +1,4 @@
-"""The program: which verbs there are, and what becomes of errors. Verbs are imported when used."""
+"""The program: its verbs, imported when used, and its error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ VERBS: dict[str, tuple[str, str]] = {
     "queues": ("verbs.queues", "List queues and change their settings."),
     "completion": ("verbs.completion", "Print a shell completion script."),
 }
-"""By name: the module it is in, and what it does."""
+"""Verbs by name: the module and the short help."""
 
 
 class Interrupted(click.ClickException):
-    """Somebody pressed Ctrl-C."""
+    """Ctrl-C was pressed."""
 
     exit_code = EXIT_INTERRUPTED
 
 
 class Program(click.Group):
-    """Finds a verb's command by importing its module, and only that."""
+    """A group that imports only the module of the verb that is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(VERBS)
@@ -78,7 +78,7 @@ class Program(click.Group):
         try:
             return super().invoke(context)
         except KeyboardInterrupt:
-            # click would write a line of its own.
+            # click would print a line of its own.
             raise Interrupted("interrupted") from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
@@ -105,9 +105,11 @@ def queuectl(db: str | None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Carry out a command line; errors become one line on standard error and an exit code."""
+    """Run a command line; an error becomes one line on standard error and an exit code."""
     if "_QUEUECTL_COMPLETE" in os.environ:
-        importlib.import_module(".verbs.completion", __package__)  # has click answer shells our way
+        importlib.import_module(
+            ".verbs.completion", __package__
+        )  # registers our completion classes with click
     try:
         code = queuectl.main(arguments, prog_name="queuectl", standalone_mode=False)
         sys.stdout.flush()
@@ -117,32 +119,32 @@ def run(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as leaving:
         sys.exit(leaving.exit_code)
     except click.UsageError as error:
-        _complain(_sentence(error.format_message()))
+        _print_error(_sentence(error.format_message()))
         sys.exit(EXIT_BAD_INPUT)
     except click.ClickException as error:
-        _complain(_sentence(error.format_message()))
+        _print_error(_sentence(error.format_message()))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted")
+        _print_error("interrupted")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has exited; a flush at exit would only fail again.
         sys.stdout = None
         sys.exit(EXIT_FAILED)
     except BulliteError as error:
-        _complain(str(error))
+        _print_error(str(error))
         sys.exit(EXIT_BAD_INPUT if is_bad_input(error) else EXIT_FAILED)
     except Exception as error:
         if os.environ.get("QUEUECTL_TRACEBACK"):
             raise
         kind = type(error).__name__
-        _complain(f"unexpected {kind}: {error} (set QUEUECTL_TRACEBACK=1 to see where)")
+        _print_error(f"unexpected {kind}: {error} (set QUEUECTL_TRACEBACK=1 to see where)")
         sys.exit(EXIT_FAILED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(problem: str) -> None:
-    sys.stderr.write(f"queuectl: {escape_control(problem)}\n")
+def _print_error(message: str) -> None:
+    sys.stderr.write(f"queuectl: {escape_control(message)}\n")
 
 
 def _sentence(message: str) -> str:

@@ -1,4 +1,4 @@
-"""One use of the program: the database it is about, reached without an event loop."""
+"""One invocation of queuectl: its database, queues and jobs, used without an event loop."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ T = TypeVar("T")
 
 DEFAULT_QUEUE = "default"
 NOTICES = "notifications"
-"""The queue of those who are to hear of failures."""
+"""The queue of notifications about failures."""
 
 
 def check_only_one(found: str, queues: Sequence[str], do: str = "say which with --queue") -> None:
-    """That something was found in no more than one queue, where its name alone is not enough."""
+    """Raise InvalidInput if something was found in several queues."""
     if len(queues) > 1:
         raise InvalidInput(f"{found} several queues ({', '.join(queues)}): {do}")
 
 
 def file_of(location: Location) -> Path | None:
-    """The file that a database is, if it is one."""
+    """Return the file of a database; None if it is on a server."""
     path = getattr(location, "path", None)
     return path if isinstance(path, Path) else None
 
@@ -43,12 +43,12 @@ def file_of(location: Location) -> Path | None:
 class Session:
     """The database, its queues and jobs, for one verb.
 
-    What only looks goes through `reader` and `views`: it starts without the engine, which takes
-    longer to import than most verbs take.
+    Verbs that only read use `reader` and `views`, without the engine: importing it takes longer
+    than most verbs do.
     """
 
-    def __init__(self, db: str | None, talk: Console) -> None:
-        self.talk = talk
+    def __init__(self, db: str | None, console: Console) -> None:
+        self.console = console
         self._db = db
         self._default: str | None = None
         self._reader: Reader | None = None
@@ -57,20 +57,20 @@ class Session:
 
     @property
     def location(self) -> str:
-        """The database as the user names it; a default that is not trusted is warned of once."""
+        """The database as the user named it; warn once of a default that is not trusted."""
         if self._db is not None:
             return self._db
         if self._default is None:
             found = default_database()
             if found.origin is Origin.NOTHING and (doubt := doubt_about_default()) is not None:
-                self.talk.note(f"warning: {doubt}")
+                self.console.note(f"warning: {doubt}")
             self._default = found.location
         return self._default
 
     def check_default(self) -> None:
-        """Raise Refusal if the database is ./bullite.db only by default and is not trusted.
+        """Raise CommandError if the database is ./bullite.db by default and is not trusted.
 
-        For verbs that work its jobs: to work another user's database is to obey that user.
+        For verbs that run its jobs: a user who can write the database decides what is run.
         """
         if self._db is not None or default_database().origin is not Origin.NOTHING:
             return
@@ -78,7 +78,7 @@ class Session:
             raise CommandError(doubt)
 
     def use(self, location: str) -> None:
-        """Be about the database of an application; refused if the user named another."""
+        """Use the database of an application. Raise InvalidInput if the user named another."""
         if self._db is None:
             self._db = location
         elif parse_location(self._db) != parse_location(location):
@@ -89,7 +89,7 @@ class Session:
 
     @property
     def absolute_location(self) -> str:
-        """The same for other processes, wherever they run."""
+        """The location for processes with another current folder."""
         location, path = self.location, file_of(self.store().location)
         if path is None:
             return location
@@ -99,7 +99,7 @@ class Session:
         return f"sqlite:///{quote(str(path))}" + (f"?{options}" if options else "")
 
     def reader(self) -> Reader:
-        """A connection that only reads; refused if there is no database."""
+        """Return a read-only connection. Raise CommandError if there is no database."""
         if self._reader is None:
             reader = self._existing().reader()
             if reader is None:
@@ -110,7 +110,7 @@ class Session:
         return self._reader
 
     def store(self, make: bool = False) -> Store:
-        """The database; refused if there is none, unless it may be made."""
+        """Return the store. Raise CommandError if there is none, unless `make`."""
         if self._store is None:
             if not make:
                 self._existing()
@@ -118,8 +118,7 @@ class Session:
 
             from ..client.runtime.store import Store
 
-            # What concerns the user is an answer or an error; without a handler, warnings of the
-            # library would be written to the terminal beside it.
+            # Without a handler, logging would print warnings of the library to the terminal.
             logger = logging.getLogger("bullite")
             if not logger.hasHandlers():
                 logger.addHandler(logging.NullHandler())
@@ -127,7 +126,7 @@ class Session:
         return self._store
 
     def exists(self) -> bool:
-        """Whether there is a database; of a server that is taken for granted."""
+        """Return whether the database exists; True for a server, without asking it."""
         path = file_of(parse_location(self.location))
         return self._store is not None or path is None or path.exists()
 
@@ -149,7 +148,7 @@ class Session:
             self._store = None
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Carry out something of the library."""
+        """Run a coroutine of the library and return its result."""
         return run_blocking(coroutine)
 
     def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
@@ -161,43 +160,43 @@ class Session:
         return [view.name for view in self.views()]
 
     def views(self, name: str | None = None) -> list[ReadOnlyQueue]:
-        """The queue of this name, or all that there are, to be looked into."""
+        """Return read-only views of the queue of this name, or of all."""
         reader = self.reader()
-        there = {name: key for key, name in reader.read("queue_names", {}).rows}
-        if name is not None and name not in there:
-            known = ", ".join(sorted(there)) or "none yet"
+        keys = {name: key for key, name in reader.read("queue_names", {}).rows}
+        if name is not None and name not in keys:
+            known = ", ".join(sorted(keys)) or "none yet"
             raise CommandError(f"there is no queue {name!r}; the queues are: {known}")
-        wanted = sorted(there) if name is None else [name]
-        return [ReadOnlyQueue(one, there[one], reader) for one in wanted]
+        wanted = sorted(keys) if name is None else [name]
+        return [ReadOnlyQueue(one, keys[one], reader) for one in wanted]
 
     def queue(self, name: str | None, make: bool = False) -> Queue:
-        """A queue of this name; one that is made here runs higher priorities first."""
+        """Return the queue of this name; one that is created here runs higher priorities first."""
         wanted = DEFAULT_QUEUE if name is None else name
         if wanted in self._queues:
             return self._queues[wanted]
         if not make:
-            self.views(wanted)  # refused if it is not there
+            self.views(wanted)  # raises if it does not exist
         from ..client.queue.queue import Queue
 
         try:
             queue = Queue(wanted, self.store(make), priority_order="high" if make else None)
             self.wait(queue.wait_until_ready())
         except QueueOptionMismatch:
-            # Somebody made it before, the other way round: it stays as it is.
+            # It exists with the priority order "low": use it as it is.
             queue = Queue(wanted, self.store(make))
             self.wait(queue.wait_until_ready())
         self._queues[wanted] = queue
         return queue
 
     def queues(self, names: tuple[str, ...] | str | None) -> list[Queue]:
-        """Those named, or all that there are."""
+        """Return the queues of these names, or all."""
         wanted = [names] if isinstance(names, str) else list(names or self.queue_names())
         return [self.queue(name) for name in wanted]
 
     # --- jobs ---
 
     def job(self, job_id: str, queue: str | None = None) -> tuple[Queue, Job]:
-        """A job and its queue, found by its id alone if that is enough."""
+        """Return a job and its queue; the queue is needed if several have the id."""
         from ..client.directory import queues_with
 
         names = [queue] if queue is not None else self.wait(queues_with(self.store(), job_id))
@@ -214,21 +213,21 @@ class Session:
         return self.store().open().clock.now()
 
     def for_each(self, job_ids: tuple[str, ...], act: Any) -> None:
-        """Do something to each job; what cannot be done is told at the end, as one failure."""
-        problems: list[str] = []
+        """Call `act` for each job; afterwards raise all errors as one."""
+        messages: list[str] = []
         kind: type[CommandError] | type[InvalidInput] = InvalidInput
         for job_id in job_ids:
             try:
                 act(job_id)
             except InvalidInput as error:
-                problems.append(error.message)
+                messages.append(error.message)
             except CommandError as error:
                 kind = CommandError
-                problems.append(error.message)
+                messages.append(error.message)
             except BulliteError as error:
                 if isinstance(error, InvalidOption):
                     raise
                 kind = CommandError
-                problems.append(str(error))
-        if problems:
-            raise kind("; ".join(problems))
+                messages.append(str(error))
+        if messages:
+            raise kind("; ".join(messages))

@@ -1,4 +1,4 @@
-"""The numbers that `stats` and `metrics` tell, of several queues together."""
+"""The numbers of `stats` and `metrics`, of several queues together."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..client.queue.queue import Queue
 from ..client.runtime import bridge
 from ..operations.metrics import MINUTE
 from .counts import counts_of, workers_of, workers_summary
-from .job_format import what_it_does
+from .job_format import description_of
 from .session import Session
 
 HOUR = 3_600_000
 SLOWEST = 5
 
 
-def survey(session: Session, queues: Sequence[Queue], name: str | None) -> dict[str, Any]:
-    """All that `stats` tells of these queues; `name` is the one that was asked for, if one was."""
+def statistics_of(session: Session, queues: Sequence[Queue], name: str | None) -> dict[str, Any]:
+    """Return the numbers of `stats` for these queues; `name` selects the workers of one queue."""
     numbers: Counter[str] = Counter()
     for queue in queues:
         numbers.update(counts_of(session, queue))
     total = sum(numbers.values())
-    recent = measured(session, queues, HOUR)
+    recent = metrics_over(session, queues, HOUR)
     return {
         "total": total,
         "by_status": dict(numbers),
@@ -55,8 +55,8 @@ def _durations(session: Session, queues: Sequence[Queue]) -> dict[str, Any]:
             numbers[ms] += number
     count = sum(numbers.values())
     if not count:
-        nothing = ("average_ms", "median_ms", "min_ms", "max_ms", "p95_ms")
-        return {"count": 0, **dict.fromkeys(nothing)}
+        names = ("average_ms", "median_ms", "min_ms", "max_ms", "p95_ms")
+        return {"count": 0, **dict.fromkeys(names)}
     return {
         "count": count,
         "average_ms": sum(ms * number for ms, number in numbers.items()) / count,
@@ -68,7 +68,7 @@ def _durations(session: Session, queues: Sequence[Queue]) -> dict[str, Any]:
 
 
 def _at(numbers: Mapping[int, int], index: int) -> int:
-    """What would stand at this index, were they all written down in their order."""
+    """Return the value at an index of the sorted values; `numbers` counts each value."""
     for value in sorted(numbers):
         index -= numbers[value]
         if index < 0:
@@ -82,13 +82,13 @@ def _slowest(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
         for queue in queues
         for number, ms in _read(session, queue, "stats_slowest", most=SLOWEST)
     ]
-    told = []
+    slowest = []
     for ms, number, queue in sorted(candidates, key=lambda one: one[:2])[:SLOWEST]:
         job = session.wait(queue.get_job(str(number)))
         if job is not None:
-            facts = {"id": job.id, "queue": queue.name, "command": what_it_does(job)}
-            told.append({**facts, "duration_ms": -ms})
-    return told
+            facts = {"id": job.id, "queue": queue.name, "command": description_of(job)}
+            slowest.append({**facts, "duration_ms": -ms})
+    return slowest
 
 
 def _priorities(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any]]:
@@ -106,8 +106,8 @@ def _priorities(session: Session, queues: Sequence[Queue]) -> list[dict[str, Any
 def _timeouts(session: Session, queues: Sequence[Queue], total: int) -> dict[str, Any]:
     number = ms = 0
     for queue in queues:
-        [[these, sum_of_these]] = _read(session, queue, "stats_timeouts")
-        number, ms = number + these, ms + sum_of_these
+        [[jobs, total_ms]] = _read(session, queue, "stats_timeouts")
+        number, ms = number + jobs, ms + total_ms
     return {
         "total": number,
         "share": 100 * number / total if total else 0.0,
@@ -129,7 +129,7 @@ def _workers(session: Session, name: str | None) -> dict[str, Any]:
     found = workers_of(session, name)
     slots = sum(worker.concurrency for worker in found)
     share = sum(worker.busy_share * worker.concurrency for worker in found)
-    # All workers of a process tell the same of its locks.
+    # All workers of a process report the same numbers of its engine: count them once.
     waits = {(one.host, one.pid): (one.lock_waits, one.lock_wait_ms) for one in found}
     batches = {(one.host, one.pid): (one.batches, one.batched) for one in found}
     number = sum(batch for batch, _ in batches.values())
@@ -145,8 +145,8 @@ def _workers(session: Session, name: str | None) -> dict[str, Any]:
 # --- minute by minute ---
 
 
-def measured(session: Session, queues: Sequence[Queue], last: int) -> Metrics:
-    """What these queues did of late, as if they were one."""
+def metrics_over(session: Session, queues: Sequence[Queue], last: int) -> Metrics:
+    """Return the metrics of these queues over the last `last` ms, as if they were one."""
     now = session.now()
     span = {"first": (now - last) // MINUTE, "last": now // MINUTE}
     by_minute: dict[int, list[Sequence[Any]]] = {}
@@ -154,12 +154,12 @@ def measured(session: Session, queues: Sequence[Queue], last: int) -> Metrics:
         for row in _read(session, queue, "minutes", **span):
             minute, *_ = row
             by_minute.setdefault(minute, []).append(row)
-    minutes = [_together(by_minute[minute]) for minute in sorted(by_minute)]
+    minutes = [_sum_of(by_minute[minute]) for minute in sorted(by_minute)]
     whole = metrics_of([row for rows in by_minute.values() for row in rows])
     return Metrics(minutes, whole.completed, whole.failed, whole.durations, whole.waits)
 
 
-def _together(rows: Sequence[Sequence[Any]]) -> Minute:
-    """The same minute of several queues as one."""
+def _sum_of(rows: Sequence[Sequence[Any]]) -> Minute:
+    """Return the sum of rows of one minute."""
     one = metrics_of(rows)
     return Minute(one.minutes[0].at, one.completed, one.failed, one.durations, one.waits)

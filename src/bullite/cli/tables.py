@@ -1,4 +1,4 @@
-"""Tables on a terminal: what is for copying stays whole, what is only for reading gives way."""
+"""Tables on a terminal: columns to copy from stay whole, columns to read are cut or wrapped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 CUT = ("COMMAND", "OPTIONS", "QUEUES", "JOBS")
-"""Columns that are cut where there is no room."""
+"""Columns that are cut if there is not enough room."""
 WRAPPED = ("MEANING", "REASON", "VALUE")
-"""Columns that go on in the next line there."""
-NARROWEST = 12
-"""Characters that are left of either."""
+"""Columns that are wrapped if there is not enough room."""
+MIN_WIDTH = 12
+"""Minimum width of either."""
 GAP = 2
 """Blanks between columns."""
 
@@ -33,7 +33,7 @@ _STYLES = {
 
 
 def draw(columns: Sequence[str], rows: Sequence[Sequence[str]], in_colour: bool) -> None:
-    """Rows under headings; if they cannot fit, the terminal breaks the lines, and no column."""
+    """Print rows under headings; if they cannot fit, the terminal wraps the lines."""
     console = Console(no_color=not in_colour, highlight=False, emoji=False)
     widths = widths_of(columns, rows, console.width)
     console.width = max(console.width, sum(widths) + GAP * len(widths))
@@ -49,15 +49,15 @@ def draw(columns: Sequence[str], rows: Sequence[Sequence[str]], in_colour: bool)
 
 
 def widths_of(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide each column is where there is so much room for all."""
+    """Return the width of each column if all have `room` together."""
     widths = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
-    elastic = [place for place, name in enumerate(columns) if name in (*CUT, *WRAPPED)]
-    rigid = sum(width for place, width in enumerate(widths) if place not in elastic)
+    elastic = [index for index, name in enumerate(columns) if name in (*CUT, *WRAPPED)]
+    rigid = sum(width for index, width in enumerate(widths) if index not in elastic)
     spare = room - GAP * (len(columns) - 1) - rigid
-    # Those that need least first: what they leave is for the others.
+    # The narrowest first: the room that it does not need is for the others.
     elastic.sort(key=widths.__getitem__)
-    for served, place in enumerate(elastic):
+    for served, index in enumerate(elastic):
         share = spare // (len(elastic) - served)
-        widths[place] = min(widths[place], max(NARROWEST, share))
-        spare -= widths[place]
+        widths[index] = min(widths[index], max(MIN_WIDTH, share))
+        spare -= widths[index]
     return widths

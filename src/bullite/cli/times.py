@@ -1,4 +1,4 @@
-"""Times and durations as they are typed and shown: +30s, 5m, 2h, 7d, ISO 8601."""
+"""Times and durations, parsed and printed: +30s, 5m, 2h, 7d, ISO 8601."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from .console import InvalidInput
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?", re.ASCII)
-_LONGEST = 100 * 365 * 86_400_000
+_MAX_DURATION = 100 * 365 * 86_400_000
 
 
 def duration(option: str, text: str) -> int:
-    """Ms; a bare number counts seconds."""
+    """Return the ms of a duration; a number without a unit is seconds."""
     found = _DURATION.fullmatch(text.strip())
     ms = round(float(found[1]) * _UNITS[found[2] or "s"]) if found else -1
-    if not 0 <= ms <= _LONGEST:
+    if not 0 <= ms <= _MAX_DURATION:
         raise InvalidInput(f"{option} must be a time such as 90, 30s, 5m, 2h or 7d, not {text!r}")
     return ms
 
 
 def seconds(option: str, text: str) -> float | int:
-    """The same in seconds."""
+    """Return the seconds of a duration."""
     value = duration(option, text) / 1000
     return int(value) if value == int(value) else value
 
 
 def moment(option: str, text: str, now: int) -> int:
-    """Ms since the epoch: from now (+30s) or a date (2030-01-31T08:00, in UTC unless it says)."""
+    """Return the ms since the epoch of +30s, from now, or of a date, in UTC unless it says."""
     if text.startswith("+"):
         if _DURATION.fullmatch(text[1:]) is None:
             raise InvalidInput(
@@ -45,7 +45,7 @@ def moment(option: str, text: str, now: int) -> int:
 
 
 def since(option: str, text: str, now: int) -> int:
-    """The same, looking back: 2h means two hours ago."""
+    """Return the ms since the epoch of a date, or of a duration before now."""
     if _DURATION.fullmatch(text):
         return now - duration(option, text)
     when = _date(text)
@@ -67,14 +67,14 @@ def _date(text: str) -> int | None:
 
 
 def iso(when: datetime | None) -> str | None:
-    """2025-11-08T10:30:45.123Z"""
+    """Return 2025-11-08T10:30:45.123Z."""
     if when is None:
         return None
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def stamp(when: datetime | None, on_terminal: bool) -> str:
-    """The same in a table, where people have no room for milliseconds."""
+    """Return a time for a table: on a terminal without milliseconds."""
     text = iso(when)
     if text is None:
         return "-"
@@ -82,14 +82,14 @@ def stamp(when: datetime | None, on_terminal: bool) -> str:
 
 
 def took(ms: float) -> str:
-    """A duration that was measured."""
+    """Return a measured duration."""
     if ms > 10_000:
         return f"{ms / 1000:.1f}s"
     return f"{ms}ms" if isinstance(ms, int) else f"{ms:.2f}ms"
 
 
 def lasted(ms: float | None) -> str:
-    """A duration for people."""
+    """Return a duration for people, such as 2h 5m."""
     if ms is None:
         return "-"
     if ms < 1000:

@@ -1,4 +1,4 @@
-"""Groups of workers as the database and this machine know them: who runs one, and since when."""
+"""Worker groups: their rows in the database, their lock files on this machine."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from .session import Session
 from .times import iso
 
 GROUPS = "group"
-"""The kind under which groups of workers are kept."""
+"""The kind of the key-value entries that hold worker groups."""
 
 DEFAULT_GROUP = "default"
-"""The group of those who name none."""
+"""The group of workers that are started without --group."""
 
 STALE_AFTER = 60_000
-"""Ms without news after which a group on another machine counts as gone."""
+"""Ms without an update after which a group on another machine counts as lost."""
 
 LOST = "lost"
-"""The state of a group whose supervisor is gone and could not say so."""
+"""The state of a group whose supervisor is gone without having removed its row."""
 
 
 class DatabaseGroupRegistry:
-    """A group's row in the database: one supervisor for each group, on whatever machine."""
+    """A group's row in the database: one supervisor for each group, over all machines."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session, self._group = session, group
         self._sign = os.urandom(8).hex()
-        """Identifies the row as ours, even if another process has written to it meanwhile."""
+        """Identifies the row as that of this supervisor."""
 
     def take(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._write(entry, lambda old: not lives(self._session, old))
+        return self._write(entry, lambda old: not is_alive(self._session, old))
 
     def update(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return self._write(entry, self._is_ours)
@@ -50,12 +50,12 @@ class DatabaseGroupRegistry:
         return entry.get("sign") == self._sign
 
     def _write(
-        self, entry: Mapping[str, Any], may_go: Callable[[Mapping[str, Any]], bool]
+        self, entry: Mapping[str, Any], is_replaceable: Callable[[Mapping[str, Any]], bool]
     ) -> Mapping[str, Any] | None:
-        """Write the row if there is none, or one that may go; else the row of who has it."""
+        """Write the row, if there is none or a replaceable one. Return None, or the other row."""
 
         def write(old: Any) -> Any:
-            if old is not None and not may_go(old):
+            if old is not None and not is_replaceable(old):
                 return old
             return {**entry, "sign": self._sign, "updated_at": self._session.now()}
 
@@ -68,8 +68,8 @@ class DatabaseGroupRegistry:
         return new
 
 
-def lives(session: Session, entry: Mapping[str, Any]) -> bool:
-    """Whether somebody runs a group: on this machine its process tells, of others its last news."""
+def is_alive(session: Session, entry: Mapping[str, Any]) -> bool:
+    """Return whether the supervisor of a group runs: its process exists, or its row is recent."""
     if is_here(entry):
         return process_alive(entry)
     return bool(session.now() - entry.get("updated_at", 0) <= STALE_AFTER)
@@ -80,21 +80,21 @@ def is_here(entry: Mapping[str, Any]) -> bool:
 
 
 def group_of(session: Session, group: str) -> dict[str, Any] | None:
-    """The entry of a group that somebody runs; None if nobody does."""
+    """Return the row of a running group; None if it does not run."""
     entry = session.wait(key_values.get_value(session.store(), GROUPS, group))
-    return entry if entry is not None and lives(session, entry) else None
+    return entry if entry is not None and is_alive(session, entry) else None
 
 
 def holder_of(session: Session, lock: GroupLock) -> Mapping[str, Any] | None:
-    """Who runs a group, as its lock tells or, where that is not seen, its row; None if nobody."""
+    """Return the supervisor of a group, from its lock or else its row; None if it does not run."""
     holder = lock.holder()
-    if not holder:  # it may be about to write who it is
+    if not holder:  # the lock is free, or its holder has not written its entry yet
         holder = group_of(session, lock.group) or holder
     return holder
 
 
 def taken(group: str, holder: Mapping[str, Any]) -> CommandError:
-    """That somebody runs a group already, and what helps."""
+    """Return the error that a group is running already."""
     where = f"by process {holder.get('pid', '?')} on {holder.get('host', '?')}"
     return CommandError(
         f"workers of the group {group!r} are running already, {where}: stop them with `queuectl "
@@ -103,29 +103,29 @@ def taken(group: str, holder: Mapping[str, Any]) -> CommandError:
 
 
 def groups_of(session: Session) -> list[dict[str, Any]]:
-    """All groups as they are told of; those that nobody runs any more are lost."""
+    """Return all groups, with times as text; those without a running supervisor are lost."""
     found = session.wait(key_values.list_values(session.store(), GROUPS))
     return [
-        {"name": name, **_dated(entry), **({} if lives(session, entry) else {"state": LOST})}
+        {"name": name, **_dated(entry), **({} if is_alive(session, entry) else {"state": LOST})}
         for name, entry in sorted(found.items())
     ]
 
 
 def _dated(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with times that people can read."""
-    told = dict(entry)
+    """Return a row with times as text."""
+    dated = dict(entry)
     for name in ("started_at", "updated_at"):
-        if told.get(name) is not None:
-            told[name] = iso(moment_of(told[name]))
-    if "children" in told:
-        told["children"] = [_dated(child) for child in told["children"]]
-    return told
+        if dated.get(name) is not None:
+            dated[name] = iso(moment_of(dated[name]))
+    if "children" in dated:
+        dated["children"] = [_dated(child) for child in dated["children"]]
+    return dated
 
 
 def group_line(group: Mapping[str, Any]) -> str:
-    """A group for people."""
+    """Return a group as a line of text."""
     supervisor = f"(pid {group.get('pid')} on {group.get('host')})"
-    if group.get("state") == LOST:  # what it said of its workers holds no longer
+    if group.get("state") == LOST:  # the numbers in its row are outdated
         return escape_control(f"Group {group['name']}: {LOST} {supervisor}")
     running = sum(child.get("state") == "running" for child in group.get("children") or ())
     return escape_control(
@@ -135,19 +135,19 @@ def group_line(group: Mapping[str, Any]) -> str:
 
 
 def forget(session: Session, group: str) -> bool:
-    """Forget a group that is lost; False if there is none."""
+    """Delete the row of a lost group. Return False if there is none."""
 
-    def unless_it_lives(old: Any) -> Any:
-        return old if old is not None and lives(session, old) else None
+    def unless_alive(old: Any) -> Any:
+        return old if old is not None and is_alive(session, old) else None
 
-    change = key_values.update_value(session.store(), GROUPS, group, unless_it_lives)
+    change = key_values.update_value(session.store(), GROUPS, group, unless_alive)
     old, new = session.wait(change)
     return old is not None and new is None
 
 
 def lock_of(session: Session, group: str) -> GroupLock:
-    """The lock of a group, beside the database; for a server, in a folder of this user's."""
-    from hashlib import sha256  # which those who only look do not need
+    """Return the lock of a group: beside the database or, for a server, in a private folder."""
+    from hashlib import sha256  # not needed by verbs that only read
 
     from ..database.sqlite.files import SideFiles
 
@@ -157,23 +157,23 @@ def lock_of(session: Session, group: str) -> GroupLock:
     digest = sha256(f"{name}\n{group}".encode()).hexdigest()
     name = f"group-{digest[:16]}.lock"
     if isinstance(path, Path):
-        places = SideFiles(path.resolve())  # all meet at the same folder, whatever link leads to it
-        return GroupLock(places.side_folder / name, group, database=places.database)
+        files = SideFiles(path.resolve())  # one folder, whatever link leads to the file
+        return GroupLock(files.side_folder / name, group, database=files.database)
     return GroupLock(_private_folder() / name, group, in_private=True)
 
 
 def _private_folder() -> Path:
-    """Where this user keeps what is about this machine and no file.
+    """Return this user's folder for lock files of databases on servers.
 
-    First the home: a service, a shell and cron have it in common, and it outlives a login.
+    The home comes first: a service, a shell and cron share it, and it outlives a login.
     """
     state, runtime = (os.environ.get(name, "") for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR"))
     if os.path.isabs(state):
         return Path(state) / "bullite"
     home = Path(os.path.expanduser("~"))
-    if _is_folder_of_ours(home):
+    if _is_own_folder(home):
         return home / ".local" / "state" / "bullite"
-    if os.path.isabs(runtime) and _is_folder_of_ours(Path(runtime)):
+    if os.path.isabs(runtime) and _is_own_folder(Path(runtime)):
         return Path(runtime) / "bullite"
     from tempfile import gettempdir
 
@@ -181,7 +181,7 @@ def _private_folder() -> Path:
     return Path(gettempdir()) / f"bullite-{user}"
 
 
-def _is_folder_of_ours(path: Path) -> bool:
+def _is_own_folder(path: Path) -> bool:
     try:
         return path.is_dir() and belongs_to_us(path.stat())
     except OSError:

@@ -1,4 +1,4 @@
-"""One worker process, as a supervisor starts it: takes jobs until it is told to end."""
+"""The program of a worker process: it runs jobs until its supervisor stops it."""
 
 from __future__ import annotations
 
@@ -33,40 +33,39 @@ from ..worker.worker import Worker
 log = logging.getLogger("bullite.worker")
 
 SPEC = "BULLITE_WORKER"
-"""The variable that tells a process what to do; the database is in BULLITE_URL."""
+"""The variable that holds the spec; the database is in BULLITE_URL."""
 
-LOOK_EVERY = 1.0
-"""Seconds between looks at the memory in use."""
+MEMORY_CHECK_EVERY = 1.0
+"""Seconds between two checks of the memory in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a worker process is to do."""
+    """What a worker process runs, and when it is replaced."""
 
     queues: tuple[str, ...]
-    """Those whose commands it runs."""
+    """The queues to serve beside those of the applications."""
     concurrency: int | None = None
-    """Jobs at a time; 1, and what an application says, unless given."""
+    """Jobs of a queue at a time; None for 1, and for the applications' own."""
     apps: tuple[str, ...] = ()
-    """`module` or `module:object`: an application, what runs jobs of other names, and whose
+    """`module` or `module:object`: an application, processors of other jobs, or a module whose
     functions may be called."""
     group: str = "default"
     max_memory: int | None = None
     """Bytes; a process that uses more is replaced."""
     max_jobs: int | None = None
     notices: str | None = None
-    """The queue of those who are to hear of failures."""
+    """The queue of notifications; None if this worker sends none."""
     named: bool = False
-    """Whether somebody named the queues; else an application serves all of its own."""
+    """Whether the user named the queues; if not, an application serves all of its own."""
     commands: tuple[str, ...] | None = None
-    """Those of the queues in which it runs commands, and the other kinds of jobs that need no
-    application; None for all."""
+    """The queues in which it runs commands and other built-in jobs; None for all."""
 
     def runs_commands_of(self, queue: str) -> bool:
         return self.commands is None or queue in self.commands
 
     def as_text(self) -> str:
-        return encode(asdict(self), "the worker's orders")
+        return encode(asdict(self), "the worker's spec")
 
     @classmethod
     def from_text(cls, text: str) -> Spec:
@@ -78,15 +77,15 @@ class Spec:
 
 
 class AppNotFound(BulliteError, ValueError):
-    """What `--app` names cannot be had."""
+    """The object that `--app` names cannot be used."""
 
 
 class TaskNameReserved(AppNotFound):
-    """A task or processor of an application is called like a kind of job that runs commands."""
+    """A task or processor has the name of a built-in job."""
 
 
 def load_app(path: str) -> tuple[str, Any]:
-    """The module that `module` or `module:object` names, and the object; None for none."""
+    """Import `module` or `module:object`. Return the name of the module, and the object or None."""
     module_name, _, name = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -99,28 +98,28 @@ def load_app(path: str) -> tuple[str, Any]:
     return module_name, found if name else None
 
 
-def processors_of(crew: BuiltinProcessors | None, apps: Mapping[str, Any]) -> Any:
+def processors_of(builtin: BuiltinProcessors | None, apps: Mapping[str, Any]) -> Any:
     """Return the processors of a queue: built-in ones by job name, and those of the user.
 
-    If `crew` is None, commands and other built-in jobs are not run.
+    If `builtin` is None, commands and other built-in jobs are not run.
     """
-    theirs, takes_all = check_apps(apps)
-    by_name = {**theirs, **({} if crew is None else crew.processors())}
-    if takes_all is None:
+    theirs, fallback = check_apps(apps)
+    by_name = {**theirs, **({} if builtin is None else builtin.processors())}
+    if fallback is None:
         return by_name
     # A fallback takes jobs of all names, so no name can have a concurrency of its own.
     functions = {n: one[0] if isinstance(one, tuple) else one for n, one in by_name.items()}
-    return WithFallback(functions, takes_all)
+    return WithFallback(functions, fallback)
 
 
 def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """What the user's objects, by what names them, run: jobs of some names; all others.
+    """Return the processors by job name of the user's objects, and the one for all other jobs.
 
-    Raise TaskNameReserved if a name is one of ours: such a job would be run as a command by each
-    worker of its queue that runs commands, with data that was never meant to be one.
+    Raise TaskNameReserved for the name of a built-in job: a worker that runs commands would run
+    such a job as a command.
     """
     theirs: dict[str, Any] = {}
-    takes_all: Callable[..., Any] | None = None
+    fallback: Callable[..., Any] | None = None
     for path, app in apps.items():
         if app is None:
             continue
@@ -128,7 +127,7 @@ def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., A
             for queue, functions in app.processors().items():
                 _check_names(path, functions, f" in the queue {queue!r}")
             continue
-        if callable(app) and takes_all is not None:
+        if callable(app) and fallback is not None:
             raise AppNotFound(f"--app {path}: another function takes all jobs already")
         if not callable(app) and not isinstance(app, Mapping):
             raise AppNotFound(
@@ -143,8 +142,8 @@ def check_apps(apps: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[..., A
             _check_names(path, app)
             theirs |= app
         else:
-            takes_all = app
-    return theirs, takes_all
+            fallback = app
+    return theirs, fallback
 
 
 def _check_names(path: str, names: Iterable[str], where: str = "") -> None:
@@ -160,10 +159,10 @@ def _check_names(path: str, names: Iterable[str], where: str = "") -> None:
 def queues_with_commands(
     queues: tuple[str, ...], named: bool, apps: Mapping[str, Any], wanted: bool | None
 ) -> tuple[str, ...]:
-    """Return those of the queues in which commands are to be run.
+    """Return the queues in which commands are run.
 
-    Unless it is said whether they are wanted: in all, if there is no application with processors;
-    else only in those that are named and that no application serves. Its jobs are for its code.
+    `wanted` is --commands or --no-commands. If it is None, they are run in all queues; but if there
+    is an application with processors, only in named queues that no application serves.
     """
     if wanted is not None:
         return queues if wanted else ()
@@ -174,38 +173,40 @@ def queues_with_commands(
 
 
 def queues_to_serve(spec: Spec, apps: Mapping[str, Any]) -> list[str]:
-    """Return those of the queues that need a worker beside those of the applications."""
+    """Return the queues that need a worker beside those of the applications."""
     if _serve_every_queue(apps):
         return list(spec.queues)
     return [name for name in spec.queues if spec.runs_commands_of(name)]
 
 
 def _serve_every_queue(apps: Mapping[str, Any]) -> bool:
-    """Return whether there are processors that are of no application and so of no queue."""
-    theirs, takes_all = check_apps(apps)
-    return bool(theirs) or takes_all is not None
+    """Return whether there are processors outside of applications: they serve every queue."""
+    theirs, fallback = check_apps(apps)
+    return bool(theirs) or fallback is not None
 
 
 def applications(apps: Mapping[str, Any]) -> list[Bullite]:
-    """Those that start workers, and make schedules, of their own."""
+    """Return the objects that are applications: they start workers of their own."""
     return [app for app in apps.values() if isinstance(app, Bullite)]
 
 
 def queues_of(app: Bullite, spec: Spec) -> list[str]:
-    """The queues that an application is to serve."""
+    """Return the queues that an application serves in this process."""
     return [name for name in app.processors() if not spec.named or name in spec.queues]
 
 
 class WorkerProcess:
-    """Its workers, and when it ends."""
+    """The workers of one process, from its start to its end."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._store = Store()
-        self._crew = BuiltinProcessors(self._store, [path.partition(":")[0] for path in spec.apps])
+        self._builtin = BuiltinProcessors(
+            self._store, [path.partition(":")[0] for path in spec.apps]
+        )
         self._workers: list[Worker] = []
         self._apps: list[Bullite] = []
-        self._told, self._done = 0, 0
+        self._stops, self._done = 0, 0
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         self._exit_code = 0
@@ -224,13 +225,13 @@ class WorkerProcess:
         for app in self._apps:
             await app.start(queues=queues_of(app, self._spec), concurrency=self._spec.concurrency)
             for worker in app._lifecycle.workers:
-                self._take_on(worker)
+                self._add(worker)
         for name in queues_to_serve(self._spec, apps):
             if not any("" in app.processors().get(name, ()) for app in self._apps):
-                crew = self._crew if self._spec.runs_commands_of(name) else None
-                self._add_worker(name, processors_of(crew, apps), self._spec.concurrency or 1)
+                builtin = self._builtin if self._spec.runs_commands_of(name) else None
+                self._add_worker(name, processors_of(builtin, apps), self._spec.concurrency or 1)
         if self._spec.notices is not None and self._spec.notices not in self._spec.queues:
-            self._add_worker(self._spec.notices, self._crew.processors(), 1)
+            self._add_worker(self._spec.notices, self._builtin.processors(), 1)
         for worker in self._workers:
             await worker.wait_until_ready()
         tell_ready()
@@ -245,18 +246,18 @@ class WorkerProcess:
             Queue(queue, self._store),
             processors,
             concurrency=concurrency,
-            retry_strategies={RETRIES: self._crew.retry_strategy},
+            retry_strategies={RETRIES: self._builtin.retry_strategy},
         )
-        self._take_on(worker)
+        self._add(worker)
 
-    def _take_on(self, worker: Worker) -> None:
-        worker._notifications.recorded_hooks.append(self._tell_ends)
-        worker.on("error", self._trouble)
+    def _add(self, worker: Worker) -> None:
+        worker._notifications.recorded_hooks.append(self._log_ends)
+        worker.on("error", self._log_error)
         self._workers.append(worker)
 
-    def _tell_ends(self, batch: OutcomeBatch, settled: FinishResult) -> None:
-        """Runs have ended, and that is recorded; on whatever thread hears of it."""
-        completed, failed = ends_of(batch, settled)
+    def _log_ends(self, batch: OutcomeBatch, result: FinishResult) -> None:
+        """Log the ends of recorded runs; called on any thread."""
+        completed, failed = ends_of(batch, result)
         if completed:
             log.info("job%s %s completed", "s" if len(completed) > 1 else "", ", ".join(completed))
         for job, reason in failed.items():
@@ -264,35 +265,37 @@ class WorkerProcess:
         if self._spec.max_jobs is not None:
             self._loop.call_soon_threadsafe(self._count, len(completed) + len(failed))
 
-    def _trouble(self, error: BaseException) -> None:
+    def _log_error(self, error: BaseException) -> None:
         log.error("%s", error)
 
     def _count(self, ended: int) -> None:
         self._done += ended
         if self._spec.max_jobs is not None and self._done >= self._spec.max_jobs:
-            self._be_replaced()
+            self._end_for_replacement()
 
-    def _be_replaced(self) -> None:
-        if not self._told:
+    def _end_for_replacement(self) -> None:
+        if not self._stops:
             self._exit_code = WANTS_FRESH
             self._ending.set()
 
     async def _watch_memory(self) -> None:
         while self._spec.max_memory is not None:
-            await asyncio.sleep(LOOK_EVERY)  # first: too low a limit must let some jobs through
+            await asyncio.sleep(
+                MEMORY_CHECK_EVERY
+            )  # sleep first: even with too low a limit some jobs run
             if memory_used() > self._spec.max_memory:
                 log.info("uses more than %d bytes of memory: is replaced", self._spec.max_memory)
-                self._be_replaced()
+                self._end_for_replacement()
 
     def end(self) -> None:
-        """Told once, it finishes its jobs; told again, it stops them."""
-        self._told += 1
-        if self._told == 1:
+        """Stop: the first call lets running jobs finish, the second interrupts them."""
+        self._stops += 1
+        if self._stops == 1:
             self._exit_code = 0
             self._ending.set()
-        elif self._told == 2:
-            self._crew.hurry()
-            self._hurry = [asyncio.ensure_future(w.close(force=True)) for w in self._workers]
+        elif self._stops == 2:
+            self._builtin.hurry()
+            self._closing = [asyncio.ensure_future(w.close(force=True)) for w in self._workers]
 
     async def _leave(self) -> None:
         await asyncio.gather(*(worker.pause(do_not_wait_active=True) for worker in self._workers))
@@ -306,16 +309,16 @@ class WorkerProcess:
         return sum(len(worker.running_jobs()) for worker in self._workers)
 
 
-def ends_of(batch: OutcomeBatch, settled: FinishResult) -> tuple[list[str], dict[str, str]]:
-    """Of jobs whose runs are recorded: those that completed; of those that failed, why."""
+def ends_of(batch: OutcomeBatch, result: FinishResult) -> tuple[list[str], dict[str, str]]:
+    """Return the ids of jobs that completed, and the reasons of those that failed."""
     completed: list[str] = []
     failed: dict[str, str] = {}
-    lost = set(settled.lost)
+    lost = set(result.lost)
     for outcome in batch.outcomes:
         if outcome.job in lost:
             continue
-        if (problem := settled.overridden.get(outcome.job)) is not None:
-            failed[str(outcome.public_id)] = str(problem)
+        if (error := result.overridden.get(outcome.job)) is not None:
+            failed[str(outcome.public_id)] = str(error)
         elif outcome.move is COMPLETE:
             completed.append(str(outcome.public_id))
         elif outcome.reason is not None:
@@ -324,7 +327,7 @@ def ends_of(batch: OutcomeBatch, settled: FinishResult) -> tuple[list[str], dict
 
 
 def memory_used(pid: int | None = None) -> int:
-    """Bytes that a process has in memory; 0 if that cannot be told."""
+    """Return the bytes of memory that a process uses; 0 if that is unknown."""
     try:
         pages = Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -333,7 +336,7 @@ def memory_used(pid: int | None = None) -> int:
 
 
 def main() -> None:
-    """Run the process; exit codes tell the supervisor what to do next."""
+    """Run the process; the exit code decides what the supervisor does next."""
     forbid_inspection()
     receive()
     spec = Spec.from_text(os.environ[SPEC])

@@ -1,7 +1,7 @@
-"""`completion bash|zsh|fish`: what a shell needs to complete verbs, options, queues and jobs.
+"""`completion bash|zsh|fish`: scripts that complete verbs, options, queues and jobs.
 
-The script of a shell hands over the line up to the cursor, and reads lines. The first says what the
-others are: `names`, to choose from; or it is `file` or `dir`, and the shell finds those itself.
+A shell's script passes the line up to the cursor and reads the reply line by line. The first line
+is `names`, followed by the candidates, or `file` or `dir`: then the shell completes paths itself.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ VARIABLE = "_QUEUECTL_COMPLETE"
 LINE = "_QUEUECTL_LINE"
 """The line up to the cursor."""
 PIECE = "_QUEUECTL_PIECE"
-"""The end of it that bash will replace: it breaks words at colons and equals signs, too."""
+"""The end of the line that bash replaces: it also breaks words at colons and equals signs."""
 
 _CURSOR = "|"
 
 
 class Completion(ShellComplete):
-    """What the program answers to a shell."""
+    """Completion in the protocol of our scripts."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         *words, typed = _words(os.environ[LINE])
@@ -50,18 +50,18 @@ class Completion(ShellComplete):
         return "\n".join(["names", *(self.written(before, item, typed) for item in found)])
 
     def written(self, before: str, item: CompletionItem[Any], typed: str) -> str:
-        """A name as the shell takes it, which stands behind an option and its equals sign."""
+        """Return a candidate as the shell expects it, after `before`, an option and its =."""
         raise NotImplementedError
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line, without quotes; the last is the one that is being typed."""
+    """Return the words of a line, unquoted; the last is the one being typed."""
     *words, last = split_arg_string(line + _CURSOR)
     return [*words, last.removesuffix(_CURSOR)]
 
 
 class Bash(Completion):
-    """Takes a name as it would be typed, without what it will not replace."""
+    """bash expects a candidate as it is typed, without the part that it does not replace."""
 
     name = "bash"
     source_template = """\
@@ -104,7 +104,7 @@ def _open_quote(line: str) -> str:
 
 
 class Zsh(Completion):
-    """Takes a name with what it is for, and quotes it itself."""
+    """zsh expects a candidate with its description, and quotes it."""
 
     name = "zsh"
     source_template = """\
@@ -135,7 +135,7 @@ fi
 
 
 class Fish(Completion):
-    """Takes the whole word, with what it is for."""
+    """fish expects the whole word with its description."""
 
     name = "fish"
     source_template = """\
@@ -177,4 +177,4 @@ def completion(session: Session, shell: str) -> None:
     from ..program import queuectl
 
     script = SHELLS[shell](queuectl, {}, PROGRAM, VARIABLE).source()
-    session.talk.done(script.rstrip("\n"), {"shell": shell, "script": script})
+    session.console.done(script.rstrip("\n"), {"shell": shell, "script": script})

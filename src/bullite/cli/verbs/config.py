@@ -1,4 +1,4 @@
-"""`config set|get|list|unset`: what holds for commands and their workers."""
+"""`config set|get|list|unset`: configuration of commands and their workers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...commands.config import HIDDEN, KIND, SETTINGS, Value, effective, read_va
 from ..console import InvalidInput, one_line, verb
 from ..session import Session
 
-SEVERAL = ("redact_output",)
+MULTIPLE = ("redact_output",)
 """Keys that take several values."""
 
 STANDARD_INPUT = "-"
-"""The value that is read from there: the arguments of a program can be seen by others."""
+"""Read the value from standard input: other users can see the arguments of a program."""
 
 
 def _keys(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -36,7 +36,7 @@ def config() -> None:
     """
 
 
-# So that -1 is a value, and the complaint about it says what the value must be.
+# So that -1 is a value, which is refused with the values that are allowed.
 @config.command("set", context_settings={"ignore_unknown_options": True})
 @key_argument
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
@@ -46,13 +46,13 @@ def set_(session: Session, key: str, values: tuple[str, ...]) -> None:
 
     `queuectl config list` shows the keys.
     """
-    if len(values) > 1 and key not in SEVERAL and key in SETTINGS:
+    if len(values) > 1 and key not in MULTIPLE and key in SETTINGS:
         raise InvalidInput(f"{key} takes one value, not {len(values)}; quote what has blanks")
     text = _standard_input(key) if values == (STANDARD_INPUT,) else "\n".join(values)
     value = read_value(key, text)
     session.wait(set_value(session.store(make=True), KIND, key, value))
     shown = _for_people(_masked(key, value, reveal=False))
-    session.talk.done(f"{key} = {shown}", _as_json(key, Value(value, "database"), reveal=False))
+    session.console.done(f"{key} = {shown}", _as_json(key, Value(value, "database"), reveal=False))
     _warn(session, key)
 
 
@@ -64,15 +64,15 @@ def _standard_input(key: str) -> str:
 
 
 def _warn(session: Session, key: str) -> None:
-    """Of what was changed to no purpose, or will do no good."""
+    """Warn if the change has no effect, or if mails cannot be sent with it."""
     if variable_of(key) in os.environ:
-        session.talk.note(f"{variable_of(key)} in the environment says otherwise, and beats it")
+        session.console.note(f"{variable_of(key)} in the environment says otherwise, and beats it")
     if key.startswith("smtp_"):
         from ...commands.notify import mail_server
 
         mail = mail_server({key: value.value for key, value in _values(session).items()})
         if mail is not None and mail.problem is not None:
-            session.talk.note(mail.problem)
+            session.console.note(mail.problem)
 
 
 @config.command()
@@ -85,12 +85,12 @@ def get(session: Session, key: str, reveal: bool) -> None:
     value = _values(session)[key]
     if value.problem is not None:
         raise InvalidInput(value.problem)
-    if session.talk.as_json:
-        session.talk.data(_as_json(key, value, reveal))
+    if session.console.as_json:
+        session.console.data(_as_json(key, value, reveal))
         return
-    known = _masked(key, value.value, reveal)
-    for line in known if isinstance(known, list) else [known]:
-        session.talk.line(one_line(_for_people(line), 10_000))
+    masked = _masked(key, value.value, reveal)
+    for line in masked if isinstance(masked, list) else [masked]:
+        session.console.line(one_line(_for_people(line), 10_000))
 
 
 @config.command("list")
@@ -99,8 +99,8 @@ def get(session: Session, key: str, reveal: bool) -> None:
 def list_(session: Session, reveal: bool) -> None:
     """List every key with its value and where that comes from."""
     values = _values(session)
-    if session.talk.as_json:
-        session.talk.data([_as_json(key, value, reveal) for key, value in values.items()])
+    if session.console.as_json:
+        session.console.data([_as_json(key, value, reveal) for key, value in values.items()])
         return
     rows = [
         [
@@ -111,7 +111,7 @@ def list_(session: Session, reveal: bool) -> None:
         ]
         for key, value in values.items()
     ]
-    session.talk.table(("KEY", "VALUE", "ORIGIN", "MEANING"), rows)
+    session.console.table(("KEY", "VALUE", "ORIGIN", "MEANING"), rows)
 
 
 @config.command()
@@ -124,7 +124,7 @@ def unset(session: Session, key: str) -> None:
     value = _values(session)[key]
     shown = _for_people(_masked(key, value.value, reveal=False))
     text = f"{key} = {shown}" if old is not None else f"{key} was not set; it is {shown}"
-    session.talk.done(text, _as_json(key, value, reveal=False))
+    session.console.done(text, _as_json(key, value, reveal=False))
     _warn(session, key)
 
 

@@ -1,4 +1,4 @@
-"""`dlq list|show|retry|purge`: dead jobs, where they died or in a dead-letter queue."""
+"""`dlq list|show|retry|purge`: dead jobs, in their own or in a dead-letter queue."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .. import times
 from ..bulk import Fits, dead_letter_queues, purge_all, retry_all
 from ..console import CommandError, job_argument, one_line, queue_option, verb, yes_option
 from ..job_details import attempt_facts
-from ..job_format import DEAD, as_json, status_of, what_it_does
+from ..job_format import DEAD, as_json, description_of, status_of
 from ..masking import secrets_option
 from ..session import Session
-from .manage import check_which, delay_option, keep_attempts_option, numbers, retry_each
+from .manage import check_which, delay_option, keep_attempts_option, print_counts, retry_each
 
-TOLD_OF_ATTEMPTS = ("number", "started_at", "ended_at", "worker", "outcome", "error")
+ATTEMPT_KEYS = ("number", "started_at", "ended_at", "worker", "outcome", "error")
 
 MAX_READ = 1_000
-"""Jobs looked through at a time for dead ones."""
+"""Failed jobs that are read at a time."""
 
 
 @click.group()
@@ -43,21 +43,23 @@ def dlq() -> None:
 def list_(session: Session, queue: str | None, limit: int) -> None:
     """List dead jobs, the newest first."""
     jobs = [
-        job for place in dead_letter_queues(session, queue) for job in _dead(session, *place, limit)
+        job
+        for found, fits in dead_letter_queues(session, queue)
+        for job in _dead(session, found, fits, limit)
     ]
     jobs.sort(key=lambda job: (job.finished_on or 0, job.pk), reverse=True)
     del jobs[limit:]
-    if session.talk.as_json:
-        session.talk.data([as_json(job) for job in jobs])
+    if session.console.as_json:
+        session.console.data([as_json(job) for job in jobs])
         return
     columns = ("ID", "QUEUE", "ATTEMPTS", "DIED", "COMMAND", "REASON")
-    session.talk.table(columns, [_row(job, session.talk.on_terminal) for job in jobs])
+    session.console.table(columns, [_row(job, session.console.on_terminal) for job in jobs])
     if not jobs:
-        session.talk.note("no dead jobs")
+        session.console.note("no dead jobs")
 
 
 def _dead(session: Session, queue: Queue, fits: Fits, limit: int) -> list[Job]:
-    """The newest dead jobs of a queue."""
+    """Return the newest dead jobs of a queue."""
     jobs: list[Job] = []
     cursor: str | None = None
     while len(jobs) < limit:
@@ -76,7 +78,7 @@ def _row(job: Job, on_terminal: bool) -> list[str]:
         f"{queue} (from {job.original_queue})" if job.original_queue else queue,
         f"{job.attempts_made}/{job.attempts}",
         times.stamp(job.finished_at, on_terminal),
-        one_line(what_it_does(job), 40),
+        one_line(description_of(job), 40),
         one_line(job.failed_reason or "-", 60),
     ]
 
@@ -91,20 +93,20 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
     _, job = session.job(job_id, queue)
     if status_of(job) != DEAD:
         raise CommandError(f"job {job_id} is not dead but {status_of(job)}; see `queuectl show`")
-    told = [attempt_facts(attempt) for attempt in session.wait(job.get_attempts())]
-    attempts = [{key: facts[key] for key in TOLD_OF_ATTEMPTS} for facts in told]
-    if session.talk.as_json:
-        session.talk.data({**as_json(job), "attempts_log": attempts})
+    facts_of_all = [attempt_facts(attempt) for attempt in session.wait(job.get_attempts())]
+    attempts = [{key: facts[key] for key in ATTEMPT_KEYS} for facts in facts_of_all]
+    if session.console.as_json:
+        session.console.data({**as_json(job), "attempts_log": attempts})
     else:
-        _show_to_people(session, job, attempts)
+        _print_job(session, job, attempts)
 
 
-def _show_to_people(session: Session, job: Job, attempts: list[dict[str, Any]]) -> None:
+def _print_job(session: Session, job: Job, attempts: list[dict[str, Any]]) -> None:
     facts = {
         "Job": job.id,
         "Queue": job.queue_name,
         "From": job.original_queue,
-        "Command": what_it_does(job),
+        "Command": description_of(job),
         "Attempts": f"{job.attempts_made}/{job.attempts}",
         "Died": times.iso(job.finished_at),
         "Outcome": job.outcome,
@@ -112,10 +114,10 @@ def _show_to_people(session: Session, job: Job, attempts: list[dict[str, Any]]) 
     }
     for name, value in facts.items():
         if value is not None:
-            session.talk.line(f"{name}: {one_line(value, 10_000)}")
+            session.console.line(f"{name}: {one_line(value, 10_000)}")
     for attempt in attempts:
         when, how = attempt["ended_at"] or "-", attempt["error"] or attempt["outcome"] or "-"
-        session.talk.line(f"Attempt {attempt['number']}: {when} {one_line(how, 1_000)}")
+        session.console.line(f"Attempt {attempt['number']}: {when} {one_line(how, 1_000)}")
 
 
 @dlq.command()
@@ -139,7 +141,7 @@ def retry(
         retry_each(session, job_ids, queue, wait, keep_attempts, only=DEAD)
         return
     retried = retry_all(session, _lists(session, queue), wait, keep_attempts)
-    numbers(session, "retried", retried)
+    print_counts(session, "retried", retried)
 
 
 @dlq.command()
@@ -153,8 +155,8 @@ def purge(session: Session, queue: str | None, older_than: str | None, yes: bool
     places = _lists(session, queue)
     where = f"of the queue {queue!r}" if queue else "of all queues"
     which = f" older than {older_than}" if older_than else ""
-    session.talk.ask(f"Delete the dead jobs {where}{which} for good?", yes)
-    numbers(session, "deleted", purge_all(session, places, age))
+    session.console.confirm(f"Delete the dead jobs {where}{which} for good?", yes)
+    print_counts(session, "deleted", purge_all(session, places, age))
 
 
 def _lists(session: Session, queue: str | None) -> list[tuple[Queue, str, Fits]]:

@@ -177,10 +177,10 @@ def _add_and_print(session: Session, options: dict[str, Any], wait: bool, raw: b
 
         wait_and_show(session, job, raw)
         return
-    if session.talk.as_json:
-        session.talk.data(as_json(job))
+    if session.console.as_json:
+        session.console.data(as_json(job))
     else:
-        session.talk.line(job.id)
+        session.console.line(job.id)
 
 
 def make_job_spec(session: Session, options: dict[str, Any]) -> JobSpec:
@@ -196,7 +196,7 @@ def make_job_spec(session: Session, options: dict[str, Any]) -> JobSpec:
     config, now = config_and_now(session)
     spec = spec_from_options(given, config, now, template)
     for warning in warnings_about(spec, config):
-        session.talk.note(warning)
+        session.console.note(warning)
     return spec
 
 
@@ -250,7 +250,7 @@ def add_job(session: Session, spec: JobSpec) -> Job:
     with added_to(queue) as added:
         job = session.wait(queue.add(spec.name, spec.data, **spec.options))
     outcome = "added to" if added else "nothing was added: the job is there already, in"
-    session.talk.note(f"{outcome} {spec.queue}")
+    session.console.note(f"{outcome} {spec.queue}")
     return job
 
 
@@ -352,4 +352,4 @@ def add(
         check_size(name, encode(value, "--data"), MAX_DATA_BYTES)
     check_queue(queue)
     job = session.wait(session.queue(queue, make=True).add(name, value, **options))
-    session.talk.done(job.id, as_json(job))
+    session.console.done(job.id, as_json(job))

@@ -131,15 +131,15 @@ def enqueue_batch(
         except BadLine as bad:
             stored = f"; {batch.stored} jobs before it were stored" if batch.stored else ""
             message = f"{bad.where}: {bad}; nothing of its chunk was stored{stored}"
-            if session.talk.as_json:
-                session.talk.data({**batch.counts(), "error": message})
+            if session.console.as_json:
+                session.console.data({**batch.counts(), "error": message})
             raise bad.kind(message) from None
         finally:
             batch.progress.end()
     text = f"{pluralize(batch.added, 'job', 'jobs')} added"
     if batch.existing:
         text += f", {batch.existing} were there already"
-    session.talk.done(text, batch.counts())
+    session.console.done(text, batch.counts())
 
 
 def _opened(file: str) -> Any:
@@ -357,7 +357,7 @@ class EnqueueBatch:
         self._chunk_specs: list[tuple[SourceLine, JobSpec]] = []
         self._chunk_ids: dict[str, list[str]] = {}
         """The ids of these jobs, with their queues."""
-        self.progress = session.talk.progress("adding", size)
+        self.progress = session.console.progress("adding", size)
         self._has_size = size is not None
         self.defaults: dict[str, Any] = {}
         self.stored = self.added = 0
@@ -384,7 +384,7 @@ class EnqueueBatch:
         for warning in warnings_about(spec, self._config):
             if warning not in self._warned:
                 self._warned.add(warning)
-                self._session.talk.note(warning)
+                self._session.console.note(warning)
         self._chunk_specs.append((entry.place, spec))
         if "job_id" in spec.options:
             self._chunk_ids.setdefault(spec.options["job_id"], []).append(spec.queue)

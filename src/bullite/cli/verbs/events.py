@@ -1,4 +1,4 @@
-"""`events`: what happened in queues, and what happens."""
+"""`events`: the event log of queues."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def events(session: Session, queue: str | None, follow: bool, limit: int) -> Non
         recent.append(event)
         after = event["row"]
     for event in recent:
-        _tell_event(session, names, event)
+        _print_event(session, names, event)
     while follow:
-        session.talk.flush()
+        session.console.flush()
         for event in _events(session, key, after):
             after = event["row"]
             if event["queue"] not in names:
                 names = _queue_names(session)
-            _tell_event(session, names, event)
+            _print_event(session, names, event)
         time.sleep(POLL_EVERY)
 
 
@@ -76,16 +76,16 @@ def _events(session: Session, queue: int | None, after: int) -> Iterator[dict[st
             return
 
 
-def _tell_event(session: Session, names: dict[int, str], event: dict[str, Any]) -> None:
-    told = {**event, "queue": names.get(event["queue"], str(event["queue"]))}
-    del told["row"]
-    if session.talk.as_json:
-        session.talk.data(told)
+def _print_event(session: Session, names: dict[int, str], event: dict[str, Any]) -> None:
+    facts = {**event, "queue": names.get(event["queue"], str(event["queue"]))}
+    del facts["row"]
+    if session.console.as_json:
+        session.console.data(facts)
         return
-    rest = {k: v for k, v in told.items() if k not in ("id", "queue", "event", "at", "job_id")}
+    rest = {k: v for k, v in facts.items() if k not in ("id", "queue", "event", "at", "job_id")}
     details = " ".join(
         f"{one_line(key, 80)}={one_line(str(value), 80)}" for key, value in rest.items()
     )
-    about = f" {escape_control(str(told['job_id']))}" if "job_id" in told else ""
-    what = f"{escape_control(told['queue'])} {escape_control(told['event'])}"
-    session.talk.line(f"{told['at']} {what}{about} {details}".rstrip())
+    about = f" {escape_control(str(facts['job_id']))}" if "job_id" in facts else ""
+    head = f"{escape_control(facts['queue'])} {escape_control(facts['event'])}"
+    session.console.line(f"{facts['at']} {head}{about} {details}".rstrip())

@@ -1,4 +1,4 @@
-"""`doctor`, `verify`: whether everything can go on, and whether what is stored is consistent."""
+"""`doctor`, `verify`: problems that need an operator, and consistency of the database."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def doctor(session: Session) -> None:
     facts = _facts(session)
     findings = [found for queue in session.queues(None) for found in _of_queue(session, queue)]
     findings += [*_lost_workers(session), *_lost_groups(session)]
-    if session.talk.as_json:
-        session.talk.data({"ok": not findings, **facts, "findings": findings})
+    if session.console.as_json:
+        session.console.data({"ok": not findings, **facts, "findings": findings})
     else:
-        _tell_facts(session, facts)
+        _print_facts(session, facts)
         for found in findings:
             about = found["queue"] or f"group {found['group']}"
-            session.talk.line(escape_control(f"{about}: {found['text']}"))
+            session.console.line(escape_control(f"{about}: {found['text']}"))
         if not findings:
-            session.talk.line("ok: nothing needs help")
+            session.console.line("ok: nothing needs help")
     if findings:
         sys.exit(EXIT_FAILED)
 
 
-# --- what it is about ---
+# --- facts ---
 
 
 def _facts(session: Session) -> dict[str, Any]:
@@ -54,11 +54,11 @@ def _facts(session: Session) -> dict[str, Any]:
     return {**facts, "store": "sqlite", "sqlite_version": sqlite3.sqlite_version}
 
 
-def _tell_facts(session: Session, facts: dict[str, Any]) -> None:
-    session.talk.note(f"database: {facts['database']}")
+def _print_facts(session: Session, facts: dict[str, Any]) -> None:
+    session.console.note(f"database: {facts['database']}")
     if facts["sqlite_version"] is not None:
-        session.talk.note(f"SQLite {facts['sqlite_version']}")
-    session.talk.note(f"durability is {facts['durability']}: {_DURABILITY[facts['durability']]}")
+        session.console.note(f"SQLite {facts['sqlite_version']}")
+    session.console.note(f"durability is {facts['durability']}: {_DURABILITY[facts['durability']]}")
 
 
 _DURABILITY = {
@@ -68,7 +68,7 @@ _DURABILITY = {
 }
 
 
-# --- what needs help ---
+# --- findings ---
 
 
 Finding = dict[str, str | None]
@@ -83,10 +83,10 @@ def _of_queue(session: Session, queue: Queue) -> list[Finding]:
             _finding(queue.name, "paused", f"it is paused, and {_jobs_wait(waiting)}: {go_on}")
         )
     if all(worker.is_lost for worker in workers_of(session, queue.name)):
-        # What is due, or was run by who is lost, waits for a worker no less than what is in line.
+        # Due jobs, and jobs of lost workers, wait for a worker as well.
         waiting += count_due(session, queue) + session.wait(queue.get_active_count())
         if waiting:
-            start = _how_to_start(session, queue.name)
+            start = _start_command(session, queue.name)
             text = f"{_jobs_wait(waiting)}, and no worker serves it: start one with `{start}`"
             findings.append(_finding(queue.name, "no-worker", text))
     return findings
@@ -96,9 +96,9 @@ def _jobs_wait(number: int) -> str:
     return pluralize(number, "job waits", "jobs wait")
 
 
-def _how_to_start(session: Session, queue: str) -> str:
-    start = f"queuectl worker start --queue {quote(queue)}"
-    return start if group_of(session, DEFAULT_GROUP) is None else f"{start} --group NAME"
+def _start_command(session: Session, queue: str) -> str:
+    command = f"queuectl worker start --queue {quote(queue)}"
+    return command if group_of(session, DEFAULT_GROUP) is None else f"{command} --group NAME"
 
 
 def _lost_workers(session: Session) -> list[Finding]:
@@ -148,13 +148,13 @@ def verify(session: Session) -> None:
 
     checked = verifying.verify(session.store())
     number = len(verifying.CHECKS)
-    if session.talk.as_json:
+    if session.console.as_json:
         problems = [*checked.problems]
-        session.talk.data({"ok": checked.ok, "checks": number, "problems": problems})
+        session.console.data({"ok": checked.ok, "checks": number, "problems": problems})
     elif checked.ok:
-        session.talk.line(f"ok: {number} checks")
+        session.console.line(f"ok: {number} checks")
     else:
         for problem in checked.problems:
-            session.talk.line(escape_control(problem))
+            session.console.line(escape_control(problem))
     if not checked.ok:
         sys.exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""`status`, `list`, `show`, `why`: looking at queues and jobs."""
+"""`status`, `list`, `show`, `why`: show queues and jobs."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def status(session: Session, queue: str | None) -> None:
         {"name": one.name, "paused": session.wait(one.is_paused()), **counts_of(session, one)}
         for one in session.queues(queue)
     ]
-    crew = {**workers_summary(workers_of(session, queue)), "groups": groups_of(session)}
-    if session.talk.as_json:
-        session.talk.data({"queues": queues, "workers": crew})
+    workers = {**workers_summary(workers_of(session, queue)), "groups": groups_of(session)}
+    if session.console.as_json:
+        session.console.data({"queues": queues, "workers": workers})
         return
-    _tell_queues(session, queues)
-    session.talk.line(workers_line(crew))
-    for group in crew["groups"]:
-        session.talk.line(group_line(group))
+    _print_queues(session, queues)
+    session.console.line(workers_line(workers))
+    for group in workers["groups"]:
+        session.console.line(group_line(group))
 
 
-def _tell_queues(session: Session, queues: Sequence[Mapping[str, Any]]) -> None:
+def _print_queues(session: Session, queues: Sequence[Mapping[str, Any]]) -> None:
     if not queues:
-        session.talk.note("there are no queues yet; `queuectl enqueue` makes one")
+        session.console.note("there are no queues yet; `queuectl enqueue` makes one")
         return
-    words = statuses_worth_a_column(queues, session.talk.on_terminal)
+    words = statuses_worth_a_column(queues, session.console.on_terminal)
     rows = [
         [one["name"], "paused" if one["paused"] else "running", *(str(one[w]) for w in words)]
         for one in queues
     ]
-    session.talk.table(["QUEUE", "STATE", *(word.upper() for word in words)], rows)
+    session.console.table(["QUEUE", "STATE", *(word.upper() for word in words)], rows)
 
 
 # --- jobs ---
@@ -94,19 +94,21 @@ def list(
     views, now = session.views(queue), session.reader().clock.now()
     moment = None if since is None else max(0, times.since("--since", since, now))
     page = page_of(session, views, JobFilter(name, tag, moment, search), state, limit, cursor)
-    if session.talk.as_json:
+    if session.console.as_json:
         jobs = [as_json(job) for job in page.jobs]
-        session.talk.data({"jobs": jobs, "cursor": page.cursor, "more": page.may_be_more})
+        session.console.data({"jobs": jobs, "cursor": page.cursor, "more": page.may_be_more})
         return
     if not page.jobs:
-        session.talk.note("no jobs were found")
+        session.console.note("no jobs were found")
     else:
-        on_terminal = session.talk.on_terminal
-        session.talk.table(COLUMNS, [row_of(job, on_terminal) for job in page.jobs])
+        on_terminal = session.console.on_terminal
+        session.console.table(COLUMNS, [row_of(job, on_terminal) for job in page.jobs])
     if page.cursor is not None:
-        session.talk.note(f"there may be more: go on with --cursor {page.cursor}")
+        session.console.note(f"there may be more: go on with --cursor {page.cursor}")
     elif page.may_be_more:
-        session.talk.note("there are more: see them with --limit, or queue by queue with --queue")
+        session.console.note(
+            "there are more: see them with --limit, or queue by queue with --queue"
+        )
 
 
 @click.command()
@@ -120,11 +122,11 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
 
     found, job = session.job(job_id, queue)
     facts = everything_of(session, found, job)
-    if session.talk.as_json:
-        session.talk.data(facts)
+    if session.console.as_json:
+        session.console.data(facts)
         return
     for line in sections(facts):
-        session.talk.line(escape_control(line))
+        session.console.line(escape_control(line))
 
 
 @click.command()
@@ -134,8 +136,8 @@ def show(session: Session, job_id: str, queue: str | None) -> None:
 def why(session: Session, job_id: str, queue: str | None) -> None:
     """Explain the state of a job: what it waits for, or how it ended."""
     found, job = session.job(job_id, queue)
-    if job.state == State.FAILED:  # which is another word here
+    if job.state == State.FAILED:  # queuectl says dead, cancelled or expired
         reason = f"job {job.id} is {status_of(job)}: {job.failed_reason}"
     else:
         reason = session.wait(found.why(job.id))
-    session.talk.done(reason, {"id": job.id, "queue": found.name, "why": reason})
+    session.console.done(reason, {"id": job.id, "queue": found.name, "why": reason})

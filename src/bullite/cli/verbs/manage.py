@@ -12,7 +12,7 @@ from ...client.queue.queue import Queue
 from ...core.states import PRIORITIZED, State
 from ...errors import IllegalMove
 from .. import times
-from ..bulk import finished_jobs, purge_all, retry_all, watched
+from ..bulk import finished_jobs, purge_all, retry_all, run_with_progress
 from ..console import (
     CommandError,
     InvalidInput,
@@ -42,39 +42,41 @@ def keep_attempts_option(function: F) -> F:
 
 
 def act_on_each(session: Session, job_ids: tuple[str, ...], act: Callable[[str], Acted]) -> None:
-    """Do something to each job and say so; in JSON an array with what was done to each."""
+    """Call `act` for each job and print what was done; in JSON as one array."""
     done: list[Acted] = []
 
     def one(job_id: str) -> None:
         acted = act(job_id)
         done.append(acted)
-        if not session.talk.as_json:
-            session.talk.done(f"{acted['id']}: {acted['done']}", acted)
+        if not session.console.as_json:
+            session.console.done(f"{acted['id']}: {acted['done']}", acted)
 
     try:
         session.for_each(job_ids, one)
     finally:
-        if session.talk.as_json:
-            session.talk.data(done)
+        if session.console.as_json:
+            session.console.data(done)
 
 
 def acted(job_id: str, queue: Queue, done: str) -> Acted:
     return {"id": job_id, "queue": queue.name, "done": done}
 
 
-def numbers(session: Session, done: str, by_queue: dict[str, int]) -> None:
-    """Say how many jobs something was done to."""
+def print_counts(session: Session, done: str, by_queue: dict[str, int]) -> None:
+    """Print how many jobs of each queue something was done to."""
     total = sum(by_queue.values())
-    told = ", ".join(f"{name} {number}" for name, number in by_queue.items())
-    text = f"{done} {pluralize(total, 'job', 'jobs')}" + (f" ({told})" if len(by_queue) > 1 else "")
-    session.talk.done(text, {"done": done, "jobs": total, "queues": by_queue})
+    details = ", ".join(f"{name} {number}" for name, number in by_queue.items())
+    text = f"{done} {pluralize(total, 'job', 'jobs')}" + (
+        f" ({details})" if len(by_queue) > 1 else ""
+    )
+    session.console.done(text, {"done": done, "jobs": total, "queues": by_queue})
 
 
-# --- one by one ----------------------------------------------------------------------------------
+# --- jobs ----------------------------------------------------------------------------------------
 
 
 def _status(session: Session, home: Queue, job_id: str) -> str:
-    """Where a job is by now, in the words that are used here."""
+    """Read the status of a job."""
     _, job = session.job(job_id, home.name)
     return status_of(job)
 
@@ -133,8 +135,8 @@ def retry(
         retry_each(session, job_ids, queue, wait, keep_attempts)
         return
     name, fits = finished_jobs(state or DEAD)
-    places = [(each, name, fits) for each in session.queues(queue)]
-    numbers(session, "retried", retry_all(session, places, wait, keep_attempts))
+    lists = [(each, name, fits) for each in session.queues(queue)]
+    print_counts(session, "retried", retry_all(session, lists, wait, keep_attempts))
 
 
 def check_which(job_ids: tuple[str, ...], every: bool, delay: str | None) -> int:
@@ -208,17 +210,17 @@ def remove(session: Session, job_ids: tuple[str, ...], queue: str | None, yes: b
     Running jobs are not removed.
     """
     session.store()
-    session.talk.ask(f"Remove {_so_many(job_ids)}?", yes)
+    session.console.confirm(f"Remove {_jobs_text(job_ids)}?", yes)
 
-    def take_out(job_id: str) -> Acted:
+    def remove_one(job_id: str) -> Acted:
         home, job = session.job(job_id, queue)
         job.remove().result()
         return acted(job.id, home, "removed")
 
-    act_on_each(session, job_ids, take_out)
+    act_on_each(session, job_ids, remove_one)
 
 
-def _so_many(job_ids: tuple[str, ...]) -> str:
+def _jobs_text(job_ids: tuple[str, ...]) -> str:
     return f"job {job_ids[0]}" if len(job_ids) == 1 else f"{len(job_ids)} jobs"
 
 
@@ -229,16 +231,16 @@ def _so_many(job_ids: tuple[str, ...]) -> str:
 def restore(session: Session, job_ids: tuple[str, ...], queue: str | None) -> None:
     """Restore removed jobs to the state they had."""
 
-    def bring_back(job_id: str) -> Acted:
-        home = _where_removed(session, job_id, queue)
+    def restore_one(job_id: str) -> Acted:
+        home = _queue_that_removed(session, job_id, queue)
         job = session.wait(home.restore(job_id))
         return acted(job.id, home, "restored")
 
-    act_on_each(session, job_ids, bring_back)
+    act_on_each(session, job_ids, restore_one)
 
 
-def _where_removed(session: Session, job_id: str, queue: str | None) -> Queue:
-    """The queue that a job was removed from."""
+def _queue_that_removed(session: Session, job_id: str, queue: str | None) -> Queue:
+    """Return the queue that a job was removed from."""
     names = [queue] if queue else session.wait(queues_that_removed(session.store(), job_id))
     if not names:
         raise CommandError(f"no job {job_id} was removed of late")
@@ -256,7 +258,7 @@ def pause(session: Session, queue: str | None) -> None:
     """Let QUEUE hand out no jobs until it is resumed; what runs, runs on."""
     home = session.queue(queue)
     session.wait(home.pause())
-    session.talk.done(f"paused {home.name}", {"queue": home.name, "paused": True})
+    session.console.done(f"paused {home.name}", {"queue": home.name, "paused": True})
 
 
 @click.command()
@@ -266,7 +268,7 @@ def resume(session: Session, queue: str | None) -> None:
     """Let QUEUE hand out jobs again."""
     home = session.queue(queue)
     session.wait(home.resume())
-    session.talk.done(f"resumed {home.name}", {"queue": home.name, "paused": False})
+    session.console.done(f"resumed {home.name}", {"queue": home.name, "paused": False})
 
 
 @click.command()
@@ -282,10 +284,10 @@ def cleanup(session: Session, older_than: str, state: str, queue: str | None, ye
     """
     age = times.duration("--older-than", older_than)
     name, fits = finished_jobs(state)
-    places = [(each, name, fits) for each in session.queues(queue)]
+    lists = [(each, name, fits) for each in session.queues(queue)]
     where = f"of the queue {queue!r}" if queue else "of all queues"
-    session.talk.ask(f"Delete {state} jobs {where} older than {older_than} for good?", yes)
-    numbers(session, "deleted", purge_all(session, places, age))
+    session.console.confirm(f"Delete {state} jobs {where} older than {older_than} for good?", yes)
+    print_counts(session, "deleted", purge_all(session, lists, age))
 
 
 @click.command()
@@ -303,6 +305,6 @@ def drain(session: Session, queue: str | None, delayed: bool, yes: bool) -> None
 
     if waiting := left():
         jobs = pluralize(waiting, "job that waits", "jobs that wait")
-        session.talk.ask(f"Remove the {jobs} in {home.name!r}?", yes)
-    gone = watched(session, "removed", home.drain(delayed), left)
-    numbers(session, "removed", {home.name: gone})
+        session.console.confirm(f"Remove the {jobs} in {home.name!r}?", yes)
+    gone = run_with_progress(session, "removed", home.drain(delayed), left)
+    print_counts(session, "removed", {home.name: gone})

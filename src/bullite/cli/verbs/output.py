@@ -1,4 +1,4 @@
-"""`output`, `logs`, `wait`: what jobs say, and what becomes of them."""
+"""`output`, `logs`, `wait`: output of commands, job logs, waiting for jobs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..console import (
     verb,
 )
 from ..follow_output import ENDED, POLL_EVERY, follow_output, keeps_output, state_of
-from ..job_format import as_json, duration_of, status_of, what_it_does
+from ..job_format import as_json, description_of, duration_of, status_of
 from ..session import Session
 
 WAIT_NOTICE_AFTER = 2.0
-"""Seconds after which it is said why a job that is waited for has not begun."""
+"""Seconds after which `--wait` prints why the job has not started."""
 
 
 @click.command()
@@ -56,12 +56,12 @@ def output(
     if follow and job.state not in ENDED:
         follow_output(session, job, raw)
         now = session.wait(found.get_job(job.id))
-        session.talk.note(f"job {job.id} is {'gone' if now is None else status_of(now)}")
+        session.console.note(f"job {job.id} is {'gone' if now is None else status_of(now)}")
         return
     runs = session.wait(runs_of(session.store(), job))
     run = _chosen(job, runs, attempt)
-    if session.talk.as_json:
-        session.talk.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
+    if session.console.as_json:
+        session.console.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
     elif raw:
         if run is not None:
             _write_raw(run)
@@ -89,11 +89,11 @@ def _write_raw(run: CommandRun) -> None:
 
 
 def _show(session: Session, job: Job, run: CommandRun | None) -> None:
-    """As the document has it, line by line."""
-    line = session.talk.line
+    """Print a job and the output of one run."""
+    line = session.console.line
     data = job.data if isinstance(job.data, dict) else {}
     line(f"--- Job {escape_control(job.id)} ---")
-    line(f"Command: {escape_control(what_it_does(job))}")
+    line(f"Command: {escape_control(description_of(job))}")
     line(f"State: {status_of(job)}")
     line(f"Priority: {job.priority}")
     line(f"Attempts: {job.attempts_made}/{job.attempts}")
@@ -123,12 +123,12 @@ def _text(data: bytes) -> str:
 
 
 def _explain_gaps(session: Session, job: Job, runs: Sequence[CommandRun]) -> None:
-    """Say why more is missing of long lines than would have to be."""
+    """Print why redaction drops whole lines where output was cut."""
     has_gaps = any(run.stdout.dropped or run.stderr.dropped for run in runs)
     if not has_gaps or not keeps_output(job):
         return
     if session.wait(configuration(session.store()))["redact_output"]:
-        session.talk.note(
+        session.console.note(
             "a line that was cut is left out: what is left of it cannot be checked for what "
             "redact_output takes out"
         )
@@ -158,29 +158,29 @@ def _run_as_json(run: CommandRun) -> dict[str, Any]:
 def logs(session: Session, job_id: str, queue: str | None, follow: bool, raw: bool) -> None:
     """Show the lines that a job has logged."""
     found, job = session.job(job_id, queue)
-    told = 0
+    printed = 0
     while True:
         ended = session.wait(state_of(job)) in (*ENDED, "unknown")
-        page = session.wait(found.get_job_logs(job.id, told, -1))
+        page = session.wait(found.get_job_logs(job.id, printed, -1))
         for entry in page["logs"]:
-            told += 1
+            printed += 1
             _log_line(session, entry, raw)
-        session.talk.flush()
+        session.console.flush()
         if not follow or ended:
             break
         time.sleep(POLL_EVERY)
-    if not told:
-        where = f"; `queuectl output {job.id}` shows what the command said"
-        session.talk.note("no log lines" + (where if job.name == COMMAND else ""))
+    if not printed:
+        hint = f"; `queuectl output {job.id}` shows what the command said"
+        session.console.note("no log lines" + (hint if job.name == COMMAND else ""))
 
 
 def _log_line(session: Session, entry: dict[str, Any], raw: bool) -> None:
-    if session.talk.as_json:
-        session.talk.data(entry)
+    if session.console.as_json:
+        session.console.data(entry)
         return
     when = times.iso(moment_of(entry["timestamp"]))
     message = entry["message"] if raw else escape_control(entry["message"])
-    session.talk.line(f"{when} {entry['level']} {message}")
+    session.console.line(f"{when} {entry['level']} {message}")
 
 
 @click.command()
@@ -198,18 +198,18 @@ def wait(
     jobs = [session.job(job_id, queue) for job_id in job_ids]
     for found, job in jobs:
         left = None if deadline is None else max(1, round((deadline - time.monotonic()) * 1000))
-        failed = not _ended_well(session, job, left) or failed
+        failed = not _wait_for_success(session, job, left) or failed
         now = session.wait(found.get_job(job.id)) or job
         text = f"{now.id} {status_of(now)}"
         if now.failed_reason:
             text += f": {one_line(now.failed_reason, 200)}"
-        session.talk.done(text, as_json(now))
-        session.talk.flush()
+        session.console.done(text, as_json(now))
+        session.console.flush()
     if failed:
         raise click.exceptions.Exit(EXIT_JOB_FAILED)
 
 
-def _ended_well(session: Session, job: Job, limit: int | None) -> bool:
+def _wait_for_success(session: Session, job: Job, limit: int | None) -> bool:
     if job.state in ENDED:
         return job.state == State.COMPLETED
     try:
@@ -219,50 +219,50 @@ def _ended_well(session: Session, job: Job, limit: int | None) -> bool:
     except JobNotFound:
         raise CommandError(f"job {job.id} is gone: what came of it is not known") from None
     except TimeoutError:
-        session.talk.note(f"job {job.id} has not ended yet")
+        session.console.note(f"job {job.id} has not ended yet")
         raise click.exceptions.Exit(EXIT_TIMED_OUT) from None
     return True
 
 
 def wait_and_show(session: Session, job: Job, raw: bool) -> None:
-    """Wait for a job that was just added; show what its command said, as if it had run here."""
-    session.talk.note(f"waiting for job {job.id}")
+    """Wait for a job that was just added, and print the output of its command meanwhile."""
+    session.console.note(f"waiting for job {job.id}")
     try:
-        if not session.talk.as_json:
-            follow_output(session, job, raw, _impatience(session, job))
-        well = _ended_well(session, job, None)
+        if not session.console.as_json:
+            follow_output(session, job, raw, _start_notice(session, job))
+        succeeded = _wait_for_success(session, job, None)
     except KeyboardInterrupt:
-        session.talk.note(f"job {job.id} stays queued: `queuectl cancel {job.id}` cancels it")
+        session.console.note(f"job {job.id} stays queued: `queuectl cancel {job.id}` cancels it")
         raise
     _, now = session.job(job.id, job.queue_name)
-    _tell_end(session, now, well)
-    if not well:
+    _print_end(session, now, succeeded)
+    if not succeeded:
         raise click.exceptions.Exit(EXIT_JOB_FAILED)
 
 
-def _impatience(session: Session, job: Job) -> Callable[[str], None]:
-    """Says once, if a job has not begun after a while, what keeps it."""
+def _start_notice(session: Session, job: Job) -> Callable[[str], None]:
+    """Return a callback for job states that prints once why the job has not started."""
     due = time.monotonic() + WAIT_NOTICE_AFTER
 
-    def look(state: str) -> None:
+    def on_state(state: str) -> None:
         nonlocal due
         if time.monotonic() < due:
             return
         due = math.inf
         if state != State.ACTIVE:
-            session.talk.note(session.wait(session.queue(job.queue_name).why(job.id)))
+            session.console.note(session.wait(session.queue(job.queue_name).why(job.id)))
 
-    return look
+    return on_state
 
 
-def _tell_end(session: Session, job: Job, well: bool) -> None:
-    """What became of a job whose output was shown already."""
+def _print_end(session: Session, job: Job, succeeded: bool) -> None:
+    """Print how a job ended whose output is printed already."""
     runs = session.wait(runs_of(session.store(), job))
-    if session.talk.as_json:
-        session.talk.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
+    if session.console.as_json:
+        session.console.data({**as_json(job), "runs": [_run_as_json(one) for one in runs]})
         return
     _explain_gaps(session, job, runs)
-    if not well:
-        session.talk.note(f"job {job.id} failed: {job.failed_reason}")
+    if not succeeded:
+        session.console.note(f"job {job.id} failed: {job.failed_reason}")
     elif job.name in (WEBHOOK, FUNCTION):
-        session.talk.data(job.return_value)
+        session.console.data(job.return_value)

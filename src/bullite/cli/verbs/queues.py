@@ -1,4 +1,4 @@
-"""`queues list|show|set`: which queues there are, and what holds for each."""
+"""`queues list|show|set`: queues and their settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from ..session import Session
 _LIMITS = ("concurrency", "rate")
 
 NONE = "none"
-"""What takes a setting away."""
-
+"""The value that removes a setting."""
 
 name_argument = click.argument("name", shell_complete=complete_queues)
 
@@ -34,7 +33,7 @@ def queues() -> None:
     """List queues and change what holds for them."""
 
 
-# --- looking -------------------------------------------------------------------------------------
+# --- list, show ----------------------------------------------------------------------------------
 
 
 @queues.command("list")
@@ -42,12 +41,12 @@ def queues() -> None:
 def list_(session: Session) -> None:
     """List the queues with how many jobs they have."""
     found = session.queues(None)
-    told = [_as_json(session, queue) for queue in found]
-    if session.talk.as_json:
-        session.talk.data(told)
+    rows_json = [_as_json(session, queue) for queue in found]
+    if session.console.as_json:
+        session.console.data(rows_json)
         return
     counts = [counts_of(session, queue) for queue in found]
-    words = statuses_worth_a_column(counts, session.talk.on_terminal)
+    words = statuses_worth_a_column(counts, session.console.on_terminal)
     rows = [
         [
             one["name"],
@@ -55,11 +54,11 @@ def list_(session: Session) -> None:
             one["settings"]["priority_order"],
             *(str(numbers[word]) for word in words),
         ]
-        for one, numbers in zip(told, counts, strict=True)
+        for one, numbers in zip(rows_json, counts, strict=True)
     ]
-    session.talk.table(("NAME", "STATUS", "ORDER", *(word.upper() for word in words)), rows)
-    if not told:
-        session.talk.note("no queues yet")
+    session.console.table(("NAME", "STATUS", "ORDER", *(word.upper() for word in words)), rows)
+    if not rows_json:
+        session.console.note("no queues yet")
 
 
 @queues.command()
@@ -68,21 +67,21 @@ def list_(session: Session) -> None:
 def show(session: Session, name: str) -> None:
     """Show a queue: its jobs by state, and its settings."""
     queue = session.queue(name)
-    told = _as_json(session, queue)
-    if session.talk.as_json:
-        session.talk.data(told)
+    facts = _as_json(session, queue)
+    if session.console.as_json:
+        session.console.data(facts)
     else:
-        _show_to_people(session, told, counts_of(session, queue))
+        _print_queue(session, facts, counts_of(session, queue))
 
 
-def _show_to_people(session: Session, told: dict[str, Any], counts: dict[str, int]) -> None:
-    lines = {"name": told["name"], "paused": "yes" if told["paused"] else "no"}
+def _print_queue(session: Session, facts: dict[str, Any], counts: dict[str, int]) -> None:
+    lines = {"name": facts["name"], "paused": "yes" if facts["paused"] else "no"}
     lines |= {status: str(number) for status, number in counts.items()}
-    lines |= {"schedules": str(told["schedules"])}
-    for setting, value in told["settings"].items():
+    lines |= {"schedules": str(facts["schedules"])}
+    for setting, value in facts["settings"].items():
         lines[setting.removesuffix("_ms")] = _for_people(setting, value)
-    for what, text in lines.items():
-        session.talk.line(f"{what.replace('_', '-')}: {one_line(text, 1_000)}")
+    for name, text in lines.items():
+        session.console.line(f"{name.replace('_', '-')}: {one_line(text, 1_000)}")
 
 
 def _for_people(setting: str, value: Any) -> str:
@@ -120,19 +119,19 @@ def _settings(meta: dict[str, Any]) -> dict[str, Any]:
         "max_payload": meta["max_payload_bytes"],
         "retry_dead_after_ms": meta["retry_failed_after"],
         "retry_dead_times": meta["retry_failed_times"],
-        "on_dead": _who_hears(meta["on_failure"]),
+        "on_dead": _notified(meta["on_failure"]),
     }
 
 
-def _who_hears(told: dict[str, Any] | None) -> str | None:
-    """Whom the queue tells of dead jobs; what the library was told to add instead, as it is."""
-    if told is None:
+def _notified(on_failure: dict[str, Any] | None) -> str | None:
+    """Return the target that is notified of dead jobs, or the name of another on-failure job."""
+    if on_failure is None:
         return None
-    target = told.get("data", {}).get("notify")
-    return target if isinstance(target, str) else f"{told['name']} in {told['queue']}"
+    target = on_failure.get("data", {}).get("notify")
+    return target if isinstance(target, str) else f"{on_failure['name']} in {on_failure['queue']}"
 
 
-# --- changing ------------------------------------------------------------------------------------
+# --- set -----------------------------------------------------------------------------------------
 
 
 @queues.command("set")
@@ -168,23 +167,22 @@ def set_(session: Session, name: str, **options: Any) -> None:
     if not given:
         raise InvalidInput("say what to set; `queuectl queues set --help` shows the options")
     check_name("the queue's name", name)
-    limits = {what: _READ[what](given.pop(what)) for what in _LIMITS if what in given}
-    settings: dict[str, Any] = {_NAMES[what]: _READ[what](text) for what, text in given.items()}
+    limits = {key: _READ[key](given.pop(key)) for key in _LIMITS if key in given}
+    settings: dict[str, Any] = {_NAMES[key]: _READ[key](text) for key, text in given.items()}
     check_settings(settings, name)
     queue = session.queue(name, make=True)
     if settings:
         session.wait(queue.configure(**settings))
     _limit(session, queue, limits)
-    told = _as_json(session, queue)
-    session.talk.done(f"changed {name}", told)
+    session.console.done(f"changed {name}", _as_json(session, queue))
 
 
 def _limit(session: Session, queue: Queue, limits: dict[str, Any]) -> None:
     match limits:
         case {"concurrency": None}:
             session.wait(queue.remove_global_concurrency())
-        case {"concurrency": most}:
-            session.wait(queue.set_global_concurrency(most))
+        case {"concurrency": maximum}:
+            session.wait(queue.set_global_concurrency(maximum))
     match limits:
         case {"rate": None}:
             session.wait(queue.remove_global_rate_limit())
@@ -210,7 +208,7 @@ def _number(option: str, least: int) -> Callable[[str], int]:
 
 
 def _rate(text: str) -> tuple[int, int]:
-    """100/1m, 100/m."""
+    """Parse 100/1m or 100/m."""
     found = re.fullmatch(r"(\d+)/(\d*\S+)", text.strip())
     if found is None:
         raise InvalidInput(f"--rate must be such as 100/1m or none, not {text!r}")
@@ -235,7 +233,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "retry_dead_times": lambda number: number,
     "on_dead": _or_none(notify_job),
 }
-"""What the text of each option means."""
+"""The parser of each option."""
 
 _NAMES = {
     **{name: name for name in _READ},
@@ -244,4 +242,4 @@ _NAMES = {
     "retry_dead_times": "retry_failed_times",
     "on_dead": "on_failure",
 }
-"""What the library calls them."""
+"""The settings of the library."""

@@ -83,7 +83,7 @@ def add(
     template: Any = {"name": spec.name, "data": spec.data, "opts": spec.options}
     session.wait(queue.upsert_job_scheduler(key, **recurrence, template=template))
     entry = _entry(session, queue, key)
-    session.talk.done(f"{key}: next at {times.iso(entry.next_run_at)}", _as_json(queue, entry))
+    session.console.done(f"{key}: next at {times.iso(entry.next_run_at)}", _as_json(queue, entry))
 
 
 def _recurrence(
@@ -158,14 +158,14 @@ def list_(session: Session, queue: str | None) -> None:
         for entry in session.wait(each.get_job_schedulers(asc=True))
     ]
     entries.sort(key=lambda pair: times.iso(pair[1].next_run_at) or "~")
-    if session.talk.as_json:
-        session.talk.data([_as_json(each, entry) for each, entry in entries])
+    if session.console.as_json:
+        session.console.data([_as_json(each, entry) for each, entry in entries])
         return
     columns = ("NAME", "QUEUE", "WHEN", "NEXT", "LAST", "COMMAND")
-    on_terminal = session.talk.on_terminal
-    session.talk.table(columns, [_row(each, entry, on_terminal) for each, entry in entries])
+    on_terminal = session.console.on_terminal
+    session.console.table(columns, [_row(each, entry, on_terminal) for each, entry in entries])
     if not entries:
-        session.talk.note("no schedules")
+        session.console.note("no schedules")
 
 
 def _row(queue: Queue, entry: JobScheduler, on_terminal: bool) -> list[str]:
@@ -225,7 +225,7 @@ def pause(session: Session, name: str, queue: str | None) -> None:
     """Let a schedule make no jobs until it is resumed."""
     home = _find(session, name, queue)
     session.wait(home.pause_job_scheduler(name))
-    session.talk.done(f"paused {name}", _as_json(home, _entry(session, home, name)))
+    session.console.done(f"paused {name}", _as_json(home, _entry(session, home, name)))
 
 
 @schedule.command()
@@ -240,7 +240,7 @@ def resume(session: Session, name: str, queue: str | None) -> None:
     if not entry.enabled:
         raise CommandError(f"the schedule {name!r} has come to its end: schedule it anew")
     text = f"resumed {name}: next at {times.iso(entry.next_run_at)}"
-    session.talk.done(text, _as_json(home, entry))
+    session.console.done(text, _as_json(home, entry))
 
 
 @schedule.command()
@@ -251,7 +251,7 @@ def run(session: Session, name: str, queue: str | None) -> None:
     """Add one job of a schedule now; the schedule goes on as it would. Prints the job's id."""
     home = _find(session, name, queue)
     job = session.wait(home.run_job_scheduler(name))
-    session.talk.done(job.id, as_json(job))
+    session.console.done(job.id, as_json(job))
 
 
 @schedule.command()
@@ -262,9 +262,9 @@ def run(session: Session, name: str, queue: str | None) -> None:
 def remove(session: Session, name: str, queue: str | None, yes: bool) -> None:
     """Remove a schedule and the job that it waits with; jobs that were made before stay."""
     home = _find(session, name, queue)
-    session.talk.ask(f"Remove the schedule {name!r} of the queue {home.name!r}?", yes)
+    session.console.confirm(f"Remove the schedule {name!r} of the queue {home.name!r}?", yes)
     session.wait(home.remove_job_scheduler(name))
-    session.talk.done(f"removed {name}", {"name": name, "queue": home.name, "removed": True})
+    session.console.done(f"removed {name}", {"name": name, "queue": home.name, "removed": True})
 
 
 def _find(session: Session, name: str, queue: str | None) -> Queue:

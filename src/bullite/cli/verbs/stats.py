@@ -1,4 +1,4 @@
-"""`stats`, `metrics`: what queues did, all together and minute by minute."""
+"""`stats`, `metrics`: statistics of queues, in total and by the minute."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..console import InvalidInput, one_line, queue_option, verb
 from ..counts import workers_line
 from ..job_format import COMPLETED, DEAD, FAILED, PENDING, PROCESSING
 from ..session import Session
-from ..statistics import measured, survey
+from ..statistics import metrics_over, statistics_of
 from ..times import duration, iso, took
 
 Facts = Mapping[str, Any]
 
 SHORT_ID = 8
-"""Characters of an id that the slowest jobs are told with."""
+"""Characters that are shown of the ids of the slowest jobs."""
 
 # --- stats ---
 
@@ -31,12 +31,12 @@ SHORT_ID = 8
 @verb
 def stats(session: Session, queue: str | None) -> None:
     """Show statistics: of one queue, or of all together."""
-    facts = survey(session, session.queues(queue), queue)
-    if session.talk.as_json:
-        session.talk.data(facts)
+    facts = statistics_of(session, session.queues(queue), queue)
+    if session.console.as_json:
+        session.console.data(facts)
         return
     for line in _sections(facts):
-        session.talk.line(line)
+        session.console.line(line)
 
 
 def _sections(facts: Facts) -> Iterator[str]:
@@ -79,8 +79,8 @@ def _slowest(jobs: Sequence[Facts]) -> Iterator[str]:
     if not jobs:
         yield "No finished jobs yet"
     for number, job in enumerate(jobs, start=1):
-        does = one_line(job["command"])
-        yield f"{number}. {one_line(job['id'][:SHORT_ID])}: {does} - {job['duration_ms']}ms"
+        command = one_line(job["command"])
+        yield f"{number}. {one_line(job['id'][:SHORT_ID])}: {command} - {job['duration_ms']}ms"
 
 
 def _priorities(priorities: Sequence[Facts]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _workers(workers: Facts) -> Iterator[str]:
 
 
 def _plain(number: float) -> str:
-    """Two decimals at most, and none that say nothing."""
+    """Return a number with at most two decimals, without trailing zeros."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
@@ -142,12 +142,12 @@ def metrics(session: Session, queue: str | None, last: str) -> None:
     ms = duration("--last", last)
     if not ms:
         raise InvalidInput("--last must be more than 0, such as 30m, 1h or 7d")
-    found = measured(session, session.queues(queue), ms)
-    if session.talk.as_json:
-        session.talk.data(_as_json(found))
+    found = metrics_over(session, session.queues(queue), ms)
+    if session.console.as_json:
+        session.console.data(_as_json(found))
         return
     if not found.minutes:
-        session.talk.note(f"nothing happened in the last {last}")
+        session.console.note(f"nothing happened in the last {last}")
         return
     columns = ["MINUTE", "COMPLETED", "FAILED", "P50", "P95", "P99", "WAIT P95"]
     rows = [
@@ -155,7 +155,7 @@ def metrics(session: Session, queue: str | None, last: str) -> None:
         for m in found.minutes
     ]
     total = _row("total", found.completed, found.failed, found.durations, found.waits)
-    session.talk.table(columns, [*rows, total])
+    session.console.table(columns, [*rows, total])
 
 
 def _as_json(found: Metrics) -> dict[str, Any]:
@@ -167,12 +167,12 @@ def _as_json(found: Metrics) -> dict[str, Any]:
 
 def _minute(session: Session, at: datetime) -> str:
     text = iso(at) or ""
-    return f"{text[:16]}Z" if session.talk.on_terminal else text
+    return f"{text[:16]}Z" if session.console.on_terminal else text
 
 
 def _row(
     when: str, completed: int, failed: int, durations: Durations, waits: Durations
 ) -> list[str]:
     times = (durations.p50, durations.p95, durations.p99, waits.p95)
-    shown = ("-" if ms is None else took(float(ms)) for ms in times)
-    return [when, str(completed), str(failed), *shown]
+    texts = ("-" if ms is None else took(float(ms)) for ms in times)
+    return [when, str(completed), str(failed), *texts]

@@ -52,7 +52,7 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
     if old is not None and not force:
         raise CommandError(f"there is a template {name!r} already; --force takes its place")
     what = "replaced" if old is not None else "created"
-    session.talk.done(f"{what} the template {name}", _as_json(name, given))
+    session.console.done(f"{what} the template {name}", _as_json(name, given))
 
 
 @template.command("list")
@@ -61,13 +61,13 @@ def create(session: Session, name: str, force: bool, **options: Any) -> None:
 def list_(session: Session) -> None:
     """List the templates."""
     templates = sorted(session.wait(list_values(session.store(), TEMPLATES)).items())
-    if session.talk.as_json:
-        session.talk.data([_as_json(name, given) for name, given in templates])
+    if session.console.as_json:
+        session.console.data([_as_json(name, given) for name, given in templates])
         return
     rows = [[name, one_line(_command(given)), _other_options(given)] for name, given in templates]
-    session.talk.table(("NAME", "COMMAND", "OPTIONS"), rows)
+    session.console.table(("NAME", "COMMAND", "OPTIONS"), rows)
     if not templates:
-        session.talk.note("no templates; `queuectl template create` keeps one")
+        session.console.note("no templates; `queuectl template create` keeps one")
 
 
 @template.command()
@@ -77,12 +77,12 @@ def list_(session: Session) -> None:
 def show(session: Session, name: str) -> None:
     """Show the options that are kept under NAME."""
     given = _existing(session, name)
-    if session.talk.as_json:
-        session.talk.data(_as_json(name, given))
+    if session.console.as_json:
+        session.console.data(_as_json(name, given))
         return
     for option, value in masked_given(given).items():
         for one in value if isinstance(value, list) and option != "args" else [value]:
-            session.talk.line(f"--{option.replace('_', '-')}: {one_line(str(one), 10_000)}")
+            session.console.line(f"--{option.replace('_', '-')}: {one_line(str(one), 10_000)}")
 
 
 @template.command()
@@ -92,9 +92,9 @@ def show(session: Session, name: str) -> None:
 def remove(session: Session, name: str, yes: bool) -> None:
     """Forget the template NAME; jobs that were made with it stay."""
     _existing(session, name)
-    session.talk.ask(f"Remove the template {name!r}?", yes)
+    session.console.confirm(f"Remove the template {name!r}?", yes)
     session.wait(update_value(session.store(), TEMPLATES, name, lambda old: None))
-    session.talk.done(f"removed the template {name}", {"name": name, "removed": True})
+    session.console.done(f"removed the template {name}", {"name": name, "removed": True})
 
 
 def _existing(session: Session, name: str) -> dict[str, Any]:

@@ -139,11 +139,11 @@ def start(
 
     private_environment.receive()
     private_environment.forbid_inspection()
-    patience = times.seconds("--timeout", timeout)
+    stop_timeout = times.seconds("--timeout", timeout)
     queues = tuple(dict.fromkeys(check_name("--queue", name) for name in queue or (DEFAULT_QUEUE,)))
     check_name("--group", group)
-    most_memory = None if max_memory is None else bytes_of("--max-memory", max_memory)
-    configuration_without_database()  # of which jobs would fail, if a variable is bad
+    max_memory_bytes = None if max_memory is None else bytes_of("--max-memory", max_memory)
+    configuration_without_database()  # raises for a bad variable, which would fail jobs
     loaded = {path: load_app(path)[1] for path in apps}
     with_commands = queues_with_commands(queues, bool(queue), loaded, commands)
     spec = Spec(
@@ -151,7 +151,7 @@ def start(
         concurrency,
         apps,
         group,
-        most_memory,
+        max_memory_bytes,
         max_jobs,
         NOTICES if with_commands else None,
         named=bool(queue),
@@ -171,8 +171,8 @@ def start(
         group=group,
         env=public,
         private=private,
-        stop_timeout=patience,
-        on_event=_Narrator(session),
+        stop_timeout=stop_timeout,
+        on_event=_EventPrinter(session),
     )
     try:
         code = supervisor.run()
@@ -183,7 +183,7 @@ def start(
 
 
 def _check_that_queues_are_served(spec: Spec, apps: Mapping[str, Any]) -> None:
-    """Raise BadInput if there is nothing to do, or nothing in a queue that was named."""
+    """Raise InvalidInput if no queue is served, or a named one is not."""
     from ..worker_process import applications, queues_to_serve
 
     served = {name for app in applications(apps) for name in app.processors()}
@@ -198,7 +198,10 @@ def _check_that_queues_are_served(spec: Spec, apps: Mapping[str, Any]) -> None:
 
 
 def _prepare(session: Session, group: str, queues: Sequence[str], apps: list[Bullite]) -> GroupLock:
-    """Have the database and its queues, unless somebody runs the group; the lock to run it with."""
+    """Create the database and the queues; return the lock of the group.
+
+    Raise CommandError if the group is running already.
+    """
     for app in apps:
         if (location := app._queues.location) is not None:
             session.use(location)
@@ -207,21 +210,21 @@ def _prepare(session: Session, group: str, queues: Sequence[str], apps: list[Bul
     lock = lock_of(session, group)
     if (holder := holder_of(session, lock)) is not None:
         raise taken(group, holder)
-    theirs = {name for app in apps for name in app.processors()}
+    of_apps = {name for app in apps for name in app.processors()}
     for name in queues:
-        if name not in theirs:  # those it makes itself, in its own order
+        if name not in of_apps:  # an application creates its queues itself
             session.queue(name, make=True)
     return lock
 
 
 def _environment(session: Session, spec: str) -> dict[str, str]:
-    """What the processes are told, in variables: all users can read what they are called with."""
+    """Return the environment of the processes; all users could read command line arguments."""
     from ..worker_process import SPEC
 
     return {**os.environ, "BULLITE_URL": session.absolute_location, SPEC: spec}
 
 
-_TOLD = {
+_EVENT_TEXTS = {
     "spawned": "worker {slot} started, process {pid}",
     "unstarted": "worker {slot} could not be started: {reason}",
     "ended": "worker {slot} ended, process {pid}{why}",
@@ -235,20 +238,20 @@ _TOLD = {
 }
 
 
-class _Narrator:
-    """Tells people what becomes of the processes."""
+class _EventPrinter:
+    """Prints the events of the supervisor."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def __call__(self, event: str, details: Mapping[str, Any]) -> None:
-        if self._session.talk.as_json:
-            self._session.talk.data({"event": event, **details})
-            self._session.talk.flush()
-        elif event in _TOLD:
+        if self._session.console.as_json:
+            self._session.console.data({"event": event, **details})
+            self._session.console.flush()
+        elif event in _EVENT_TEXTS:
             slot, reason = details.get("slot", 0) + 1, details.get("reason")
-            about = {**details, "slot": slot, "why": f", {reason}" if reason else ""}
-            self._session.talk.note(on_one_line(_TOLD[event].format(**about)))
+            values = {**details, "slot": slot, "why": f", {reason}" if reason else ""}
+            self._session.console.note(on_one_line(_EVENT_TEXTS[event].format(**values)))
 
 
 @worker.command()
@@ -258,18 +261,18 @@ class _Narrator:
 @verb
 def stop(session: Session, group: str, timeout: str, force: bool) -> None:
     """Let workers finish what they run, and end. A group that is lost is forgotten."""
-    patience = times.seconds("--timeout", timeout)
+    stop_timeout = times.seconds("--timeout", timeout)
     lock = lock_of(session, group)
     if lock.holder() is None and forget(session, group):
         text = f"the group {group!r} was lost and is forgotten"
-        session.talk.done(text, {"group": group, "stopped": True})
+        session.console.done(text, {"group": group, "stopped": True})
         return
-    # Not TERM, which stops jobs when it comes for the second time: somebody may have asked before.
+    # Not SIGTERM: a second one interrupts jobs, and the group may have got the first already.
     _signal(session, lock, group, _number(DRAIN_SIGNAL))
-    if not until(lambda: lock.holder() is None, patience):
+    if not until(lambda: lock.holder() is None, stop_timeout):
         if not force:
             raise CommandError(
-                f"workers of the group {group!r} still run jobs after {patience:g} s; wait, or "
+                f"workers of the group {group!r} still run jobs after {stop_timeout:g} s; wait, or "
                 "stop them with --force"
             )
         for number in (_number(STOP_SIGNAL), signal.SIGTERM):  # stop the jobs, then leave them
@@ -278,7 +281,7 @@ def stop(session: Session, group: str, timeout: str, force: bool) -> None:
                 break
         else:
             raise CommandError(f"workers of the group {group!r} could not be stopped")
-    session.talk.done(
+    session.console.done(
         f"workers of the group {group!r} have ended", {"group": group, "stopped": True}
     )
 
@@ -288,7 +291,7 @@ def _number(name: str) -> int:
 
 
 def _signal(session: Session, lock: GroupLock, group: str, number: int) -> None:
-    """Only to a process that holds the lock now: an old number may be somebody else's."""
+    """Signal the supervisor that holds the lock. Raise CommandError if there is none."""
     if signal_owner(lock, number):
         return
     entry = group_of(session, group)
@@ -310,7 +313,7 @@ def _signal(session: Session, lock: GroupLock, group: str, number: int) -> None:
 def restart(session: Session, group: str) -> None:
     """Replace worker processes one by one; each finishes what it runs."""
     _signal(session, lock_of(session, group), group, signal.SIGHUP)
-    session.talk.done(
+    session.console.done(
         f"workers of the group {group!r} are replaced one by one",
         {"group": group, "restarting": True},
     )
@@ -327,7 +330,7 @@ def status(session: Session) -> None:
     now = datetime.fromtimestamp(session.now() / 1000, UTC)
     here = socket.gethostname()
     found = session.wait(directory.workers(store))
-    told: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {
             "queue": one.queue,
             "name": one.name,
@@ -344,13 +347,13 @@ def status(session: Session) -> None:
         }
         for one in found
     ]
-    if session.talk.as_json:
-        session.talk.data({"groups": groups, "workers": told})
+    if session.console.as_json:
+        session.console.data({"groups": groups, "workers": rows})
         return
     for group in groups:
-        session.talk.line(group_line(group))
-    if not told:
-        session.talk.note("no workers are running; `queuectl worker start` starts one")
+        session.console.line(group_line(group))
+    if not rows:
+        session.console.note("no workers are running; `queuectl worker start` starts one")
     columns = (
         "PID",
         "HOST",
@@ -364,13 +367,13 @@ def status(session: Session) -> None:
         "RSS",
     )
     processes: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for one in told:
+    for one in rows:
         processes.setdefault((one["host"], one["pid"]), []).append(one)
-    session.talk.table(columns, [_row(workers) for workers in processes.values()])
+    session.console.table(columns, [_row(workers) for workers in processes.values()])
 
 
 def _row(workers: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A process, which has a worker for every queue that it serves."""
+    """Return the row of a process, which has a worker for every queue that it serves."""
     one = workers[0]
     memory = one["memory_bytes"]
     slots = sum(each["concurrency"] for each in workers)
@@ -396,10 +399,10 @@ def scheduler(session: Session) -> None:
     private_environment.forbid_inspection()
     session.check_default()
     ends = {signal.SIGTERM, signal.SIGINT}
-    # Held back from all threads, those to come included: so none is lost before it is waited for.
+    # Blocked in all threads, which inherit it: a signal before sigwait is not lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     engine = session.store(make=True).open()
     engine.change_maintenance_users(+1)
-    session.talk.note("housekeeping; Ctrl-C ends it")
+    session.console.note("housekeeping; Ctrl-C ends it")
     signal.sigwait(ends)
     engine.change_maintenance_users(-1)
