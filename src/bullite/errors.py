@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BulliteError(Exception):
-    """Anything Bullite raises on purpose."""
+    """Base class of all errors that Bullite raises on purpose."""
 
 
 # --- refused arguments ---------------------------------------------------------------------------
@@ -19,7 +19,7 @@ class InvalidOptionType(BulliteError, TypeError):
 
 
 class InvalidArguments(BulliteError, TypeError):
-    """What a task was given does not fit its signature; nothing was enqueued."""
+    """The arguments of a task do not fit its signature; nothing was enqueued."""
 
 
 class TaskTaken(BulliteError, ValueError):
@@ -31,8 +31,8 @@ class UnserializableData(BulliteError, ValueError):
 
 
 class PayloadTooLarge(BulliteError, ValueError):
-    """A job's data takes more bytes than its `size_limit`, 1 MiB unless it says otherwise; or
-    progress, a step's result or an event's payload more than 1 MiB."""
+    """A job's data exceeds its `size_limit` (default 1 MiB); or progress, a step's result or an
+    event's payload exceeds 1 MiB."""
 
 
 class SettingsNotTrusted(BulliteError):
@@ -40,7 +40,7 @@ class SettingsNotTrusted(BulliteError):
 
 
 class MissingDependency(BulliteError, ImportError):
-    """A package that this use of Bullite needs is not installed; the message says how to."""
+    """A package that this use of Bullite needs is not installed; the message names it."""
 
 
 class QueueOptionMismatch(BulliteError, ValueError):
@@ -51,7 +51,7 @@ class QueueOptionMismatch(BulliteError, ValueError):
 
 
 class JobNotFound(BulliteError, LookupError):
-    """No such job in this queue."""
+    """There is no job with that id in the queue."""
 
 
 class LostLock(BulliteError):
@@ -63,39 +63,39 @@ class IllegalMove(BulliteError):
 
 
 class JobLocked(IllegalMove):
-    """The job is running: only the worker that holds it may end it."""
+    """The job is running: only the worker that claimed it may finish it."""
 
 
 class JobIdTaken(BulliteError, ValueError):
-    """Another job has taken the id meanwhile; nothing was changed."""
+    """Another job has the id; nothing was changed."""
 
 
 class ParentNotFound(JobNotFound, ValueError):
-    """The job that was named as parent does not exist; nothing was added."""
+    """The parent of the new job does not exist; nothing was added."""
 
 
 class ParentTaken(IllegalMove, ValueError):
-    """The job has another parent already, or the parent has ended; nothing was added."""
+    """The job has another parent already, or the parent has finished; nothing was added."""
 
 
 class NotAChild(IllegalMove, ValueError):
-    """The job has no parent, or its parent has let go of it; nothing was changed."""
+    """The job has no parent, or was detached from it; nothing was changed."""
 
 
 class DependencyNotFound(JobNotFound, ValueError):
-    """A job that another was to depend on does not exist; nothing was added."""
+    """A job in `depends_on` does not exist; nothing was added."""
 
 
 class DependencyCycle(BulliteError, ValueError):
-    """Jobs would wait for each other in a circle; nothing was added."""
+    """The dependencies of the jobs form a cycle; nothing was added."""
 
 
 class PendingChildren(IllegalMove):
-    """The job cannot be completed: it has children that have not ended."""
+    """The job cannot be completed: it has children that have not finished."""
 
 
 class SchedulerNotFound(BulliteError, LookupError):
-    """No such job scheduler in this queue."""
+    """There is no job scheduler with that id in the queue."""
 
 
 class SchedulerOwnsJob(IllegalMove):
@@ -107,15 +107,15 @@ class SchedulerSlotsTaken(BulliteError):
 
 
 class QueueHasActiveJobs(BulliteError):
-    """The queue cannot be obliterated while jobs of it run, unless by force."""
+    """The queue cannot be obliterated while it has running jobs, unless by force."""
 
 
 class QueueFull(BulliteError):
-    """A quota of the queue lets no more in; nothing was added."""
+    """The add exceeds a quota of the queue; nothing was added."""
 
 
 class EventsAlreadyRunning(BulliteError, RuntimeError):
-    """`run` was called on queue events that are being read already."""
+    """`run` was called on a QueueEvents that is running already."""
 
 
 class JobTimedOut(BulliteError, TimeoutError):
@@ -123,26 +123,26 @@ class JobTimedOut(BulliteError, TimeoutError):
 
 
 class JobCancelled(BulliteError):
-    """The reason of a run that ends because its job was cancelled; the message says why."""
+    """The job was cancelled; the message is the reason."""
 
 
 class JobFailed(BulliteError):
-    """Raised by `job.result()`: the job failed for good; the message is its `failed_reason`."""
+    """Raised by `job.result()`: the job failed; the message is its `failed_reason`."""
 
 
 # --- raised by processors ------------------------------------------------------------------------
 
 
 class ControlError(BulliteError):
-    """Raised by a processor to say what is to become of its job; no failure, costs no attempt."""
+    """Raised by a processor to end its run without a failure; uses no attempt."""
 
 
 class UnrecoverableError(BulliteError):
-    """Raised by a processor: fail the job at once, whatever attempts are left."""
+    """Raised by a processor: fail the job immediately, even if attempts are left."""
 
 
 class ChildFailed(UnrecoverableError):
-    """A child that was to fail its parent with it has failed."""
+    """A child that fails its parent has failed."""
 
 
 class DelayedError(ControlError):
@@ -150,48 +150,48 @@ class DelayedError(ControlError):
 
 
 JobDelayedError = DelayedError
-"""The same, as the document on steps calls it."""
+"""Another name of the same error."""
 
 
 class WaitingChildrenError(ControlError):
-    """Raised by a processor after `job.move_to_waiting_children()` told that it has to wait."""
+    """Raised by a processor after `job.move_to_waiting_children()` returned True."""
 
 
 JobWaitingChildrenError = WaitingChildrenError
-"""The same, as the document on steps calls it."""
+"""Another name of the same error."""
 
 
 class WaitingError(ControlError):
-    """Raised by a processor: the job goes back to the front of its line."""
+    """Raised by a processor: the job returns to the front of its queue."""
 
 
 class RateLimitError(ControlError):
-    """Raised by a processor: the job goes back to the front of its line until the limit allows."""
+    """Raised by a processor: the job returns to the front of its queue until the limit allows."""
 
 
 class JobSuspended(BaseException):
-    """Ends a run whose job sleeps or waits for an event; no failure, costs no attempt. Let it pass.
+    """Ends a run whose job sleeps or waits for an event; uses no attempt. Do not catch it.
 
-    It is no Exception, so that a processor's own `except Exception` does not stop it.
+    It is a BaseException, so that `except Exception` in a processor does not catch it.
     """
 
 
 class EventTimedOut(BulliteError, TimeoutError):
-    """Raised by `job.wait_event`: the event did not come in time."""
+    """Raised by `job.wait_event`: the event was not sent in time."""
 
 
 # --- named locks ---------------------------------------------------------------------------------
 
 
 class LockNotAcquired(BulliteError, TimeoutError):
-    """Somebody else held the lock for as long as the caller would wait."""
+    """Another holder had the lock for as long as the caller waited."""
 
 
 # --- the store -----------------------------------------------------------------------------------
 
 
 class StoreError(BulliteError):
-    """The database could not do what was asked."""
+    """The database could not carry out a request."""
 
 
 class StoreClosed(StoreError):
@@ -203,11 +203,11 @@ class StoreBusy(StoreError):
 
 
 class RequestRefused(StoreError):
-    """The database refused the data of a request, and will again; nothing was written."""
+    """The database rejected the data of a request, and would again; nothing was written."""
 
 
 class StoreFull(StoreError):
-    """There is no room left on the disk; nothing was written."""
+    """The disk is full; nothing was written."""
 
 
 class StoreUnavailable(StoreError):
@@ -216,27 +216,27 @@ class StoreUnavailable(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """The file, its folder or the database is missing, read-only or not ours to write."""
+    """The file, its folder or the database is missing, read-only or not writable by this user."""
 
 
 class StoreReplaced(StoreError):
-    """The file, its log or the tables were replaced or deleted under us; reopen the store."""
+    """The file, its WAL or the tables were replaced or deleted while in use; reopen the store."""
 
 
 class StoreUnsynced(StoreError):
-    """The disk failed to keep what was written; whether the request was stored is not known.
+    """The disk could not be synced; whether the request was stored is not known.
 
-    The store is closed: asked again, the system would call the same data safe. Reopen it; no
-    process writes before what could not be synced has been written again.
+    The store is closed: a second fsync would report success without writing the data. Reopen it; no
+    process writes before the data that was not synced has been written again.
     """
 
 
 ENDING = (StoreReplaced, StoreUnsynced)
-"""After these, nothing more is written: the store must be opened again."""
+"""Errors after which a store writes nothing more and must be reopened."""
 
 
 class NotABulliteDatabase(StoreError):
-    """The file is not a SQLite database, or `bullite_` tables are there that are not ours."""
+    """The file is not a SQLite database, or has `bullite_` tables of another program."""
 
 
 class SchemaTooNew(StoreError):
@@ -248,24 +248,24 @@ class NetworkFileSystem(StoreError):
 
 
 class SQLiteTooOld(StoreError):
-    """The SQLite library of this Python is older than the oldest that works."""
+    """The SQLite library of this Python is too old."""
 
 
 class PostgresTooOld(StoreError):
-    """The PostgreSQL server is older than the oldest that works."""
+    """The PostgreSQL server is too old."""
 
 
 class WrongLoop(BulliteError, RuntimeError):
-    """Something would block an event loop, or is used on another than it runs on."""
+    """A call would block an event loop, or is made on another event loop than it belongs to."""
 
 
 class ApplicationStarted(BulliteError, RuntimeError):
-    """A task, schedule or hook came when its application was running already."""
+    """A task, schedule or hook was added to an application that is running."""
 
 
 class NoCurrentJob(BulliteError, LookupError):
-    """The job that runs here was asked for, and none does."""
+    """`current_job()` was called outside of a running job."""
 
 
 class WrongProcess(StoreError):
-    """A worker made before a fork was used after it; make a new one in this process."""
+    """A worker made before a fork was used after it; create a new one in this process."""

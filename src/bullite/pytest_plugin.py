@@ -1,4 +1,4 @@
-"""Fixtures for tests of jobs; imports nothing before one of them is used."""
+"""pytest fixtures for tests of jobs; modules are imported when a fixture is first used."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PLAYGROUND: pytest.StashKey[Playground] = pytest.StashKey()
 
 @pytest.fixture
 def bullite(request: pytest.FixtureRequest) -> Iterator[Playground]:
-    """A database of the test's own, with virtual time, whose jobs run when the test says so."""
+    """A playground: a database for one test, with virtual time, whose jobs run on demand."""
     from .testing import Playground
 
     playground = request.node.stash[_PLAYGROUND] = Playground()
     yield playground
-    playground.let_go()
+    playground.release()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """After a test that passed: it fails if it was about a crash that never came."""
+    """Fail a test that passed if its `kill_at` has killed no process."""
     playground = item.stash.get(_PLAYGROUND, None)
     if playground is not None:
         playground.assert_killed()

@@ -173,7 +173,7 @@ def test_a_job_that_was_taken_away_is_lost(
     def slow(job: Job) -> int:
         if job.attempts_started == 1:
             play.clock.advance("1m")
-            play._living().store.engine.do_chores(lambda worker: True)
+            play._living().store.engine.run_maintenance(lambda worker: True)
         return job.attempts_started
 
     play.process("test", None, slow)

@@ -17,7 +17,7 @@ from ..errors import InvalidArguments
 from .serialization import Serializer, UnresolvedAnnotation, on_one_line, serializer_for, storable
 
 ARGS, KWARGS, VERSION = "args", "kwargs", "v"
-"""The keys of a task's data; the version is left out while it is 1."""
+"""The keys of a task's data; version 1 is not stored."""
 
 _NONE = inspect.Parameter.empty
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -51,10 +51,10 @@ class Signature:
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
             and _is_job(hints.get(parameter.name), job_type)
         ]
-        """The parameters that get the job itself."""
+        """Parameters that get the job."""
         parameters = self._whole.parameters
         self.needs_job = any(parameters[name].default is _NONE for name in self.injected)
-        """Whether it cannot be called without."""
+        """Whether one of them has no default."""
         given = [p for p in parameters.values() if p.name not in self.injected]
         self._signature = self._whole.replace(parameters=given)
         self._by_position = [p.name for p in given if p.kind in _BY_POSITION]
@@ -63,7 +63,7 @@ class Signature:
 
     @functools.cached_property
     def _types(self) -> dict[str, Any]:
-        # Looked up when first needed: an annotation may name what its module defines below.
+        # Resolved when first needed: an annotation may name what its module defines later.
         return _hints(self._function)
 
     @functools.cached_property
@@ -88,12 +88,12 @@ class Signature:
     def _returned(self) -> Serializer:
         return serializer_for(self._type("return"))
 
-    # --- when it is enqueued ---
+    # --- enqueue ---
 
     def pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as they are stored; InvalidArguments if they do not fit.
+        """Return the arguments as they are stored. Raise InvalidArguments if they do not fit.
 
-        What was given by name is stored by name: a deploy may change the order of parameters.
+        Arguments by name are stored by name: a deploy may change the order of parameters.
         """
         self._bind(args, kwargs)
         stored: dict[str, Any] = {}
@@ -104,17 +104,17 @@ class Signature:
         return stored
 
     def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether there are parameters for these arguments, whatever their types."""
+        """Return whether there are parameters for these arguments, of any type."""
         try:
             self._bind(args, kwargs)
         except InvalidArguments:
             return False
         return True
 
-    # --- when it runs ---
+    # --- run ---
 
     def unpack(self, data: Any, job: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """The arguments as the function takes them, the job among them where it is wanted."""
+        """Return the arguments for the function, with the job if it takes one."""
         given = parse_payload(f"task {self._name}: the data of the job", data)
         args, kwargs = given[ARGS], given[KWARGS]
         self._bind(args, kwargs)
@@ -125,7 +125,7 @@ class Signature:
     def with_job(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], job: object
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Arguments and the job, each where the function has it."""
+        """Return arguments and the job, each at its parameter."""
         if not self.injected:
             return args, kwargs
         given = self._bind(args, kwargs).arguments
@@ -138,20 +138,20 @@ class Signature:
         bound.apply_defaults()
         return bound.args, bound.kwargs
 
-    # --- what it returns ---
+    # --- result ---
 
     def pack_result(self, value: Any) -> Any:
-        """What it returned, in a form that can be stored."""
+        """Return the result of the function in a form that can be stored."""
         return storable(value)
 
     def result(self, value: Any) -> Any:
-        """What it returned, as its annotation has it."""
+        """Return a stored result, typed by the annotation; unchanged if it does not fit."""
         try:
             return self._returned.load("the result", value)
         except InvalidArguments:
             return value
 
-    # --- underneath ---
+    # --- internals ---
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         try:
@@ -160,13 +160,13 @@ class Signature:
             raise InvalidArguments(f"task {self._name}: {error}") from None
 
     def _slots_of(self, args: Sequence[Any]) -> list[TaskParameter]:
-        """The parameters that positional arguments are for."""
+        """Return the parameters of positional arguments."""
         names = self._by_position[: len(args)]
         names += [self._rest] * (len(args) - len(names))
         return [self._slots[name] for name in names]
 
     def _slot_of(self, key: str) -> TaskParameter:
-        # One of **kwargs may be called as a parameter that is positional only.
+        # A key of **kwargs may have the name of a positional-only parameter.
         known = self._slots_by_name.get(key)
         return self._slot(key, self._slots[self._more].form) if known is None else known
 
@@ -184,8 +184,10 @@ class _Data(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_payload(what: str, data: Any) -> dict[str, Any]:
-    """The data of a task, with both kinds of arguments; InvalidArguments if it is something else,
-    whose message begins with `what`."""
+    """Return the data of a task, with both kinds of arguments.
+
+    Raise InvalidArguments, beginning with `what`, if it has another form.
+    """
     try:
         given = msgspec.convert(data, _Data)
     except msgspec.ValidationError as error:
@@ -197,12 +199,12 @@ def parse_payload(what: str, data: Any) -> dict[str, Any]:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations, those that cannot be made out as Unknown."""
+    """Return the annotations; those that cannot be resolved as UnresolvedAnnotation."""
     while isinstance(function, functools.partial):
         function = function.func
     if not hasattr(function, "__annotations__"):
-        function = getattr(function, "__call__", function)  # noqa: B004 - an object that is called
-    # What is wrapped tells of the parameters, and its module is where their names are known.
+        function = getattr(function, "__call__", function)  # noqa: B004 - a callable object
+    # The annotations are those of the wrapped function, resolved in its module.
     plain: Any = inspect.unwrap(function)
     names = getattr(plain, "__globals__", {})
     return {
@@ -236,7 +238,7 @@ def _is_job(annotation: Any, job_type: type) -> bool:
 
 
 def _is_written_job(written: ast.expr, name: str) -> bool:
-    """The same of what is only written: `Job | None`, `Optional[bullite.Job]` and so on."""
+    """Do the same for the source of an annotation: `Job | None`, `Optional[bullite.Job]`, …"""
     parts: Sequence[ast.expr] = ()
     match written:
         case ast.Name(id=found) | ast.Attribute(attr=found):

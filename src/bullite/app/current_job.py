@@ -1,4 +1,4 @@
-"""The job that runs here, wherever in its code one asks."""
+"""`current_job()`: the running job, in its processor and in all functions that it calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import NoCurrentJob
 
 
 class CurrentRun(NamedTuple):
-    """A job under way, and what keeps the log of it."""
+    """A running job, and the handler that captures its log records."""
 
     job: Job
     log: object | None
@@ -22,7 +22,7 @@ _current: ContextVar[CurrentRun | None] = ContextVar("bullite_job", default=None
 
 
 def current_job() -> Job:
-    """The job of an application that this code is run for; NoCurrentJob outside of one."""
+    """Return the running job of an application. Raise NoCurrentJob if none is running here."""
     job = running_job()
     if job is None:
         raise NoCurrentJob(
@@ -33,20 +33,20 @@ def current_job() -> Job:
 
 
 def running_job() -> Job | None:
-    """The same, or None."""
+    """Return the running job, or None."""
     run = _current.get()
     return None if run is None else run.job
 
 
 def job_logged_by(log: object) -> Job | None:
-    """The same, if this is what keeps its log."""
+    """Return the running job if `log` captures its records, else None."""
     run = _current.get()
     return None if run is None or run.log is not log else run.job
 
 
 @contextmanager
 def running(job: Job, log: object | None) -> Iterator[None]:
-    """Everything inside is run for `job`; `log`, if any, keeps what is logged."""
+    """Make `job` the running job inside the context; `log` captures its records."""
     token = _current.set(CurrentRun(job, log))
     try:
         yield

@@ -10,8 +10,7 @@ LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"))
 
 
 class JobFields(logging.Filter):
-    """Gives every record `job_id`, `job_name` and `job_queue`; None outside of an application's
-    jobs.
+    """Adds `job_id`, `job_name` and `job_queue` to every record; None outside of jobs.
 
     Put it on a handler: `handler.addFilter(JobFields())`.
     """
@@ -25,15 +24,15 @@ class JobFields(logging.Filter):
 
 
 class JobLog(logging.Handler):
-    """Writes what is logged while a job of its application runs into the job's own log, too."""
+    """Also writes records to the log of the job that runs, if it is of this application."""
 
     def emit(self, record: logging.LogRecord) -> None:
         job = job_logged_by(self)
-        # What the library itself says of the writing would be written again.
+        # Records of the library about this write would be written again, without end.
         if job is None or record.name.partition(".")[0] == "bullite":
             return
         try:
-            # Of a job that has ended meanwhile, or was lost, there is nothing to be said.
+            # Errors are ignored: the job may have finished or been lost.
             job.log(self.format(record), level=_level(record.levelno)).ignore_result()
         except Exception:
             self.handleError(record)

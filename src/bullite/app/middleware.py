@@ -1,4 +1,4 @@
-"""What is called around every job: before, after, around; a plain function stays in a thread."""
+"""Middleware: hooks before, after and around every job. Plain functions run in a thread."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Around = Callable[[Job, Next], Awaitable[Any]]
 Hook = Callable[..., Awaitable[None] | None]
 
 Call = Callable[[Job], Any]
-"""A processor, with some of what is around it: one that blocks, or a coroutine function."""
+"""A processor with some of its hooks: a blocking function or a coroutine function."""
 
 Layer = Callable[[Call], Call]
-"""Puts one hook around a call. What was all plain functions stays one, and runs in one thread."""
+"""Wraps one hook around a call. Plain functions around a plain call run in one thread."""
 
 
 class Hooks:
-    """Those of one application; the first that is added is the outermost."""
+    """The hooks of one application; the first that is added is the outermost."""
 
     def __init__(self, log: JobLog | None = None) -> None:
         self._layers: list[Layer] = []
@@ -54,7 +54,7 @@ class Hooks:
         self._layers.append(functools.partial(_around, hook))
 
     def wrapped(self, function: Callable[..., Any]) -> Callable[[Job], Any]:
-        """A processor with everything around it."""
+        """Return a processor with all hooks around it."""
         handler = make_handler("the processor", function)
         plain = handler.call
         call: Call = _coroutine(plain) if handler.in_loop else plain
@@ -126,7 +126,7 @@ def _around(hook: Around, call: Call) -> Call:
 
 
 def _running(call: Call, log: JobLog | None) -> Call:
-    """The same, as the job that is current; one job must not end the program of all others."""
+    """Wrap a call: set the current job, and convert SystemExit, which would end the worker."""
     if not is_async(call):
 
         def in_thread(job: Job) -> Any:
@@ -150,7 +150,7 @@ def _exited(error: BaseException) -> RuntimeError:
 
 
 def _coroutine(function: Callable[..., Any]) -> Call:
-    """What gives something to await, as the coroutine function that it may not look like."""
+    """Return a coroutine function that awaits the result of `function`."""
 
     async def call(job: Job) -> Any:
         return await function(job)
@@ -161,18 +161,18 @@ def _coroutine(function: Callable[..., Any]) -> Call:
 def _awaited(
     function: Callable[..., Any], plainly: Callable[..., Any] | None = None
 ) -> Callable[..., Awaitable[Any]]:
-    """What can be awaited; a plain function runs in a thread, as `plainly` if that is another."""
+    """Return a coroutine function; a plain function, or `plainly`, is run in a thread."""
     if is_async(function):
         return function
     return functools.partial(_run_in_thread, plainly or function)
 
 
 def _call_hook(hook: Hook, *given: Any) -> None:
-    """Call a plain hook; one that only looks plain would not be heard."""
-    answer = hook(*given)
-    if inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
+    """Call a plain hook. Raise InvalidOptionType if it returns something to await."""
+    result = hook(*given)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
         raise InvalidOptionType(f"{hook!r} gives something to await: write it as an `async def`")
 
 
@@ -190,11 +190,11 @@ async def _run_in_thread(function: Callable[..., Any], job: Job, *rest: Any) -> 
         try:
             await asyncio.wait({work})
         except asyncio.CancelledError:
-            job._run.abort("the worker is closing")  # unless it was told a better reason
+            job._run.abort("the worker is closing")  # keeps an earlier reason
     value, error = work.result()
     _copy_context_back(context)
     if isinstance(error, SystemExit | KeyboardInterrupt):
-        # From a thread it must not end the event loop.
+        # Raised in the event loop, it would end the program.
         raise _exited(error) from error
     if error is not None:
         raise error
@@ -202,14 +202,14 @@ async def _run_in_thread(function: Callable[..., Any], job: Job, *rest: Any) -> 
 
 
 def _copy_context_back(context: contextvars.Context) -> None:
-    """Set here what was set there: hooks and the job share their context."""
+    """Copy context variables from a thread's context: hooks and the job share them."""
     for variable, value in context.items():
         if variable.get(None) is not value:
             variable.set(value)
 
 
 def _capture(function: Callable[..., Any], *given: Any) -> tuple[Any, BaseException | None]:
-    """What a call comes to; as a value, whatever it raises: a future takes not everything."""
+    """Return the result or the exception of a call; futures do not accept every exception."""
     try:
         return function(*given), None
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""What annotations say of values: how those are stored as JSON, and how they come back."""
+"""Serialize argument values by their annotation: to JSON when enqueued, back when the task runs."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from ..core.codec import encode, encode_plain
 from ..errors import InvalidArguments, UnserializableData
 
 _TEXTUAL = (bytes, bytearray, memoryview, datetime, date, time, timedelta, UUID, Decimal)
-"""What JSON writes as text. It is told from text before it is written."""
+"""Types that are text in JSON; a text in place of one is refused before it is stored."""
 
 _MISFITS = (TypeError, ValueError, RuntimeError)
-"""What is raised for a value that does not fit; the last for a model that is not wholly defined."""
+"""Errors for values that do not fit; the last is for a model that is not fully defined."""
 
 _SCALARS = (str, int, float, bool, type(None))
 
 
 class Serializer(Protocol):
-    """How the values of one annotation are stored, and how they come back.
+    """Stores and loads the values of one annotation.
 
     Both verbs raise InvalidArguments, whose message begins with `what`, if a value does not fit.
     """
 
     def store(self, what: str, value: Any) -> Any:
-        """It as it is stored."""
+        """Return the value as JSON data. Raise InvalidArguments, beginning with `what`."""
 
     def load(self, what: str, plain: Any) -> Any:
-        """What was stored, as the annotation has it."""
+        """Return stored data as a value of the annotation. Raise InvalidArguments."""
 
 
 def serializer_for(annotation: Any) -> Serializer:
-    """The form of an annotation, made once; also of one that cannot be kept, to say why."""
+    """Return the serializer of an annotation, cached; one that always raises if there is none."""
     if typing.get_origin(annotation) in (typing.Required, typing.NotRequired):
         [annotation] = typing.get_args(annotation)
     if isinstance(annotation, UnresolvedAnnotation):
@@ -61,7 +61,7 @@ def serializer_for(annotation: Any) -> Serializer:
 
 
 class _Native:
-    """The form of what msgspec understands."""
+    """Serializer of the types that msgspec supports."""
 
     def __init__(self, annotation: Any) -> None:
         msgspec.json.Decoder(annotation)  # refuses here and now what it cannot keep
@@ -70,7 +70,7 @@ class _Native:
     def store(self, what: str, value: Any) -> Any:
         kept, plain = _as_json(what, value)
         try:
-            # As it is given first: a date and its text are the same once they are stored.
+            # Checked before it is stored: afterwards a date and its text are the same.
             _convert_given(self._annotation, kept)
         except _MISFITS as error:
             raise _type_error(what, error) from None
@@ -85,7 +85,7 @@ class _Native:
 
 
 class _Validated:
-    """The form of what only pydantic understands."""
+    """Serializer of the types that only pydantic supports."""
 
     def __init__(self, annotation: Any) -> None:
         # Only code that has imported pydantic can annotate with its types.
@@ -94,7 +94,7 @@ class _Validated:
             adapter = pydantic.TypeAdapter(annotation, config={"strict": True})
         except pydantic.PydanticUserError:
             adapter = pydantic.TypeAdapter(annotation)  # a model tells that by itself
-        # Looked up here and now, which refuses a model that is not wholly defined.
+        # Built now: this raises for a model that is not fully defined.
         self._validate = adapter.validator.validate_python
         self._validate_json = adapter.validator.validate_json
         self._dump = adapter.serializer.to_python
@@ -112,14 +112,14 @@ class _Validated:
 
     def load(self, what: str, plain: Any) -> Any:
         try:
-            # As JSON: what is strict takes the text of a date there, and nowhere else.
+            # As JSON: a strict model accepts the text of a date only there.
             return self._validate_json(encode_plain(plain))
         except ValueError as error:
             raise _type_error(what, error) from None
 
 
 class _Untyped:
-    """The form of an annotation whose names only a type checker knows: JSON passes as it is."""
+    """Serializer of an annotation that cannot be resolved at run time: JSON is passed unchanged."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -138,7 +138,7 @@ class _Untyped:
 
 
 class _Unserializable:
-    """The form of an annotation that nothing can be kept by."""
+    """Serializer of an annotation whose values cannot be stored: it always raises."""
 
     def __init__(self, problem: Exception | None) -> None:
         fix = (
@@ -155,7 +155,7 @@ class _Unserializable:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """An annotation and all that is written in it, metadata too."""
+    """Yield an annotation and all parts of it, with metadata."""
     waiting, seen = [annotation], set[int]()
     while waiting:
         part = waiting.pop()
@@ -168,11 +168,11 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 _ALIASED = ("__value__", "__supertype__")
-"""Where `type` statements and NewTypes have what they stand for."""
+"""Attributes with the type that a `type` statement or a NewType stands for."""
 
 
 def _is_of_pydantic(part: Any) -> bool:
-    """Whether it comes from pydantic, which is then imported already, or is made for it."""
+    """Return whether a part of an annotation is of pydantic or is made for it."""
     kind = part if isinstance(part, type) else type(part)
     return "pydantic" in sys.modules and (
         kind.__module__.partition(".")[0] in ("pydantic", "annotated_types")
@@ -186,7 +186,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether it is what JSON gives back, all the way down."""
+    """Return whether a value is JSON data at all levels."""
     if type(value) is list:
         return all(map(_is_json, value))
     if type(value) is dict:
@@ -195,7 +195,7 @@ def _is_json(value: Any) -> bool:
 
 
 class UnresolvedAnnotation(NamedTuple):
-    """An annotation that cannot be made out at run time."""
+    """An annotation that cannot be resolved at run time."""
 
     written: Any
     why: str
@@ -205,7 +205,7 @@ class UnresolvedAnnotation(NamedTuple):
 
 
 def _as_json(what: str, value: Any) -> tuple[Any, Any]:
-    """A value made of what JSON knows and what it writes as text, and then of JSON alone."""
+    """Return a value in JSON types and types that are text in JSON, and in JSON types only."""
     try:
         kept = msgspec.to_builtins(value, builtin_types=_TEXTUAL, enc_hook=_to_plain_and_back)
         plain = msgspec.to_builtins(kept, str_keys=True)
@@ -242,7 +242,7 @@ def _changed(what: str, value: Any) -> InvalidArguments:
 
 
 def _check_arrival(what: str, given: Any, arrived: Any) -> None:
-    """Refuse objects that would arrive as those of another class, or with other values.
+    """Raise InvalidArguments for an object that would arrive with another class or other values.
 
     What is annotated as plain, such as with Any, a dict or a TypedDict, may arrive so.
     """
@@ -288,24 +288,24 @@ def on_one_line(error: Exception | None) -> str:
 
 
 def storable(value: Any) -> Any:
-    """A value in a form that can be stored; as it is, if there is none."""
+    """Return a value in a form that can be stored; unchanged, if there is none."""
     if type(value) in _SCALARS:
         return value
     try:
         return msgspec.to_builtins(value, builtin_types=_TEXTUAL, enc_hook=_to_plain)
     except (TypeError, ValueError, RecursionError, NotImplementedError):
-        return value  # refused where all results are, with the words that all get
+        return value  # the worker refuses it like any other result
 
 
 def _to_plain(value: Any) -> Any:
-    """Models of libraries that we do not know, but whose ways we do."""
+    """Return the data of a model with `model_dump`, as pydantic has. Raise NotImplementedError."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     raise NotImplementedError(f"{type(value).__name__} is no JSON")
 
 
 def _to_plain_and_back(value: Any) -> Any:
-    """The same, of what its own model makes the same value again."""
+    """Return the same. Raise _Changed if the model does not make an equal value of it."""
     plain = _to_plain(value)
     if _is_model(type(value)):
         try:
@@ -319,14 +319,14 @@ def _to_plain_and_back(value: Any) -> Any:
 
 def _from_plain(convert: Callable[[Any, Any], Any], kind: Any, value: Any) -> Any:
     if _is_model(kind):
-        # As JSON: a strict model takes the text of a date there, and nowhere else.
+        # As JSON: a strict model accepts the text of a date only there.
         return kind.model_validate_json(encode_plain(value))
     abstract = typing.get_origin(kind) or kind
     if not isinstance(value, abstract):
         raise ValueError(f"{getattr(kind, '__name__', kind)} cannot be made from JSON")
     inside: Any = typing.get_args(kind)
     if inside and isinstance(value, (list, tuple)):
-        return convert(list[inside], value)  # an Iterable tells what is in it
+        return convert(list[inside], value)  # an Iterable is annotated with its items
     return value
 
 

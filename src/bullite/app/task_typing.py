@@ -1,4 +1,4 @@
-"""What type checkers see of tasks: `enqueue` takes what the function does, but for the job."""
+"""Types of tasks for type checkers: `enqueue` takes the function's arguments without the job."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ R_co = TypeVar("R_co", covariant=True)
 How_co = TypeVar("How_co", covariant=True)
 
 
-class Nobody:
-    """What no function asks for by name."""
+class NoType:
+    """A type that no function has in its signature."""
 
 
 class Calls(Protocol[Q, R_co]):
-    """It has a function."""
+    """A task whose function does not take the job first."""
 
     @property
     def function(self) -> Callable[Q, R_co]: ...
@@ -45,17 +45,17 @@ class CallsWithJob(Protocol[Q, R_co]):
 
 
 class CallsWithAnything(Protocol[Q, R_co]):
-    """Its function takes whatever there is in first place: that is not for the job.
+    """A task whose function takes any type first: that parameter is not for the job.
 
-    Type checkers would take `data: Any` for a place of the job, since it fits there.
+    Without it, type checkers would match `data: Any` as the job.
     """
 
     @property
-    def function(self) -> Callable[Concatenate[Nobody, Q], R_co]: ...
+    def function(self) -> Callable[Concatenate[NoType, Q], R_co]: ...
 
 
 class Enqueuing(Protocol[Q, R_co, How_co]):
-    """The verb of one task."""
+    """The type of `task.enqueue`."""
 
     @property
     def how(self) -> How_co: ...
@@ -70,16 +70,15 @@ class Enqueuing(Protocol[Q, R_co, How_co]):
 
 
 class Verb(Generic[P, R_co, How_co]):
-    """`enqueue` as type checkers see it: without the job in first place, and with the result
-    that a coroutine comes to.
+    """`enqueue` for type checkers: without the job, and with the result of a coroutine.
 
-    It is got, not called, so that the first overload that fits counts: were it a method, all
-    that fit would be tried with the arguments, and nothing known wherever one is Any.
+    It is a descriptor, so that the first overload that matches is chosen. For a method, type
+    checkers try all that match, and an argument of type Any makes the result Any.
     """
 
     @property
     def function(self) -> Callable[P, R_co]:
-        raise NotImplementedError  # nobody makes one
+        raise NotImplementedError  # never instantiated
 
     @overload
     def __get__(

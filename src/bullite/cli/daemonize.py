@@ -83,8 +83,10 @@ def _open_log(log: Path) -> int:
 
 
 def _for_the_background(arguments: Sequence[str]) -> list[str]:
-    """The same words without --daemon, and without the database, whose URL may hold a password:
-    what a process is called with, everybody can read."""
+    """Return the arguments without --daemon and --db.
+
+    All users can read the arguments of a process, and the URL of a database may hold a password.
+    """
     words: list[str] = []
     given = iter(arguments)
     for word in given:

@@ -46,8 +46,8 @@ def _find(path: str, allowed: Collection[str]) -> tuple[ModuleType, Sequence[str
     name, colon, rest = path.partition(":")
     parts, names = name.split("."), rest.split(".") if colon else []
     if len(path) > MAX_PATH_LENGTH or not all(part.isidentifier() for part in (*parts, *names)):
-        shown = f"{path[:MAX_PATH_LENGTH]!r}"
-        raise FunctionNotAllowed(f"{shown} names no function: write MODULE:FUNCTION")
+        cut = f"{path[:MAX_PATH_LENGTH]!r}"
+        raise FunctionNotAllowed(f"{cut} names no function: write MODULE:FUNCTION")
     _forbid_underscores(path, [*_below_allowed(path, parts, allowed), *names])
     if colon:
         return _imported(name), names

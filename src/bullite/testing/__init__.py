@@ -1,4 +1,4 @@
-"""Tests of jobs: the real engine, time that passes on demand, workers that can be killed."""
+"""Test support: the real engine, a virtual clock, worker processes that can be killed."""
 
 from __future__ import annotations
 

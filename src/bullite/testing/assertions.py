@@ -1,4 +1,4 @@
-"""What a test may claim about the jobs of a playground, and what it is told when that is wrong."""
+"""Assertions about the jobs of a playground, with messages that list the jobs."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ P = ParamSpec("P")
 READY = ("waiting", "prioritized", "active")
 ENQUEUED = ("waiting", "prioritized", "delayed", "waiting-children")
 FINISHED = ("completed", "failed")
-MAX_SHOWN = 20
+MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Jobs that a claim is about."""
+    """The jobs that an assertion is about."""
 
     queue: Queue
     description: str
-    """As it goes on after "a job"."""
+    """For messages: follows the words "a job"."""
     fits: Callable[[Job], bool]
 
 
 class Assertions:
-    """Claims; they read what is stored, and change nothing. In a coroutine and outside of one.
+    """Assertions that read stored jobs and change nothing; usable inside and outside of coroutines.
 
-    To a user, a claim that is wrong is wrong where it was made: pytest shows nothing of this.
+    pytest shows a failure at the line of the test (`__tracebackhide__`).
     """
 
     def queue(self, name: str) -> Queue:
-        """The queue of this name."""
+        """Return the queue of this name."""
         raise NotImplementedError
 
     def jobs(self, queue: str | Queue, *states: str) -> list[Job]:
-        """The jobs of a queue in these states, or in any: next, or oldest, first."""
+        """Return the jobs of a queue in these states, or in any: next, or oldest, first."""
         raise NotImplementedError
 
     def queue_names(self) -> list[str]:
-        """The queues that there are."""
+        """Return the names of all queues."""
         raise NotImplementedError
 
     def refreshed(self, job: Job) -> Job | None:
-        """A job as it is now; None if it is gone."""
+        """Return a job with its stored state; None if it was removed."""
         raise NotImplementedError
 
-    # --- what waits ---
+    # --- enqueued jobs ---
 
     @overload
     def assert_enqueued(self, task: Producer[..., Any], /) -> list[Job]: ...
@@ -85,11 +85,11 @@ class Assertions:
         **options: Unpack[JobOptions],
     ) -> list[Job]: ...
     def assert_enqueued(self, where: Any, /, *args: Any, **kwargs: Any) -> list[Job]:
-        """Such jobs wait to run, now or later: `count` of them, or at least one. They are returned.
+        """Assert that `count` such jobs wait to run, or at least one. Return them.
 
-        Of a queue: `data` is compared as a whole, `options` only as far as they are given. Of a
-        task: with these arguments, in whatever way they are spelled, or with any if none is given;
-        `task.options(...)` wants those options, too.
+        For a queue, `data` is compared as a whole, and `options` only those that are given. For a
+        task, jobs match with equal arguments, positional or by name, or with any if none is given;
+        `task.options(...)` also compares these options.
         """
         __tracebackhide__ = True
         count = None if isinstance(where, Producer) else kwargs.pop("count", None)
@@ -100,7 +100,7 @@ class Assertions:
         if (count is None and found) or len(found) == count:
             return found
         number = "a job" if count is None else f"{count} job{'' if count == 1 else 's'}"
-        raise self._objection(
+        raise self._failure(
             f"expected {number} {wanted.description} in {wanted.queue.name!r}, "
             f"found {len(found) or 'none'}",
             wanted.queue,
@@ -126,29 +126,29 @@ class Assertions:
         **options: Unpack[JobOptions],
     ) -> None: ...
     def assert_not_enqueued(self, where: Any, /, *args: Any, **kwargs: Any) -> None:
-        """No such job waits to run."""
+        """Assert that no such job waits to run."""
         __tracebackhide__ = True
         wanted = self._wanted(where, args, kwargs)
         found = self._enqueued(wanted)
         if found:
-            raise self._objection(
+            raise self._failure(
                 f"expected no job {wanted.description} in {wanted.queue.name!r}, "
                 f"found {len(found)}",
                 wanted.queue,
             )
 
     def assert_drained(self, queue: str | Queue | None = None) -> None:
-        """Nothing waits that could run now, nor runs; what is delayed may be there."""
+        """Assert that no job is running or could run now; delayed jobs are allowed."""
         __tracebackhide__ = True
         for name in self.queue_names() if queue is None else [_name_of(queue)]:
             left = self.jobs(name, *READY)
             if left:
-                raise self._objection(f"expected nothing to be left to run in {name!r}", name)
+                raise self._failure(f"expected nothing to be left to run in {name!r}", name)
 
-    # --- what came of jobs ---
+    # --- finished jobs ---
 
     def assert_completed(self, job: Job, value: Any = ...) -> Job:
-        """The job is completed, with this value if one is given. Returns it as it is now."""
+        """Assert that a job is completed, with this value if one is given. Return it, re-read."""
         __tracebackhide__ = True
         now = self._finished(job, "completed")
         returned = now.return_value
@@ -161,7 +161,7 @@ class Assertions:
         return now
 
     def assert_failed(self, job: Job, reason: str | None = None) -> Job:
-        """The job has failed for good, for a reason with this in it. Returns it as it is now."""
+        """Assert that a job has failed, with `reason` in its reason. Return it, re-read."""
         __tracebackhide__ = True
         now = self._finished(job, "failed")
         if reason is not None and reason not in (now.failed_reason or ""):
@@ -170,7 +170,7 @@ class Assertions:
             )
         return now
 
-    # --- underneath ---
+    # --- internals ---
 
     def _finished(self, job: Job, state: str) -> Job:
         __tracebackhide__ = True
@@ -178,7 +178,7 @@ class Assertions:
         if now is None:
             raise AssertionError(f"expected {_call(job)} to be {state}, but it does not exist")
         if now.state != state:
-            raise AssertionError(f"expected {_call(job)} to be {state}:\n  {_shown(now)}")
+            raise AssertionError(f"expected {_call(job)} to be {state}:\n  {_job_text(now)}")
         return now
 
     def _enqueued(self, wanted: Wanted) -> list[Job]:
@@ -235,13 +235,13 @@ class Assertions:
                 and has_options(job)
             )
 
-        shown = task.name if call is None else _as_call(task.name, call)
-        return Wanted(where, " ".join([f"that calls {shown}", *_listed_options(options)]), fits)
+        text = task.name if call is None else _as_call(task.name, call)
+        return Wanted(where, " ".join([f"that calls {text}", *_listed_options(options)]), fits)
 
-    def _objection(self, complaint: str, queue: str | Queue) -> AssertionError:
+    def _failure(self, message: str, queue: str | Queue) -> AssertionError:
         waiting = self.jobs(queue, *ENQUEUED, "active")
         finished = self.jobs(queue, *FINISHED)
-        lines = [f"{complaint}.", *_listed("in the queue", waiting)]
+        lines = [f"{message}.", *_listed("in the queue", waiting)]
         if finished:
             lines += _listed("finished", finished)
         return AssertionError("\n".join(lines))
@@ -252,7 +252,7 @@ def _name_of(queue: str | Queue) -> str:
 
 
 def _having(options: JobOptions, queue: Queue) -> Callable[[Job], bool]:
-    """Whether a job has these options, in whatever way they are written."""
+    """Return a function that returns whether a job has these options."""
     if "children" in options:
         raise InvalidOption("children are jobs of their own: claim each of them, with its parent")
     checked = check_options(options)
@@ -280,7 +280,7 @@ def _has(job: Job, queue: Queue, options: JobOptions, checked: CheckedOptions) -
 
 
 def _parents(job: Job, queue: Queue, checked: CheckedOptions) -> tuple[Any, Any]:
-    """The parent that a job has, and the one it should have."""
+    """Return the parent of a job, and the one that it should have."""
     wanted = None if checked.dependencies is None else checked.dependencies.parent
     return (
         None if job.parent is None else (job.parent["queue"], job.parent["id"]),
@@ -292,15 +292,15 @@ def _is_same_call(task: Task[..., Any], job: Job, call: Mapping[str, Any]) -> bo
     try:
         has, wanted = task._unpack(job), task._signature.unpack(call, job)
     except InvalidArguments:
-        return False  # made by other code, or by hand
+        return False  # not added by this version of the task
     return _given(task, *has) == _given(task, *wanted)
 
 
 def _given(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What each parameter of a task gets, be it by its place, by name or by default."""
+    """Return the value of each parameter, given by position, by name or by default."""
     bound = inspect.signature(task.function).bind(*args, **kwargs)
     bound.apply_defaults()
-    # As it could be stored: an object may not be equal to another that says the same.
+    # In stored form: objects without __eq__ are not equal to their copies.
     return {name: task._signature.pack_result(value) for name, value in bound.arguments.items()}
 
 
@@ -315,7 +315,7 @@ def _as_call(name: str, data: Mapping[str, Any]) -> str:
 
 
 def _is_call(data: Any) -> bool:
-    """Whether data look like the arguments of a task."""
+    """Return whether data has the form of a task's arguments."""
     if not data or not isinstance(data, dict) or data.keys() - {ARGS, KWARGS, VERSION}:
         return False
     return isinstance(data.get(ARGS, []), list) and isinstance(data.get(KWARGS, {}), dict)
@@ -324,9 +324,9 @@ def _is_call(data: Any) -> bool:
 def _listed(heading: str, jobs: Sequence[Job]) -> list[str]:
     if not jobs:
         return [f"  {heading}: nothing"]
-    lines = [f"  {heading}:", *(f"    {_shown(job)}" for job in jobs[:MAX_SHOWN])]
-    if len(jobs) > MAX_SHOWN:
-        lines.append(f"    … and {len(jobs) - MAX_SHOWN} more")
+    lines = [f"  {heading}:", *(f"    {_job_text(job)}" for job in jobs[:MAX_LISTED])]
+    if len(jobs) > MAX_LISTED:
+        lines.append(f"    … and {len(jobs) - MAX_LISTED} more")
     return lines
 
 
@@ -334,7 +334,7 @@ def _call(job: Job) -> str:
     return f"job {job.id} ({job.name!r} of {job.queue_name!r})"
 
 
-def _shown(job: Job) -> str:
+def _job_text(job: Job) -> str:
     is_call = _is_call(job.data)
     work = _as_call(job.name, job.data) if is_call else f"{job.name!r} {job.data!r:.200}"
     text = f"{job.id} {work:.500} {job.state}"

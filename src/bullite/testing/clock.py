@@ -1,4 +1,4 @@
-"""Time that passes only when a test says so."""
+"""A virtual clock: time passes only when a test moves it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from ..core.checks import Duration, Moment, check_duration, check_moment
 
 START = datetime(2029, 1, 1, tzinfo=UTC)
-"""When every test begins, unless it says otherwise: a Monday, midnight in UTC."""
+"""The default start time of a test: a Monday, midnight in UTC."""
 
 _UPTIME = 3_600_000
-"""Ms that the virtual machine has been up by then."""
+"""The uptime of the virtual machine at the start, in ms."""
 
 
 class VirtualClock:
     """A clock for `Store(path, clock=...)` that stands still until it is moved.
 
-    Moving it runs nothing: that is what `Playground.advance` is for. A processor may move it, to
-    take its time.
+    Moving it runs nothing; `Playground.advance` moves it and runs jobs. A processor may move it to
+    simulate a long run.
     """
 
     boot = "virtual"
@@ -30,7 +30,7 @@ class VirtualClock:
 
     @property
     def time(self) -> datetime:
-        """What it shows."""
+        """The virtual time."""
         return datetime.fromtimestamp(self._now / 1000, UTC)
 
     def now(self) -> int:
@@ -40,9 +40,9 @@ class VirtualClock:
         return _UPTIME + self._now - self._start
 
     def advance(self, duration: Duration) -> None:
-        """Let so much time pass: "2h", a timedelta, or ms."""
+        """Move the clock by a duration: "2h", a timedelta, or ms."""
         self._now += check_duration("duration", duration)
 
     def move_to(self, moment: int) -> None:
-        """Let time pass up to a moment, in ms since the epoch; it never goes back."""
+        """Move the clock to a time, in ms since the epoch; never backwards."""
         self._now = max(self._now, moment)

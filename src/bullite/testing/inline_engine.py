@@ -20,8 +20,8 @@ from ..operations.workers import RecoverStalled, RenewLeases
 NEVER = 2**62
 
 
-class NoChores(Maintenance):
-    """Maintenance that is never due by itself: tests run it by a call."""
+class ManualMaintenance(Maintenance):
+    """Maintenance that is never due: `run_maintenance` runs it."""
 
     def next_at(self) -> int:
         return NEVER
@@ -32,9 +32,9 @@ class InlineEngine(Engine):
 
     def __init__(self, driver: SQLiteDriver) -> None:
         driver.open()
-        super().__init__(driver, read_thread=InlineReading(driver))
-        self._maintenance.schedule = NoChores(driver)
-        self._one_at_a_time = threading.RLock()
+        super().__init__(driver, read_thread=InlineReads(driver))
+        self._maintenance.schedule = ManualMaintenance(driver)
+        self._turn_lock = threading.RLock()
         self._is_turning = False
 
     def submit_all(self, requests: Sequence[PendingRequest]) -> None:
@@ -47,17 +47,17 @@ class InlineEngine(Engine):
 
     def when_room(self, reply: Reply, target: ReplyTarget) -> None:
         super().when_room(reply, target)
-        with self._one_at_a_time:
+        with self._turn_lock:
             self.turn()
 
-    def ask(self, request: Any) -> Any:
-        """The answer to a request; raises what it is refused with."""
-        answer: BlockingFuture[Any] = BlockingFuture()
-        self.submit(request, answer)
-        return answer.result()
+    def execute(self, request: Any) -> Any:
+        """Execute a request and return its result, or raise its error."""
+        future: BlockingFuture[Any] = BlockingFuture()
+        self.submit(request, future)
+        return future.result()
 
     def _work(self) -> None:
-        with self._one_at_a_time:
+        with self._turn_lock:
             if self._is_turning:
                 return  # submitted by a reply: the turn that delivers it continues with this
             self._is_turning = True
@@ -67,26 +67,29 @@ class InlineEngine(Engine):
             finally:
                 self._is_turning = False
 
-    def do_chores(self, may_recover: Callable[[WorkerRow], bool]) -> bool:
-        """All that the scheduler service would do now; whether there was anything to do."""
-        chores, did = Maintenance(self.driver), False
-        for chore in chores.due(self.clock.lease_now()):
-            if isinstance(chore, RenewLeases):
-                continue  # a live process that is silent is taken for frozen, not for dead
-            if isinstance(chore, RecoverStalled):
-                if not may_recover(chore.worker):
+    def run_maintenance(self, may_recover: Callable[[WorkerRow], bool]) -> bool:
+        """Run all maintenance that is due. Return True if anything was done.
+
+        `may_recover` returns whether the jobs of a lost worker are recovered now.
+        """
+        maintenance, did = Maintenance(self.driver), False
+        for request in maintenance.due(self.clock.lease_now()):
+            if isinstance(request, RenewLeases):
+                continue  # without renewal a live process counts as frozen, not as dead
+            if isinstance(request, RecoverStalled):
+                if not may_recover(request.worker):
                     continue
-                chore.worker = self._dispatcher.apply_stall_limit(chore.worker)
-            answer = self.ask(chore)
-            did = did or bool(answer)
-            while chores.again(chore, answer):
-                answer = self.ask(chore)
+                request.worker = self._dispatcher.apply_stall_limit(request.worker)
+            result = self.execute(request)
+            did = did or bool(result)
+            while maintenance.again(request, result):
+                result = self.execute(request)
         if self._maintenance.schedule.metrics_are_due(self.clock.lease_now()):
             self.submit_all(self._write_metrics())
         return did
 
 
-class InlineReading(ReadThread):
+class InlineReads(ReadThread):
     """Executes reads on the caller's thread."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
@@ -94,15 +97,15 @@ class InlineReading(ReadThread):
         self._reader = driver.reader()
 
     def read(self, statement: str, params: Params, reply: Reply, target: ReplyTarget) -> None:
-        answer: Any
+        result: Any
         if self._closed:
-            answer = StoreClosed("the store is closed")
+            result = StoreClosed("the store is closed")
         else:
             try:
-                answer = self._reader.read(statement, params).rows
+                result = self._reader.read(statement, params).rows
             except Exception as error:
-                answer = error
-        target.deliver([(reply, answer)])
+                result = error
+        target.deliver([(reply, result)])
 
     def close(self) -> None:
         if not self._closed:
@@ -111,7 +114,7 @@ class InlineReading(ReadThread):
 
 
 class InlineStore(Store):
-    """A store with an engine of its own: to the others on the same file, another process."""
+    """A store with an engine of its own, as another process on the same file would have."""
 
     def __init__(self, driver: SQLiteDriver) -> None:
         super().__init__(driver.path, clock=driver.clock)
@@ -127,6 +130,6 @@ class InlineStore(Store):
         return not self.engine.is_stopping
 
     def close(self) -> None:
-        """Let go of the file without a word to the others: what a killed process does, too."""
+        """Close the file without deregistering workers, as the end of a killed process does."""
         self.engine.read_thread.close()
         self.engine.close()

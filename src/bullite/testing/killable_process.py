@@ -1,4 +1,4 @@
-"""Worker processes that live in the process of a test, and can be killed at the worst moment."""
+"""Simulated worker processes inside the test's process, which can be killed at defined points."""
 
 from __future__ import annotations
 
@@ -23,46 +23,47 @@ from .manual_worker import StepWorker
 AFTER_CLAIM, AFTER_RUN = "after_claim", "after_run"
 BEFORE_COMMIT, AFTER_COMMIT = "before_commit", "after_commit"
 POINTS = (AFTER_CLAIM, AFTER_RUN, BEFORE_COMMIT, AFTER_COMMIT)
-"""Where a worker process can be killed: it has the job; it ran it; it wrote what came of it, in a
-transaction that is not committed; it committed that, and nobody was told."""
+"""Points at which a worker process can be killed: after it claimed the job; after it ran it; before
+the transaction with the outcome commits; after the commit, before the reply."""
 
 
 class Killed(BaseException):
-    """The process does not exist any more: nothing that it would have done is done."""
+    """Raised at a kill point: the simulated process does nothing more."""
 
 
 @dataclass(slots=True)
 class KillRule:
-    """The next process that comes to a point with such a job dies."""
+    """Kills the process that reaches a point with such a job, `times` times."""
 
     point: str
     job: str | None = None
     name: str | None = None
     times: int = 1
     killed: int = 0
-    """How many have died of it."""
+    """The number of processes killed so far."""
 
     def __post_init__(self) -> None:
         if self.point not in POINTS:
             raise InvalidOption(f"kill_at must be one of {', '.join(POINTS)}, not {self.point!r}")
         check_int("times", self.times, 1, 2**31 - 1)
-        for whom in ("job", "name"):
-            if getattr(self, whom) is not None:
-                check_name(f"the {whom} of kill_at", getattr(self, whom))
+        for option in ("job", "name"):
+            if getattr(self, option) is not None:
+                check_name(f"the {option} of kill_at", getattr(self, option))
 
-    def awaits(self, job: Job) -> bool:
+    def applies_to(self, job: Job) -> bool:
+        """Return whether a process is to be killed with this job."""
         if self.killed >= self.times or (self.name is not None and self.name != job.name):
             return False
         return self.job is None or self.job == job.id
 
     def __str__(self) -> str:
-        whom = {"job": self.job, "name": self.name}
-        given = [f"{key}={value!r}" for key, value in whom.items() if value is not None]
+        options = {"job": self.job, "name": self.name}
+        given = [f"{key}={value!r}" for key, value in options.items() if value is not None]
         return f"kill_at({', '.join([repr(self.point), *given])})"
 
 
 class KillableDriver(SQLiteDriver):
-    """A driver whose process may die as it commits."""
+    """A driver that can raise `Killed` before or after a commit."""
 
     kill_point: str | None = None
 
@@ -76,52 +77,52 @@ class KillableDriver(SQLiteDriver):
 
 
 class Process:
-    """One worker process."""
+    """One simulated worker process."""
 
-    def __init__(self, number: int, path: Path, clock: Clock, dice: random.Random) -> None:
+    def __init__(self, number: int, path: Path, clock: Clock, rng: random.Random) -> None:
         self.number = number
-        # Its name is not among what repeats: commands of other tests would be taken for its own.
+        # A real random nonce, also with a seed: run markers of parallel tests must differ.
         self.driver = KillableDriver(path, clock, random.SystemRandom().getrandbits, durable=False)
         self.store = InlineStore(self.driver)
         self.workers: dict[str, StepWorker] = {}
-        self._dice = dice
+        self._random = rng
 
     async def worker(
         self, queue: str, handlers: Mapping[str, Handler], options: Mapping[str, Any]
     ) -> StepWorker:
-        """Its worker for a queue; another one once there are other processors."""
+        """Return the worker for a queue, started if there is none."""
         worker = self.workers.get(queue)
         if worker is None:
-            own = Queue(queue, self.store, random=self._dice.random)
+            own = Queue(queue, self.store, random=self._random.random)
             worker = StepWorker(own, handlers, f"process {self.number}", options)
             await worker.start()
             self.workers[queue] = worker
         return worker
 
-    def dismiss(self, queue: str) -> None:
-        """Have the worker of a queue leave, since there are other processors now."""
+    def stop_worker(self, queue: str) -> None:
+        """Stop the worker of a queue; the next one is made with the processors of that time."""
         worker = self.workers.pop(queue, None)
         if worker is not None:
             worker.stop()
 
     async def run(
-        self, worker: StepWorker, job: Job, doom: str | None
+        self, worker: StepWorker, job: Job, kill_point: str | None
     ) -> tuple[Result | None, bool]:
-        """What a run came to, and whether that could be recorded; Killed if it is to die."""
-        if doom == AFTER_CLAIM:
+        """Run a job. Return its result and if it was recorded. Raise Killed at a kill point."""
+        if kill_point == AFTER_CLAIM:
             raise Killed
         result = await worker.run_job(job)
-        if doom == AFTER_RUN or (doom is not None and result is None):
+        if kill_point == AFTER_RUN or (kill_point is not None and result is None):
             raise Killed
-        self.driver.kill_point = doom
+        self.driver.kill_point = kill_point
         return result, result is None or worker.settle(job, result)
 
-    def die(self) -> None:
-        """Gone, with its workers still on the register and its jobs in its hands."""
+    def kill(self) -> None:
+        """End without deregistering the workers and without releasing their jobs."""
         self.store.close()
 
-    def leave(self) -> None:
-        """End as a process should."""
+    def close(self) -> None:
+        """Stop the workers and close the store."""
         for queue in list(self.workers):
-            self.dismiss(queue)
+            self.stop_worker(queue)
         self.store.close()

@@ -1,4 +1,4 @@
-"""When something will be due next, as the store and the scheduler service would find it."""
+"""The next time at which something is due in the store or in maintenance."""
 
 from __future__ import annotations
 
@@ -8,46 +8,49 @@ from ..database.driver import Driver, WorkerRow
 from ..operations.scheduler_ticks import late_params
 from ..operations.workers import MAX_RECOVERED
 
-Finds = Callable[[int], bool]
-"""Whether there would be something to do at a moment; once there is, there stays something."""
+IsDue = Callable[[int], bool]
+"""Returns whether something is due at a time; monotonic: once due, it stays due."""
 
 
 def next_moment(
     driver: Driver, exact: Iterator[int], deaths: Mapping[int, int], until: int
 ) -> int | None:
-    """The first moment after now, and up to `until`, at which something is due; None if none is.
+    """Return the first time after now and up to `until` at which something is due, else None.
 
-    `exact` are moments that are known already, `deaths` those at which killed processes will be
-    found, by their nonces.
+    `exact` are times that are known already. `deaths` are the times, by nonce, at which killed
+    processes are found.
     """
     now = driver.clock.now()
     found = min((at for at in exact if now < at <= until), default=None)
-    for finds in _questions(driver, deaths):
+    for is_due in _conditions(driver, deaths):
         latest = until if found is None else found - 1
-        earlier = _first(finds, now, latest)
+        earlier = _first(is_due, now, latest)
         found = found if earlier is None else earlier
     return found
 
 
-def _first(finds: Finds, now: int, until: int) -> int | None:
-    """The first moment in between at which `finds`; what is found now already cannot be done."""
-    if until <= now or not finds(until) or finds(now):
+def _first(is_due: IsDue, now: int, until: int) -> int | None:
+    """Return the first time in between at which something is due; None if it is due now.
+
+    What is due now was found before and cannot be done.
+    """
+    if until <= now or not is_due(until) or is_due(now):
         return None
     low, high = now, until
     while high - low > 1:
         middle = (low + high) // 2
-        if finds(middle):
+        if is_due(middle):
             high = middle
         else:
             low = middle
     return high
 
 
-def _questions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[Finds]:
-    """What makes jobs run or end. What is only cleared away can wait for the next stop."""
+def _conditions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[IsDue]:
+    """Yield the conditions that make jobs run or finish. Pruning can wait for the next stop."""
     ahead = driver.clock.lease_now() - driver.clock.now()
 
-    def has_rows(statement: str) -> Finds:
+    def has_rows(statement: str) -> IsDue:
         return lambda at: bool(driver.execute(statement, {"now": at}).rows)
 
     yield has_rows("due_queues")
@@ -62,12 +65,12 @@ def _questions(driver: Driver, deaths: Mapping[int, int]) -> Iterator[Finds]:
             yield _loses_jobs(driver, worker, ahead)
 
 
-def _is_noticed(moment: int) -> Finds:
+def _is_noticed(moment: int) -> IsDue:
     return lambda at: at >= moment
 
 
-def _loses_jobs(driver: Driver, worker: WorkerRow, ahead: int) -> Finds:
-    def finds(at: int) -> bool:
+def _loses_jobs(driver: Driver, worker: WorkerRow, ahead: int) -> IsDue:
+    def is_due(at: int) -> bool:
         params = {
             "queue": worker.queue,
             "worker": worker.id,
@@ -76,4 +79,4 @@ def _loses_jobs(driver: Driver, worker: WorkerRow, ahead: int) -> Finds:
         }
         return bool(driver.execute("held_by_worker", params).rows)
 
-    return finds
+    return is_due

@@ -1,4 +1,4 @@
-"""A database of a test's own, with jobs that run when the test says so and as it would expect."""
+"""`Playground`: a database for one test, whose jobs run only when the test says so."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 MEMORY = Path("/dev/shm")  # noqa: S108  (a folder of its own is made there, mode 0700)
-"""Where files are kept in memory, where there is such a place."""
+"""A folder in memory for the files, on systems that have one."""
 
 
 class App(Protocol):
-    """Whatever knows which functions run which jobs."""
+    """An object with processors: a `Bullite`, or another one."""
 
     def processors(self) -> Mapping[str, Mapping[str, Processor]]:
-        """By queue and by name of jobs; "" for those of any other name."""
+        """Return the processors by queue and by job name; "" for all other names."""
 
 
 class Playground(Assertions):
-    """The real engine on a file of its own, with a virtual clock and no worker at the back.
+    """The real engine on a file of its own, with a virtual clock and no worker in the background.
 
     Nothing runs until `drain` or `advance`; then jobs run one after the other, in the order in
-    which the queue hands them out. For one `seed` everything repeats exactly, but for tokens and
-    what processors do by themselves. What `drain` and `advance` return is to be awaited in a
-    coroutine; where no event loop runs, they have done their work when they return.
+    which a worker would claim them. With one `seed` everything repeats exactly, except tokens and
+    what processors do themselves. In a coroutine, await the result of `drain` and `advance`; if no
+    event loop runs, they return when all is done.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class Playground(Assertions):
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if folder is None:
-            place = MEMORY if os.access(MEMORY, os.W_OK) else None
-            self._temporary = tempfile.TemporaryDirectory(prefix="bullite-", dir=place)
+            parent = MEMORY if os.access(MEMORY, os.W_OK) else None
+            self._temporary = tempfile.TemporaryDirectory(prefix="bullite-", dir=parent)
             folder = self._temporary.name
         self.path = Path(folder).absolute() / "jobs.db"
         self.clock = VirtualClock(start)
-        self._dice = random.Random(seed)
+        self._random = random.Random(seed)
         bits = random.SystemRandom().getrandbits
         self._own = InlineStore(SQLiteDriver(self.path, self.clock, bits, durable=False))
         self.ran: list[Run] = []
-        """Every run so far."""
+        """All runs so far."""
         self._handlers: dict[str, dict[str, Handler]] = {}
         self._options: dict[str, dict[str, Any]] = {}
         self._process: Process | None = None
         self._processes = 0
         self._kill_rules: list[KillRule] = []
         self._deaths: dict[int, int] = {}
-        """When the death of a process will be noticed, in lease time, by its nonce."""
+        """The lease time at which the death of a process is noticed, by its nonce."""
         self._runner: asyncio.Runner | None = None
         self._served: list[Bullite] = []
-        self._guests = ExitStack()
-        """The applications that have moved in, until this is closed."""
+        self._exits = ExitStack()
+        """Restores the stores of the served applications."""
 
-    # --- what there is ---------------------------------------------------------------------------
+    # --- queues ----------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
@@ -95,27 +95,27 @@ class Playground(Assertions):
         return self._own
 
     def queue(self, name: str, **options: Any) -> Queue:
-        """A queue in it; options as of `Queue`."""
-        return Queue(name, self.store, **{"random": self._dice.random, **options})
+        """Return a queue of the playground; `options` are those of `Queue`."""
+        return Queue(name, self.store, **{"random": self._random.random, **options})
 
     def add(
         self, queue: str | Queue, name: str, data: Any = None, **options: Unpack[JobOptions]
     ) -> Job:
-        """Add a job, in a coroutine or outside of one, without awaiting it."""
+        """Add a job and return it; nothing to await, also in a coroutine."""
         return self._at_once(self._queue(queue).add(name, data, **options))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, in a test that is not one; always on the same event loop."""
+        """Run a coroutine in a test that is none; always on the same event loop."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(work)
 
-    # --- who runs jobs ---------------------------------------------------------------------------
+    # --- processors ------------------------------------------------------------------------------
 
     def process(self, queue: str | Queue, name: str | None, processor: F) -> F:
-        """Run the jobs of a queue that have this name, or any other with None, with a function.
+        """Run the jobs of this name, or of all other names if None, with a function.
 
-        It takes `(job)`, `(job, token)` or `(job, token, signal)`, as that of a `Worker`.
+        It takes `(job)`, `(job, token)` or `(job, token, signal)`, like a processor of `Worker`.
         """
         where = _name_of(queue)
         what = f"the processor of {where!r}" if not name else f"the processor of {name!r}"
@@ -125,25 +125,25 @@ class Playground(Assertions):
         return processor
 
     def serve(self, app: App) -> None:
-        """Run jobs with all the processors of an application.
+        """Run jobs with all processors of an application.
 
-        A `Bullite` moves in until the playground is closed: all its queues are here, its schedules
-        are made and its logs captured; none of its own files is opened. BulliteError if it runs.
+        Until the playground is closed, all queues of a `Bullite` are in it, its schedules are
+        stored and its logs captured; its own files are not opened. Raise BulliteError if it runs.
         """
         if isinstance(app, Bullite):
-            self._take_in(app)
+            self._use_application(app)
         for queue, processors in app.processors().items():
             for name, processor in processors.items():
                 self.process(queue, name, processor)
 
-    def _take_in(self, app: Bullite) -> None:
+    def _use_application(self, app: Bullite) -> None:
         if app not in self._served:
-            self._guests.enter_context(app._lifecycle.use_store(self.store))
+            self._exits.enter_context(app._lifecycle.use_store(self.store))
             self._served.append(app)
         self._at_once(app._registry.store_schedules())
 
     def worker_options(self, queue: str | Queue, **options: Any) -> None:
-        """Options of `Worker` for those who work on a queue, such as `max_stalled_count`."""
+        """Set options of `Worker` for the workers of a queue, such as `max_stalled_count`."""
         where = _name_of(queue)
         check_worker_options(options)
         self._options.setdefault(where, {}).update(options)
@@ -151,9 +151,9 @@ class Playground(Assertions):
 
     def _replace_workers(self, queue: str) -> None:
         if self._process is not None:
-            self._process.dismiss(queue)
+            self._process.stop_worker(queue)
 
-    # --- letting things happen -------------------------------------------------------------------
+    # --- run -------------------------------------------------------------------------------------
 
     def drain(
         self,
@@ -162,10 +162,10 @@ class Playground(Assertions):
         *,
         kill_at: str | None = None,
     ) -> Ran:
-        """Run everything that is ready, one job at a time, until nothing is; time stands still.
+        """Run all ready jobs, one at a time, until none is ready. The clock does not move.
 
-        Of several queues each has its turn. AssertionError if more than `limit` jobs run. With
-        `kill_at` the first worker process that comes to that point is killed.
+        Several queues take turns. Raise AssertionError if more than `limit` jobs run. With
+        `kill_at`, the first worker process that reaches that point is killed.
         """
         check_int("limit", limit, 1, 2**31 - 1)
         if kill_at is not None:
@@ -175,7 +175,7 @@ class Playground(Assertions):
     def advance(
         self, duration: Duration, limit: int = 10_000, *, kill_at: str | None = None
     ) -> Ran:
-        """Let time pass, stopping wherever something is due, to have it done and to `drain`."""
+        """Move the clock by a duration; stop whenever something is due, and `drain`."""
         ms = check_duration("duration", duration)
         check_int("limit", limit, 1, 2**31 - 1)
         if kill_at is not None:
@@ -190,12 +190,12 @@ class Playground(Assertions):
         name: str | None = None,
         times: int = 1,
     ) -> None:
-        """Kill the worker process when it comes to this point with a job, `times` times.
+        """Kill the worker process when it reaches this point with a job, `times` times.
 
-        `point` is one of POINTS; `job` a job or its id, `name` the name of jobs, if not any will
-        do. Another process takes its place at once; that this one is dead is noticed after 250 ms
-        of virtual time, and what it held goes back to its queue. If no process ever comes there,
-        closing the playground is an AssertionError: such a test would have shown nothing.
+        `point` is one of POINTS. `job`, a job or its id, and `name` restrict it to some jobs.
+        Another process replaces it immediately. After 250 ms of virtual time its death is noticed,
+        and its jobs are recovered. If no process reaches the point, closing the playground raises
+        AssertionError: such a test would have tested nothing.
         """
         self._kill_rules.append(
             KillRule(point, job.id if isinstance(job, Job) else job, name, times)
@@ -215,7 +215,7 @@ class Playground(Assertions):
         return runs
 
     def _known_moments(self) -> Iterator[int]:
-        """Those at which a claim may find more, and at which held locks are renewed."""
+        """Yield the times at which a claim may find more, and at which held locks are renewed."""
         ahead = self.clock.lease_now() - self.clock.now()
         process = self._living()
         yield from (w.next_due for w in process.workers.values() if w.next_due is not None)
@@ -232,11 +232,11 @@ class Playground(Assertions):
                 if len(runs) >= limit:
                     raise AssertionError(_never_ends(runs, limit))
             self._own.engine.poll_now()
-            is_busy = self._living().store.engine.do_chores(self._is_noticed)
+            is_busy = self._living().store.engine.run_maintenance(self._is_noticed)
         return runs
 
     async def _one_round(self, queue: str | None, runs: list[Run]) -> bool:
-        """One job of each queue that has one; whether there was any."""
+        """Run one job of each queue. Return False if there was none."""
         before = len(runs)
         for name, handlers in list(self._handlers.items()):
             if queue in (None, name):
@@ -254,7 +254,7 @@ class Playground(Assertions):
         try:
             result, kept = await process.run(worker, job, self._kill_point(job))
         except Killed:
-            self._child_ended(process)
+            self._kill(process)
             return Run(job, at, KILLED, process.number)
         if isinstance(result, Returned):
             value = result.value
@@ -262,36 +262,36 @@ class Playground(Assertions):
             error = result.error
         return Run(job, at, job.state if kept else LOST, process.number, value, error)
 
-    # --- processes, alive and dead ---------------------------------------------------------------
+    # --- simulated processes ---------------------------------------------------------------------
 
     def _living(self) -> Process:
         if self._process is None:
             self._processes += 1
-            self._process = Process(self._processes, self.path, self.clock, self._dice)
+            self._process = Process(self._processes, self.path, self.clock, self._random)
         return self._process
 
     def _kill_point(self, job: Job) -> str | None:
-        for ambush in self._kill_rules:
-            if ambush.awaits(job):
-                ambush.killed += 1
-                return ambush.point
+        for rule in self._kill_rules:
+            if rule.applies_to(job):
+                rule.killed += 1
+                return rule.point
         return None
 
-    def _child_ended(self, process: Process) -> None:
-        process.die()
+    def _kill(self, process: Process) -> None:
+        process.kill()
         self._deaths[process.driver.nonce] = self.clock.lease_now() + process.driver.recover_every
         self._process = None
 
     def _is_noticed(self, worker: WorkerRow) -> bool:
         return self.clock.lease_now() >= self._deaths.get(worker.nonce, 0)
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
     def jobs(self, queue: str | Queue, *states: str) -> list[Job]:
         async def look() -> list[Job]:
             found = self._queue(queue)
             if found.name not in await directory.queue_names(found.store):
-                return []  # looking for it would make it
+                return []  # reading its jobs would create it
             await found.wait_until_ready()
             return await found.get_jobs(states or None, asc=True)
 
@@ -307,47 +307,47 @@ class Playground(Assertions):
         return queue if isinstance(queue, Queue) else self.queue(queue)
 
     def _at_once(self, work: Coroutine[Any, Any, T]) -> T:
-        """The answer to what waits for the store only: that is there as soon as it is asked for."""
+        """Run a coroutine that waits only for the store, whose replies are immediate."""
         if running_loop() is None:
             return run_blocking(work)
-        answers: list[T] = []
-        problems: list[BaseException] = []
+        results: list[T] = []
+        errors: list[BaseException] = []
 
-        def look() -> None:
+        def run() -> None:
             try:
-                answers.append(run_blocking(work))
+                results.append(run_blocking(work))
             except BaseException as error:
-                problems.append(error)
+                errors.append(error)
 
-        # In a coroutine answers come by the event loop; in a thread without one, at once.
-        thread = threading.Thread(target=look, name="bullite-look")
+        # In a coroutine replies come through the event loop; in a thread without one, directly.
+        thread = threading.Thread(target=run, name="bullite-read")
         thread.start()
         thread.join()
-        if problems:
-            raise problems[0]
-        return answers[0]
+        if errors:
+            raise errors[0]
+        return results[0]
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- close -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of everything; then AssertionError if nobody was killed where `kill_at` said."""
-        self.let_go()
+        """Close everything. Raise AssertionError if a `kill_at` has killed no process."""
+        self.release()
         self.assert_killed()
 
     def assert_killed(self) -> None:
-        """Each `kill_at` so far has killed a process."""
+        """Assert that each `kill_at` so far has killed a process."""
         __tracebackhide__ = True
-        missed = [str(ambush) for ambush in self._kill_rules if not ambush.killed]
+        missed = [str(rule) for rule in self._kill_rules if not rule.killed]
         if missed:
             raise AssertionError(
                 f"no worker process came to where it was to be killed: {', '.join(missed)}"
             )
 
-    def let_go(self) -> None:
-        """Close everything, whatever came of it; what is in a folder of its own is deleted."""
-        self._guests.close()
+    def release(self) -> None:
+        """Close everything, without assertions; delete the temporary folder."""
+        self._exits.close()
         if self._process is not None:
-            self._process.leave()
+            self._process.close()
             self._process = None
         self._own.close()
         if self._runner is not None:
@@ -360,11 +360,11 @@ class Playground(Assertions):
         return self
 
     def __exit__(self, error: type[BaseException] | None, *rest: object) -> None:
-        # What is on its way says more than what did not happen because of it.
+        # The error that is raised matters more than a kill that it prevented.
         if error is None:
             self.close()
         else:
-            self.let_go()
+            self.release()
 
 
 def _name_of(queue: str | Queue) -> str:

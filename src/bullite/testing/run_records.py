@@ -1,4 +1,4 @@
-"""What a test is told of the runs that it brought about."""
+"""Records of the runs in a playground."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Run:
     """One run of a job."""
 
     job: Job
-    """As its processor had it, with what became of it."""
+    """The job object that the processor got, with its state after the run."""
     at: datetime
-    """The virtual time at which it began."""
+    """The virtual time at which the run started."""
     came_to: str
-    """The state of the job after it: `completed`, `failed`, `delayed` or `waiting` for another
-    attempt, `waiting-children`; `killed` if its process died, `lost` if it was not the job's
-    holder any more."""
+    """The state of the job after the run: `completed`, `failed`, `delayed` or `waiting` for another
+    attempt, `waiting-children`; `killed` if its process was killed, `lost` if the job had been
+    recovered by another process."""
     process: int
-    """Which worker process ran it: 1, and one more for each that was killed."""
+    """The number of the worker process: 1, and one more for each that was killed."""
     value: Any = None
-    """What its processor returned."""
+    """The return value of the processor."""
     error: BaseException | None = None
-    """What its processor raised."""
+    """The exception of the processor."""
 
     def __str__(self) -> str:
         when = self.at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -37,9 +37,9 @@ class Run:
 
 
 class Ran(Sequence[Run]):
-    """The runs that `drain` or `advance` brought about, in their order.
+    """The runs of a `drain` or `advance`, in their order.
 
-    In a coroutine it is to be awaited before it is looked at, and gives itself.
+    In a coroutine, await it before its first use; awaiting returns the object itself.
     """
 
     def __init__(self, work: Coroutine[Any, Any, list[Run]]) -> None:
@@ -52,7 +52,7 @@ class Ran(Sequence[Run]):
         return self
 
     async def done(self) -> Ran:
-        """The same as awaiting it, for those who need a coroutine."""
+        """Await it: for callers that need a coroutine."""
         return await self
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class Ran(Sequence[Run]):
 
     @property
     def values(self) -> list[Any]:
-        """What the processors returned; None for those that raised."""
+        """The return values of the processors; None for those that raised."""
         return [run.value for run in self._known()]
 
     def _known(self) -> list[Run]:

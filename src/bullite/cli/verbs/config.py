@@ -51,8 +51,10 @@ def set_(session: Session, key: str, values: tuple[str, ...]) -> None:
     text = _standard_input(key) if values == (STANDARD_INPUT,) else "\n".join(values)
     value = read_value(key, text)
     session.wait(set_value(session.store(make=True), KIND, key, value))
-    shown = _for_people(_masked(key, value, reveal=False))
-    session.console.done(f"{key} = {shown}", _as_json(key, Value(value, "database"), reveal=False))
+    printed = _for_people(_masked(key, value, reveal=False))
+    session.console.done(
+        f"{key} = {printed}", _as_json(key, Value(value, "database"), reveal=False)
+    )
     _warn(session, key)
 
 
@@ -122,8 +124,8 @@ def unset(session: Session, key: str) -> None:
     _check_key(key)
     old, _ = session.wait(update_value(session.store(), KIND, key, lambda old: None))
     value = _values(session)[key]
-    shown = _for_people(_masked(key, value.value, reveal=False))
-    text = f"{key} = {shown}" if old is not None else f"{key} was not set; it is {shown}"
+    printed = _for_people(_masked(key, value.value, reveal=False))
+    text = f"{key} = {printed}" if old is not None else f"{key} was not set; it is {printed}"
     session.console.done(text, _as_json(key, value, reveal=False))
     _warn(session, key)
 
