@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 CLASSES = (
     *(bullite.Queue, bullite.Job, bullite.Worker, bullite.FlowProducer, bullite.QueueEvents),
     *(bullite.QueueEventsProducer, bullite.EventEmitter, bullite.Signal, bullite.Store),
-    *(NamedLock, bullite.Scheduler),
+    *(NamedLock, bullite.Scheduler, bullite.Bullite, bullite.Task),
 )
 
 
@@ -38,16 +38,21 @@ def public(of: object) -> set[str]:
     return {name for name in dir(of) if not name.startswith("_")}
 
 
+def send() -> None:
+    """A task."""
+
+
 @pytest.fixture
 def objects(tmp_path: Path) -> dict[str, object]:
     """One of each class; none is opened."""
     store = bullite.Store(tmp_path / "jobs.db")
     queue = bullite.Queue("emails", store)
+    app = bullite.Bullite(store)
     found = (
         *(queue, job_with(queue), bullite.FlowProducer(store)),
         *(bullite.Worker(queue, autorun=False), bullite.QueueEvents("emails", store)),
         *(bullite.QueueEventsProducer("emails", store), bullite.EventEmitter(), bullite.Signal()),
-        *(store, store.lock("a"), bullite.Scheduler(store)),
+        *(store, store.lock("a"), bullite.Scheduler(store), app, app.task(send)),
     )
     return {type(one).__name__: one for one in found}
 
