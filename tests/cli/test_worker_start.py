@@ -615,8 +615,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_job_runs_again(
         os.kill(pid, signal.SIGKILL)
         until_state(database, job, "completed")
         assert sleepers(mark) == []
-        [_, heir] = crew.until("ready", 2)
-        assert (tmp_path / "who").read_text().split() == [str(pid), str(heir["pid"])]
+        [_, second_worker] = crew.until("ready", 2)
+        assert (tmp_path / "who").read_text().split() == [str(pid), str(second_worker["pid"])]
         assert database.problems() == []
     database.close()
 

@@ -151,7 +151,7 @@ def test_a_time_that_is_none_is_refused(location: str) -> None:
 
 
 @pytest.fixture
-def bystander() -> Iterator[subprocess.Popen[bytes]]:
+def unrelated_process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that any signal would end."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"]) as child:
         yield child
@@ -184,53 +184,53 @@ def held(lock: GroupLock) -> Iterator[None]:
 
 @pytest.mark.parametrize("verb", ["stop", "restart"])
 def test_a_file_that_was_left_behind_gets_nobody_signalled(
-    location: str, verb: str, bystander: subprocess.Popen[bytes]
+    location: str, verb: str, unrelated_process: subprocess.Popen[bytes]
 ) -> None:
     lock = lock_at(location)
-    lock.path.write_text(entry_of(bystander.pid, {}))
+    lock.path.write_text(entry_of(unrelated_process.pid, {}))
     assert "no workers" in one_line(run("worker", verb, db=location))
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 @pytest.mark.parametrize(
     "changes", [{"began": 1}, {"boot_id": "another"}, {"pid": 0}, {"pid": -1}, {"pid": "1"}]
 )
 def test_a_number_that_is_another_processs_now_gets_nobody_signalled(
-    location: str, changes: dict[str, Any], bystander: subprocess.Popen[bytes]
+    location: str, changes: dict[str, Any], unrelated_process: subprocess.Popen[bytes]
 ) -> None:
     lock = lock_at(location)
-    lock.path.write_text(entry_of(bystander.pid, changes))
+    lock.path.write_text(entry_of(unrelated_process.pid, changes))
     with held(lock):
         assert "no workers" in one_line(run("worker", "stop", db=location))
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 @pytest.mark.parametrize("verb", ["stop", "restart"])
 def test_a_lock_file_of_another_user_does_not_choose_who_is_signalled(
-    tmp_path: Path, verb: str, bystander: subprocess.Popen[bytes]
+    tmp_path: Path, verb: str, unrelated_process: subprocess.Popen[bytes]
 ) -> None:
     """The database and all around it are another user's, who names a process of root's."""
     database = tmp_path / "jobs.db"
     lock = lock_at(str(database))
-    lock.path.write_text(entry_of(bystander.pid, {}))
+    lock.path.write_text(entry_of(unrelated_process.pid, {}))
     for path in (database, *lock.path.parent.iterdir(), lock.path.parent):
         os.chown(path, STRANGER, STRANGER)
     with held(lock):
         line = one_line(run("worker", verb, db=str(database)))
-    assert f"{lock.path} belongs to user {STRANGER}, but process {bystander.pid}" in line
-    assert bystander.poll() is None
+    assert f"{lock.path} belongs to user {STRANGER}, but process {unrelated_process.pid}" in line
+    assert unrelated_process.poll() is None
 
 
 def test_a_side_folder_of_another_user_chooses_nobody_to_be_signalled(
-    tmp_path: Path, bystander: subprocess.Popen[bytes]
+    tmp_path: Path, unrelated_process: subprocess.Popen[bytes]
 ) -> None:
     lock = lock_at(str(tmp_path / "jobs.db"))
-    lock.path.write_text(entry_of(bystander.pid, {}))
+    lock.path.write_text(entry_of(unrelated_process.pid, {}))
     os.chown(lock.path.parent, STRANGER, STRANGER)
     with held(lock):
         line = one_line(run("worker", "stop", db=str(tmp_path / "jobs.db")))
     assert f"it belongs to user {STRANGER}" in line
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 @pytest.mark.parametrize("kind", ["a link", "a second name", "a pipe"])

@@ -137,15 +137,15 @@ async def test_a_holder_that_was_not_renewed_is_told(store: Store) -> None:
     lock = store.lock("a", ttl=100)
     await lock.acquire()
     store.open().held_locks.forget_all()  # as if nothing had been heard of this process
-    heir = store.lock("a")
-    await heir.acquire()
+    second_worker = store.lock("a")
+    await second_worker.acquire()
     assert not lock.held
     with pytest.raises(LostLock, match="before it was extended"):
         await lock.extend()
     with pytest.raises(LostLock, match="was lost before it was released"):
         await lock.release()
-    assert heir.held
-    await heir.release()
+    assert second_worker.held
+    await second_worker.release()
 
 
 async def test_a_block_whose_lock_was_lost_ends_with_that(store: Store) -> None:

@@ -165,15 +165,15 @@ class Storm:
             held[pid].append(tuple(job))
         return held
 
-    def _kill(self, victim: Child) -> None:
-        at = victim.kill()
+    def _kill(self, killed_worker: Child) -> None:
+        at = killed_worker.kill()
         # Nothing but recovery can move these any more.
-        held = self._held_by()[victim.pid]
+        held = self._held_by()[killed_worker.pid]
         begun = [job for job, ahead, _ in held if not ahead]
         waiting = {job for job, ahead, _ in held if ahead}
         self.kills.append(Kill(at, begun, waiting, held[0][2] if held else None))
-        del self.children[victim.pid]
-        victim.end()
+        del self.children[killed_worker.pid]
+        killed_worker.end()
         self._start_worker()
 
     def _unfinished(self) -> int:

@@ -47,16 +47,16 @@ def test_a_cancelled_job_whose_worker_is_killed_is_cancelled_and_never_run_again
     database, location, start, settings: dict[str, Any]
 ):
     [job] = add(location, "deaf", backoff=50, attempts=5)
-    victim = start(work, location, **database.short_lease, **settings)
-    victim.said(f"start {job}")
+    killed_worker = start(work, location, **database.short_lease, **settings)
+    killed_worker.said(f"start {job}")
 
     assert cancel(location, job) == [False]
-    victim.kill()
-    heir = start(work, location, **database.short_lease, **settings)
+    killed_worker.kill()
+    second_worker = start(work, location, **database.short_lease, **settings)
 
     wait_until(lambda: finished(location, job))
     [following] = add(location, "quick")
-    assert heir.line() == f"start {following}"
+    assert second_worker.line() == f"start {following}"
     ends = "select outcome, failed_reason from bullite_results where job = ?"
     assert rows(location, ends, job) == [("cancelled", "not wanted")]
     assert [number for number, _ in events(location, "cancel")] == [job]
@@ -69,11 +69,11 @@ def test_of_many_jobs_of_a_killed_worker_only_the_cancelled_ones_are_not_run_aga
     database, location, start
 ):
     *jobs, deaf = add(location, *["hold"] * 6, "deaf")
-    victim = start(work, location, concurrency=7, **database.short_lease)
-    victim.said(f"start {deaf}")
+    killed_worker = start(work, location, concurrency=7, **database.short_lease)
+    killed_worker.said(f"start {deaf}")
 
     assert cancel(location, *jobs[::2]) == [False] * 3
-    victim.kill()
+    killed_worker.kill()
     start(work, location, concurrency=7, **database.short_lease)
 
     wait_until(lambda: all(finished(location, job) for job in (*jobs, deaf)))
@@ -84,15 +84,15 @@ def test_of_many_jobs_of_a_killed_worker_only_the_cancelled_ones_are_not_run_aga
 
 def test_a_job_that_is_cancelled_after_its_worker_was_killed_ends(database, location, start):
     [job] = add(location, "hold")
-    victim = start(work, location, **database.short_lease)
-    victim.said(f"start {job}")
-    victim.kill()
+    killed_worker = start(work, location, **database.short_lease)
+    killed_worker.said(f"start {job}")
+    killed_worker.kill()
 
     cancel(location, job)
-    heir = start(work, location, **database.short_lease)
+    second_worker = start(work, location, **database.short_lease)
 
     wait_until(lambda: finished(location, job))
     [following] = add(location, "quick")
-    assert heir.line() == f"start {following}"
+    assert second_worker.line() == f"start {following}"
     assert states(location)[job] == "failed"
     assert problems(location) == ()

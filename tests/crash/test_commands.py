@@ -144,12 +144,12 @@ def test_the_commands_of_a_killed_worker_are_dead_before_their_job_runs_again(
 ):
     mark = marks()
     job = add_command(location, tmp_path, mark)
-    victim = start(work, location, **database.short_lease)
+    killed_worker = start(work, location, **database.short_lease)
     wait_until(lambda: is_at_work(tmp_path, mark))
-    heir = start(work, location, **database.short_lease)
-    wait_until(lambda: registered(location, heir))
+    second_worker = start(work, location, **database.short_lease)
+    wait_until(lambda: registered(location, second_worker))
 
-    victim.kill()
+    killed_worker.kill()
 
     wait_until(lambda: finished(location, job))
     assert (tmp_path / "again").read_text() == "again\n"
@@ -167,10 +167,10 @@ def test_a_command_that_hides_is_dead_before_its_job_runs_again(
     mark = marks()
     line = line_for(tmp_path, mark, HIDING).replace("HIDE", how)
     [job] = add(location, "shell", data={"command": line})
-    victim = start(work, location, **database.short_lease)
+    killed_worker = start(work, location, **database.short_lease)
     wait_until(lambda: sleepers(mark))
 
-    victim.kill()
+    killed_worker.kill()
     start(work, location)
 
     wait_until(lambda: finished(location, job))
@@ -184,33 +184,33 @@ def test_a_worker_process_that_begins_ends_what_dead_ones_left(
 ):
     mark = marks()
     job = add_command(location, tmp_path, mark)
-    victim = start(work, location)  # whose lease is long
+    killed_worker = start(work, location)  # whose lease is long
     wait_until(lambda: is_at_work(tmp_path, mark))
-    victim.kill()
+    killed_worker.kill()
 
-    heir = start(begin, location)
+    second_worker = start(begin, location)
 
     wait_until(lambda: sleepers(mark) == [])
     if not database.short_lease:  # there its death is known without one
         wait_until(lambda: finished(location, job))
         assert not (tmp_path / "survivors").exists()
-    wait_until(lambda: registered(location, heir))
-    heir.signal(signal.SIGTERM)
-    assert heir.ended() == 0
+    wait_until(lambda: registered(location, second_worker))
+    second_worker.signal(signal.SIGTERM)
+    assert second_worker.ended() == 0
 
 
-@pytest.mark.parametrize("heir", [work, begin], ids=["of the library", "of a supervisor"])
+@pytest.mark.parametrize("second_worker", [work, begin], ids=["of the library", "of a supervisor"])
 def test_what_a_command_left_behind_when_it_ended_outlives_its_worker(
-    database, location, start, marks, tmp_path, heir
+    database, location, start, marks, tmp_path, second_worker
 ):
     daemon, mark = marks(), marks()
-    victim = start(work, location, **database.short_lease)
+    killed_worker = start(work, location, **database.short_lease)
     leave_a_daemon(location, daemon)
     job = add_command(location, tmp_path, mark)
     wait_until(lambda: is_at_work(tmp_path, mark))
 
-    victim.kill()
-    start(heir, location)
+    killed_worker.kill()
+    start(second_worker, location)
 
     wait_until(lambda: finished(location, job))
     assert sleepers(mark) == []
@@ -222,9 +222,9 @@ def test_the_command_of_a_job_that_was_cancelled_is_ended_with_it(
 ):
     mark = marks()
     job = add_command(location, tmp_path, mark)
-    victim = start(work, location, **database.short_lease)
+    killed_worker = start(work, location, **database.short_lease)
     wait_until(lambda: is_at_work(tmp_path, mark))
-    victim.kill()
+    killed_worker.kill()
     asyncio.run(cancel(location, job))
     assert states(location)[job] == "active"
 
@@ -247,10 +247,10 @@ def test_the_command_of_a_notice_is_dead_before_it_is_given_again(
     failed = {"job_id": "7", "queue": "work", "failed_reason": None, "attempts_made": 1}
     notice = {"notify": line_for(tmp_path, mark), "failed": {**failed, "failed_at": 0}}
     [job] = add(location, "notify", data=notice)
-    victim = start(work, location, **database.short_lease)
+    killed_worker = start(work, location, **database.short_lease)
     wait_until(lambda: is_at_work(tmp_path, mark))
 
-    victim.kill()
+    killed_worker.kill()
     start(work, location)
 
     wait_until(lambda: finished(location, job))
@@ -271,9 +271,9 @@ def test_the_commands_of_a_living_worker_are_left_alone(database, location, star
     before = sleepers(held[1])
 
     workers[0].kill()
-    heir = start(begin, location)
+    second_worker = start(begin, location)
 
-    wait_until(lambda: registered(location, heir))
+    wait_until(lambda: registered(location, second_worker))
     wait_until(lambda: (folders[0] / "again").exists())
     assert sleepers(held[0]) == []
     assert sorted(sleepers(held[1])) == sorted(before)

@@ -34,17 +34,17 @@ def test_eight_processes_add_one_key_and_there_is_one_job(location, start):
 
 def test_what_is_kept_behind_a_job_is_not_lost_with_its_worker(database, location, start):
     [job] = add(location, "hold", deduplication=KEEP)
-    victim = start(work, location, **database.short_lease)
-    victim.said(f"start {job}")
+    killed_worker = start(work, location, **database.short_lease)
+    killed_worker.said(f"start {job}")
     assert add(location, "quick", deduplication=KEEP) == [job]
-    victim.kill()
+    killed_worker.kill()
 
-    heir = start(work, location, **database.short_lease)
+    second_worker = start(work, location, **database.short_lease)
 
     wait_until(lambda: len(rows(location, "select id from bullite_jobs")) == 2)
     [(kept,)] = rows(location, "select id from bullite_jobs where name = 'quick'")
     wait_until(lambda: finished(location, kept))
-    assert registered(location, heir)
+    assert registered(location, second_worker)
     assert rows(location, "select key from bullite_deduplication") == []
     assert problems(location) == ()
 
@@ -82,9 +82,9 @@ def test_in_a_storm_of_kills_no_two_jobs_of_a_key_run_and_no_key_is_left(locatio
                 await queue.add("a", number, deduplication=key)
                 await asyncio.sleep(0.01)
                 if number % 30 == 29:
-                    victim = dice.randrange(len(workers))
-                    await asyncio.to_thread(workers[victim].kill)
-                    workers[victim] = start(work_alone, location, ledger)
+                    killed_worker = dice.randrange(len(workers))
+                    await asyncio.to_thread(workers[killed_worker].kill)
+                    workers[killed_worker] = start(work_alone, location, ledger)
 
     asyncio.run(rage())
     wait_until(lambda: not rows(location, "select 1 from bullite_jobs where state <> 'completed'"))

@@ -43,14 +43,14 @@ def test_a_step_that_was_done_before_its_process_was_killed_is_not_done_again(
     database, location, start
 ):
     [job] = add(location, "order")
-    victim = start(charges_then_mails, location, **database.short_lease)
-    victim.said("charged in run 1")
-    victim.said("between the steps")
-    victim.kill()
+    killed_worker = start(charges_then_mails, location, **database.short_lease)
+    killed_worker.said("charged in run 1")
+    killed_worker.said("between the steps")
+    killed_worker.kill()
 
-    heir = start(charges_then_mails, location, **database.short_lease)
+    second_worker = start(charges_then_mails, location, **database.short_lease)
 
-    heir.said("mailed in run 2")
+    second_worker.said("mailed in run 2")
     wait_until(lambda: finished(location, job))
     results = rows(location, "select return_value from bullite_results where job = ?", job)
     assert results == [('"charged in run 1"',)]
@@ -74,9 +74,9 @@ async def kills_itself_inside_a_step(location: str, **settings: Any) -> None:
 
 def test_a_step_in_whose_middle_the_process_was_killed_is_done_again(database, location, start):
     [job] = add(location, "order")
-    victim = start(kills_itself_inside_a_step, location, **database.short_lease)
-    victim.said("charging")
-    victim.kill()
+    killed_worker = start(kills_itself_inside_a_step, location, **database.short_lease)
+    killed_worker.said("charging")
+    killed_worker.kill()
 
     start(kills_itself_inside_a_step, location, **database.short_lease)
 
@@ -95,10 +95,10 @@ async def sleeps(location: str, ms: int) -> None:
 
 def test_a_job_that_sleeps_while_its_process_is_killed_sleeps_no_longer_for_it(location, start):
     [job] = add(location, "sleeper")
-    victim = start(sleeps, location, 1_500)
+    killed_worker = start(sleeps, location, 1_500)
     wait_until(lambda: states(location)[job] == "delayed")
     [(due,)] = rows(location, "select due_at from bullite_jobs")
-    victim.kill()
+    killed_worker.kill()
 
     start(sleeps, location, 1_500)
 

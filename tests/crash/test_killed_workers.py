@@ -29,12 +29,12 @@ SECOND = 1000
 
 def test_a_job_whose_worker_is_killed_is_soon_completed_by_another(database, location, start):
     [job] = add(location, "hold")
-    victim = start(work, location, **database.short_lease)
-    victim.said(f"start {job}")
-    heir = start(work, location, **database.short_lease)
-    wait_until(lambda: registered(location, heir))
+    killed_worker = start(work, location, **database.short_lease)
+    killed_worker.said(f"start {job}")
+    second_worker = start(work, location, **database.short_lease)
+    wait_until(lambda: registered(location, second_worker))
 
-    killed_at = victim.kill()
+    killed_at = killed_worker.kill()
 
     wait_until(lambda: finished(location, job))
     [(_, completed_at)] = events(location, "complete")
@@ -49,14 +49,14 @@ def test_sigterm_by_default_ends_a_worker_like_any_program_and_its_job_comes_bac
     database, location, start
 ):
     [job] = add(location, "hold")
-    victim = start(work, location, **database.short_lease)
-    victim.said(f"start {job}")
-    heir = start(work, location, **database.short_lease)
-    wait_until(lambda: registered(location, heir))
+    killed_worker = start(work, location, **database.short_lease)
+    killed_worker.said(f"start {job}")
+    second_worker = start(work, location, **database.short_lease)
+    wait_until(lambda: registered(location, second_worker))
 
-    victim.signal(signal.SIGTERM)
+    killed_worker.signal(signal.SIGTERM)
     asked_at = time.time() * 1000
-    assert victim.ended() == -signal.SIGTERM
+    assert killed_worker.ended() == -signal.SIGTERM
 
     wait_until(lambda: finished(location, job))
     [(_, completed_at)] = events(location, "complete")
@@ -65,15 +65,19 @@ def test_sigterm_by_default_ends_a_worker_like_any_program_and_its_job_comes_bac
 
 def test_when_all_workers_are_dead_the_next_one_to_start_soon_recovers(database, location, start):
     jobs = add(location, *["hold"] * 6)
-    victims = [start(work, location, concurrency=3, **database.short_lease) for _ in range(2)]
+    killed_workers = [
+        start(work, location, concurrency=3, **database.short_lease) for _ in range(2)
+    ]
     wait_until(lambda: list(states(location).values()) == ["active"] * 6)
-    for victim in victims:
-        victim.kill()
+    for killed_worker in killed_workers:
+        killed_worker.kill()
 
-    heir = start(work, location, concurrency=6, **database.short_lease)
+    second_worker = start(work, location, concurrency=6, **database.short_lease)
 
     wait_until(lambda: all(finished(location, job) for job in jobs))
-    [(came_at,)] = rows(location, "select started_at from bullite_workers where pid = ?", heir.pid)
+    [(came_at,)] = rows(
+        location, "select started_at from bullite_workers where pid = ?", second_worker.pid
+    )
     assert max(at for _, at in events(location, "complete")) - came_at < database.recovery_time
     assert problems(location) == ()
 
@@ -99,10 +103,10 @@ async def dies_in_a_transaction(location: str) -> None:
 
 def test_of_a_transaction_that_was_not_committed_nothing_is_there(location, start):
     [first] = add(location, "first")
-    victim = start(dies_in_a_transaction, location)
-    victim.said("about to commit")
+    killed_worker = start(dies_in_a_transaction, location)
+    killed_worker.said("about to commit")
 
-    killed_at = victim.kill()
+    killed_at = killed_worker.kill()
 
     assert states(location) == {first: "waiting"}
     [third] = add(location, "third")
@@ -136,14 +140,14 @@ def test_a_job_that_ran_but_was_not_recorded_runs_again_and_is_recorded_once(
     database, location, start
 ):
     [job] = add(location, "quick")
-    victim = start(works_but_does_not_tell, location, **database.short_lease)
-    victim.said(f"start {job}")
-    victim.said("verdict kept back")
-    victim.kill()
+    killed_worker = start(works_but_does_not_tell, location, **database.short_lease)
+    killed_worker.said(f"start {job}")
+    killed_worker.said("verdict kept back")
+    killed_worker.kill()
 
-    heir = start(work, location, **database.short_lease)
+    second_worker = start(work, location, **database.short_lease)
 
-    heir.said(f"start {job}")
+    second_worker.said(f"start {job}")
     wait_until(lambda: finished(location, job))
     assert [number for number, _ in events(location, "complete")] == [job]
     assert rows(location, "select return_value from bullite_results") == [("2",)]
@@ -235,8 +239,8 @@ def test_the_running_job_of_a_process_that_ended_without_close_is_run_by_another
     assert leaver.ended() == 0
     assert states(location)[quick] == "completed"
 
-    heir = start(work, location, **database.short_lease)
+    second_worker = start(work, location, **database.short_lease)
 
-    heir.said(f"start {held}")
+    second_worker.said(f"start {held}")
     wait_until(lambda: finished(location, held))
     assert problems(location) == ()

@@ -156,12 +156,12 @@ def test_the_job_of_a_closed_worker_is_back_within_a_second_of_the_end_of_its_pr
     [job] = add(location, "hold")
     leaver = start(program, location, tmp_path / "gate", how)
     leaver.said(f"start {job}")
-    heir = start(work, location)
-    wait_until(lambda: registered(location, heir))
+    second_worker = start(work, location)
+    wait_until(lambda: registered(location, second_worker))
 
     ended_at = end(leaver, how)
 
-    heir.said(f"start {job}")
+    second_worker.said(f"start {job}")
     wait_until(lambda: finished(location, job))
     [(_, released_at)] = [event for event in events(location, "release") if event[0] == job]
     assert released_at - ended_at < database.recovery_time
@@ -181,8 +181,8 @@ def test_a_function_that_outlasts_its_worker_is_run_by_nobody_else_while_its_pro
     gate = tmp_path / "gate"
     leaver = start(lives_on, location, gate)
     leaver.said("closed")
-    heir = start(work, location, stalled_interval=50)
-    wait_until(lambda: registered(location, heir))
+    second_worker = start(work, location, stalled_interval=50)
+    wait_until(lambda: registered(location, second_worker))
 
     [(lease,)] = rows(location, "select lease_until from bullite_workers where pid = ?", leaver.pid)
     wait_until(lambda: lease_of(location, leaver) >= lease + 2 * LEASE)

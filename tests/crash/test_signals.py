@@ -71,10 +71,10 @@ def test_sigterm_amid_claims_and_runs_loses_nothing(
 ) -> None:
     jobs = add(location, *["nap"] * JOBS)
     for enough in (20, 120):
-        victim = start(works, location, kind, **database.short_lease)
+        killed_worker = start(works, location, kind, **database.short_lease)
         wait_until(lambda enough=enough: completed(location) >= enough)
-        victim.signal(signal.SIGTERM)
-        assert victim.ended() == -signal.SIGTERM
+        killed_worker.signal(signal.SIGTERM)
+        assert killed_worker.ended() == -signal.SIGTERM
         assert problems(location) == ()
 
     start(works, location, kind, **database.short_lease)

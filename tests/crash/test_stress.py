@@ -15,7 +15,9 @@ def storm(database: Database, *more: str) -> dict[str, str]:
 
 def assert_promises_kept(summary: dict[str, str]) -> None:
     assert summary["kills"] == "15"
-    assert int(summary["kills that hit jobs"]) > 10, "a victim may finish its last job in time"
+    assert int(summary["kills that hit jobs"]) > 10, (
+        "a killed worker may finish its last job in time"
+    )
     assert summary["lost"] == "0"
     assert summary["recorded twice"] == "0"
     assert summary["wrong results"] == "0"

@@ -374,9 +374,9 @@ def test_the_worker_of_a_cancelled_job_is_told_to_stop_it(store: Store) -> None:
 def test_only_the_worker_that_runs_it_is_told(store: Store) -> None:
     idle, other = store.worker(), store.process().worker()
     store.add()
-    bystander = other.claim_one()
+    unrelated_process = other.claim_one()
     _, held = cancelled_run(store)
-    assert held.id != bystander.id
+    assert held.id != unrelated_process.id
     assert stops(idle) == stops(other) == []
 
 

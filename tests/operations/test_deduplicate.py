@@ -213,10 +213,10 @@ def test_a_try_that_is_followed_by_another_frees_nothing(store: Store) -> None:
 
 
 def test_a_job_whose_worker_died_holds_its_key_until_it_has_ended(store: Store) -> None:
-    victim = store.process()
+    killed_worker = store.process()
     job = put(store)
-    victim.worker().claim_one()
-    store.kill(victim)
+    killed_worker.worker().claim_one()
+    store.kill(killed_worker)
     assert store.home.recover() == 1
     assert put(store) == job
     worker = store.worker()
@@ -650,11 +650,11 @@ def test_in_a_paused_queue_the_kept_job_is_made_and_waits(store: Store) -> None:
 
 
 def test_the_kept_job_is_not_lost_with_the_worker(store: Store) -> None:
-    victim = store.process()
+    killed_worker = store.process()
     job = put(store, KEEP)
-    victim.worker().claim_one()
+    killed_worker.worker().claim_one()
     put(store, KEEP, data='"kept"')
-    store.kill(victim)
+    store.kill(killed_worker)
     store.home.recover()
     worker = store.worker()
     [again] = worker.claim(5)

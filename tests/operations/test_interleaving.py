@@ -156,16 +156,20 @@ def test_settle_and_a_new_claim_by_the_same_process(store: Store) -> None:
 def test_settle_and_a_new_claim_by_another_process_with_the_same_number(store: Store) -> None:
     """Only the nonce of the token tells the old run from the new one."""
     store.add()
-    worker, thief = store.worker(), store.process().worker()
+    worker, other_process = store.worker(), store.process().worker()
     held = worker.claim_one()
 
     def steal(tx: Transaction) -> Operation[None]:
         yield from recovering(worker)(tx)
-        yield from claiming(thief, token=held.token)(tx)
+        yield from claiming(other_process, token=held.token)(tx)
 
     with pytest.raises(Conflict):
         interleave(
-            store.home, settling(store, held), "load_jobs_for_update", steal, by=thief.process
+            store.home,
+            settling(store, held),
+            "load_jobs_for_update",
+            steal,
+            by=other_process.process,
         )
 
 
@@ -185,17 +189,17 @@ def test_progress_and_recover(store: Store) -> None:
 def test_extend_lease_does_not_change_the_lease_of_a_new_claim(store: Store) -> None:
     """The job has a new claim: a stale claim token must not set its lease."""
     store.add()
-    worker, thief = store.worker(), store.process().worker()
+    worker, other_process = store.worker(), store.process().worker()
     held = worker.claim_one()
 
     def steal(tx: Transaction) -> Operation[None]:
         yield from recovering(worker)(tx)
-        yield from claiming(thief, token=held.token)(tx)
+        yield from claiming(other_process, token=held.token)(tx)
 
     def extend(tx: Transaction) -> Operation[Any]:
         return extend_leases(tx, [ExtendLease(held.id, held.token, 10 * LOCK_DURATION)])
 
-    interleave(store.home, extend, "load_jobs_for_update", steal, by=thief.process)
+    interleave(store.home, extend, "load_jobs_for_update", steal, by=other_process.process)
     assert store.row(held.id).lease_until == store.clock.lease_now() + LOCK_DURATION
 
 
@@ -433,12 +437,12 @@ def test_sweep_and_restore(store: Store) -> None:
 def test_a_conflict_in_a_batch_is_settled_by_looking_again(store: Store) -> None:
     """The first try assumes that all is held; the second looks at each job before it moves it."""
     store.add()
-    worker, thief = store.worker(), store.process().worker()
+    worker, other_process = store.worker(), store.process().worker()
     old = worker.claim_one()
     worker.give_back(old)
-    new = thief.claim_one()
+    new = other_process.claim_one()
     begun = store.home.driver.begun
     begun.clear()
     assert worker.complete(old) == [old.id]
     assert len(begun) == 2
-    assert thief.complete(new) == []
+    assert other_process.complete(new) == []

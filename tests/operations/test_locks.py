@@ -85,9 +85,9 @@ def test_a_released_lock_can_be_taken_by_others(store: Store) -> None:
 def test_a_late_holder_changes_nothing(store: Store, verb: str) -> None:
     late = taken(store.home)
     store.clock.advance(TTL + 1)
-    heir = taken(store.process())
+    second_worker = taken(store.process())
     assert not ask_for(store.home, verb, late.token)
-    assert locks(store) == {"invoice": heir.token}
+    assert locks(store) == {"invoice": second_worker.token}
 
 
 @pytest.mark.parametrize("verb", ["release", "extend", "renew"])

@@ -46,7 +46,7 @@ def lock(tmp_path: Path) -> Iterator[GroupLock]:
 
 
 @pytest.fixture
-def bystander() -> Iterator[subprocess.Popen[bytes]]:
+def unrelated_process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that has nothing to do with anything."""
     process = subprocess.Popen(["sleep", "90"])
     yield process
@@ -536,14 +536,14 @@ def test_looking_makes_no_folder(private):
 
 @pytest.mark.parametrize("kind", ["another's", "a link", "a file"])
 def test_a_folder_that_others_could_have_made_is_refused(
-    private, bystander, tmp_path, monkeypatch, kind
+    private, unrelated_process, tmp_path, monkeypatch, kind
 ):
     folder = private.path.parent
     folder.parent.mkdir()
     theirs = folder if kind == "another's" else tmp_path / "theirs"
     theirs.mkdir()
     with (theirs / "group").open("w") as file:
-        entry = {"pid": bystander.pid, "began": _began(bystander.pid)}
+        entry = {"pid": unrelated_process.pid, "began": _began(unrelated_process.pid)}
         file.write(json.dumps(entry))
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -559,26 +559,26 @@ def test_a_folder_that_others_could_have_made_is_refused(
                 use()
             [line] = str(caught.value).splitlines()
             assert "set XDG_STATE_HOME" in line
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
-def test_a_process_is_there_only_if_it_is_the_one_that_is_meant(lock, bystander):
+def test_a_process_is_there_only_if_it_is_the_one_that_is_meant(lock, unrelated_process):
     assert lock.take()
-    entry = lock.holder() | {"pid": bystander.pid, "began": _began(bystander.pid)}
+    entry = lock.holder() | {"pid": unrelated_process.pid, "began": _began(unrelated_process.pid)}
     assert process_alive(entry)
     for changes in ({"began": 1}, {"boot_id": "another"}, {"pid": 0}, {"pid": 2**40}, {"pid": "1"}):
         assert not process_alive(entry | changes)
-    bystander.kill()
-    wait_until(lambda: read_process(bystander.pid).is_gone)
+    unrelated_process.kill()
+    wait_until(lambda: read_process(unrelated_process.pid).is_gone)
     assert not process_alive(entry)
 
 
-def test_a_process_that_the_kernel_hides_from_us_is_there(bystander, monkeypatch):
+def test_a_process_that_the_kernel_hides_from_us_is_there(unrelated_process, monkeypatch):
     monkeypatch.setattr("bullite.processes.group_lock.read_process", lambda pid: None)
-    assert process_alive({"pid": bystander.pid, "began": 1})
-    bystander.kill()
-    bystander.wait()
-    assert not process_alive({"pid": bystander.pid, "began": 1})
+    assert process_alive({"pid": unrelated_process.pid, "began": 1})
+    unrelated_process.kill()
+    unrelated_process.wait()
+    assert not process_alive({"pid": unrelated_process.pid, "began": 1})
 
 
 def test_looking_who_holds_it_does_not_disturb_who_holds_it_or_wants_it(lock):
@@ -626,23 +626,25 @@ def test_the_holder_can_be_signalled(begin, lock):
     assert not signal_owner(lock, TERM)
 
 
-def test_nobody_is_signalled_for_an_old_file(lock, bystander):
+def test_nobody_is_signalled_for_an_old_file(lock, unrelated_process):
     lock.path.parent.mkdir()
-    lock.path.write_text(json.dumps({"pid": bystander.pid}))
+    lock.path.write_text(json.dumps({"pid": unrelated_process.pid}))
     assert not signal_owner(lock, KILL)
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 @pytest.mark.parametrize("changes", [{"began": 1}, {"began": None}, {"boot_id": "another"}])
-def test_a_process_that_got_the_number_of_the_holder_is_not_signalled(lock, bystander, changes):
+def test_a_process_that_got_the_number_of_the_holder_is_not_signalled(
+    lock, unrelated_process, changes
+):
     assert lock.take()
-    other = {"pid": bystander.pid, "began": _began(bystander.pid)}
+    other = {"pid": unrelated_process.pid, "began": _began(unrelated_process.pid)}
     lock.path.write_text(json.dumps(lock.holder() | other | changes))
     assert not signal_owner(lock, KILL)
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
     lock.path.write_text(json.dumps(lock.holder() | other | {"boot_id": ""}))
     assert signal_owner(lock, KILL)
-    assert bystander.wait(20) == -KILL
+    assert unrelated_process.wait(20) == -KILL
 
 
 def _began(pid: int) -> int:
@@ -660,19 +662,19 @@ def process_of_stranger() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled(lock, bystander):
+def test_a_lock_file_of_another_user_gets_no_process_of_ours_signalled(lock, unrelated_process):
     assert lock.take()
-    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(unrelated_process)))
     os.chown(lock.path, STRANGER, STRANGER)
 
     with pytest.raises(GroupUnreachable) as refused:
         signal_owner(lock, KILL)
 
     assert str(refused.value).startswith(
-        f"{lock.path} belongs to user {STRANGER}, but process {bystander.pid}, which it names, "
-        f"is run by user {_user_name(os.geteuid())}"
+        f"{lock.path} belongs to user {STRANGER}, but process {unrelated_process.pid}, "
+        f"which it names, is run by user {_user_name(os.geteuid())}"
     )
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 def test_a_lock_file_of_ours_gets_no_process_of_another_user_signalled(lock, process_of_stranger):
@@ -692,31 +694,33 @@ def test_root_signals_a_process_of_the_user_who_owns_the_lock_file(lock, process
 
 
 @pytest.mark.parametrize("danger", ["mode", "second name"])
-def test_a_lock_file_that_others_could_have_written_gets_nobody_signalled(lock, bystander, danger):
+def test_a_lock_file_that_others_could_have_written_gets_nobody_signalled(
+    lock, unrelated_process, danger
+):
     assert lock.take()
-    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(unrelated_process)))
     if danger == "mode":
         lock.path.chmod(0o622)
     else:
         os.link(lock.path, lock.path.with_name("second"))
     with pytest.raises(GroupUnreachable, match=str(lock.path)):
         signal_owner(lock, KILL)
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
 
 
 def test_where_the_user_of_a_process_is_hidden_only_a_lock_file_of_ours_is_believed(
-    lock, bystander, monkeypatch
+    lock, unrelated_process, monkeypatch
 ):
     monkeypatch.setattr("bullite.processes.group_lock.user_of", lambda pid: None)
     assert lock.take()
-    lock.path.write_text(json.dumps(lock.holder() | _entry_of(bystander)))
+    lock.path.write_text(json.dumps(lock.holder() | _entry_of(unrelated_process)))
     os.chown(lock.path, STRANGER, STRANGER)
     with pytest.raises(GroupUnreachable, match="whose user is not known"):
         signal_owner(lock, KILL)
-    assert bystander.poll() is None
+    assert unrelated_process.poll() is None
     os.chown(lock.path, os.geteuid(), -1)
     assert signal_owner(lock, KILL)
-    assert bystander.wait(20) == -KILL
+    assert unrelated_process.wait(20) == -KILL
 
 
 def _entry_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:

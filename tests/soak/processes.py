@@ -66,7 +66,7 @@ class Processes:
 
     def kill(self) -> None:
         """Kill a worker or a producer with SIGKILL, and start another."""
-        name = self._victim()
+        name = self._killed_worker()
         child = self._children.pop(name)
         child.end()
         self.kills += 1
@@ -75,7 +75,7 @@ class Processes:
 
     def stop(self) -> None:
         """Stop a worker or a producer for a while with SIGSTOP."""
-        name = self._victim()
+        name = self._killed_worker()
         self._children[name].signal(signal.SIGSTOP)
         now = time.monotonic()
         self._stopped[name] = now + STOPPED_FOR
@@ -95,7 +95,7 @@ class Processes:
                 if child.ended() != 0 or now < self._ends or _role(name) != "producer":
                     self.failures.append(f"{name} ended by itself with {child.ended()}")
 
-    def _victim(self) -> str:
+    def _killed_worker(self) -> str:
         names = [
             name
             for name in self._children

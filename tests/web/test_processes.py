@@ -57,18 +57,18 @@ def test_the_jobs_of_a_killed_process_run_again_and_the_schedule_goes_on(serve):
     web = serve(gunicorn(workers=2), expected="was sent SIGKILL", **TICKING)
     web.wait_until_up(2)
     web.post("/slow/1", seconds=1.5)
-    [[_, victim]] = web.wait_for(lambda: web.notes("slow-begins"))
+    [[_, killed_worker]] = web.wait_for(lambda: web.notes("slow-begins"))
 
-    os.kill(int(victim), signal.SIGKILL)
+    os.kill(int(killed_worker), signal.SIGKILL)
 
     web.wait_for(lambda: web.notes("slow-ends"), 20)
     ticked = len(web.ticks())
     web.wait_for(lambda: len(web.ticks()) >= ticked + 10)
     web.stop()
     assert [number for number, _ in web.notes("slow-begins")] == ["1", "1"]
-    [[_, heir]] = web.notes("slow-ends")
-    assert heir != victim
+    [[_, second_worker]] = web.notes("slow-ends")
+    assert second_worker != killed_worker
     ticks = web.ticks()
-    # What the victim ran at its end runs again: no more than it may run at a time.
+    # What the killed worker ran at its end runs again: no more than it may run at a time.
     assert len(ticks) - len(set(ticks)) <= 10
     assert_each_once(sorted(set(ticks)), 1)

@@ -174,10 +174,10 @@ def stop_before_rollback(statement: str) -> None:
 
 def test_after_a_checkpoint_that_was_cut_short_others_write_on_at_once(database, start):
     add(database, *["first"] * 50)
-    victim = start(dies_in_a_checkpoint, database)
-    victim.said("about to let go")
+    killed_worker = start(dies_in_a_checkpoint, database)
+    killed_worker.said("about to let go")
 
-    killed_at = victim.kill()
+    killed_at = killed_worker.kill()
 
     add(database, "second")
     assert time.time() * 1000 - killed_at < 1000

@@ -127,12 +127,12 @@ def test_processes_that_reach_the_database_by_different_names_know_of_each_other
     link = tmp_path / "elsewhere" / "link.db"
     [job] = add(database, "hold")
     link.symlink_to(database)
-    victim = start(work, link)
-    victim.said(f"start {job}")
-    heir = start(work, database)
-    wait_until(lambda: registered(database, heir))
+    killed_worker = start(work, link)
+    killed_worker.said(f"start {job}")
+    second_worker = start(work, database)
+    wait_until(lambda: registered(database, second_worker))
 
-    killed_at = victim.kill()
+    killed_at = killed_worker.kill()
 
     wait_until(lambda: states(database)[job] == "completed", timeout=5)
     [(_, stalled_at)] = events(database, "stall")
@@ -144,13 +144,13 @@ def test_processes_that_reach_the_database_by_different_names_know_of_each_other
 
 def test_what_a_killed_worker_left_beside_the_database_is_cleared_away(database, start):
     [job] = add(database, "hold")
-    victim = start(work, database)
-    victim.said(f"start {job}")
+    killed_worker = start(work, database)
+    killed_worker.said(f"start {job}")
     side_folder = database.with_name("jobs.db.bullite")
     left = {path for path in side_folder.iterdir() if path.name != "gate"}
     assert {path.suffix for path in left} == {".alive", ".sock"}
 
-    victim.kill()
+    killed_worker.kill()
     start(work, database).said(f"start {job}")
 
     start(work, database)  # every worker tidies up when it starts, and then every ten seconds

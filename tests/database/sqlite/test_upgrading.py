@@ -322,9 +322,9 @@ def test_an_upgrade_that_is_killed_has_changed_nothing_and_is_made_by_the_next(
 ) -> None:
     shutil.copyfile(frozen, database)
     before = contents(database)
-    victim = start(stops_before_the_upgrade_is_committed, database)
-    victim.said("about to commit")
-    victim.kill()
+    killed_worker = start(stops_before_the_upgrade_is_committed, database)
+    killed_worker.said("about to commit")
+    killed_worker.kill()
     assert contents(database) == before
 
     assert problems(database) == ()
