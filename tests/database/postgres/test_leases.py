@@ -12,7 +12,7 @@ import pytest
 
 from bullite import Job, Queue, Worker
 from bullite.database.postgres import listener
-from bullite.database.postgres.connections import SESSION
+from bullite.database.postgres.connections import SESSION, Connection
 from tests.database.postgres.proxy import Proxy
 from tests.support.helpers import state_of, until
 from tests.support.postgres_database import PostgresDatabase
@@ -127,6 +127,14 @@ async def test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one(
 ) -> None:
     """Not by its engine, which has an hour for that."""
     monkeypatch.setattr(listener, "HEARTBEAT", 3_600)
+    renew = listener.Listener._renew
+    rests: list[float] = []
+
+    def renew_and_note(self: listener.Listener, connection: Connection) -> float:
+        rests.append(renew(self, connection))
+        return rests[-1]
+
+    monkeypatch.setattr(listener.Listener, "_renew", renew_and_note)
     patient: dict[str, Any] = {"lock_renew_time": "1h"}
 
     def leases() -> list[int]:
@@ -138,7 +146,8 @@ async def test_the_lease_of_a_newcomer_is_renewed_beside_a_longer_one(
         Worker(queue, do_nothing, lock_duration="3h", **patient) as worker,
     ):
         await worker.wait_until_ready()
-        await until(lambda: database.rows("workers", "seen_at > 0"))
+        # The listener knows of the long lease alone, and would rest for an hour.
+        await until(lambda: rests and rests[-1] == 3_600)
         async with Worker(queue, do_nothing, lock_duration=3_000, **patient) as hasty:
             await hasty.wait_until_ready()
             for _ in range(3):
