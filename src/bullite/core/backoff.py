@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: pure arithmetic on the stored `backoff` option."""
+"""Delays before the next attempt: pure arithmetic on the stored `backoff` option."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 MAX_DELAY = 10 * 366 * 24 * 3600 * 1000
-"""No computed delay is longer, whatever the attempt number: about ten years."""
+"""Maximum of a computed delay, for any attempt number: about ten years."""
 
 Random = Callable[[], float]
 """A number in [0, 1), as `random.random` gives."""
 
 
 class RetryLater(Exception):
-    """A failure that names the time before the next attempt, whatever the back-off is."""
+    """A failure that sets the time before the next attempt in place of the back-off."""
 
     retry_after: float | None = None
     """Seconds."""
 
 
 def least_delay(error: BaseException) -> int:
-    """Return the ms that the next attempt waits at least after `error`."""
+    """Return the minimum delay in ms before the next attempt after `error`."""
     asked = error.retry_after if isinstance(error, RetryLater) else None
     return 0 if asked is None else round(min(asked * 1000, MAX_DELAY))
 
@@ -31,7 +31,7 @@ def delay_after(
     error: BaseException | None,
     random: Random,
 ) -> int | None:
-    """The ms to wait after failed attempt number `attempts_made`; None means do not try again."""
+    """Return the ms to wait after failed attempt number `attempts_made`; None for no retry."""
     rule = matching_rule(backoff, error)
     if rule is None:
         return 0
@@ -39,7 +39,7 @@ def delay_after(
         return None
     grow = _GROWTH.get(rule["type"])
     if grow is None:
-        return None  # a strategy of the user's own, which this worker does not know
+        return None  # a retry strategy that this worker does not have
     delay: float = min(grow(attempts_made, rule), rule.get("max_delay", MAX_DELAY))
     jitter = rule.get("jitter", 0)
     if jitter:
@@ -52,7 +52,7 @@ def delay_after(
 def matching_rule(
     backoff: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, error: BaseException | None
 ) -> Mapping[str, Any] | None:
-    """The rule that `error` falls under; None if there is none."""
+    """Return the first rule that matches `error`; None if none does."""
     rules = () if backoff is None else [backoff] if isinstance(backoff, Mapping) else backoff
     names = {base.__name__ for base in type(error).__mro__} if error is not None else set()
     for rule in rules:
@@ -62,7 +62,7 @@ def matching_rule(
 
 
 def _exponential(attempts_made: int, rule: Mapping[str, Any]) -> float:
-    # 2 ** 64 ms is far past the longest delay: a larger exponent would only cost time.
+    # 2 ** 64 ms is longer than the maximum delay: a larger exponent would only cost time.
     return float(2 ** min(attempts_made - 1, 64) * rule["delay"])
 
 

@@ -1,4 +1,4 @@
-"""Checks of values that callers give: numbers, durations, points in time, rates and sizes."""
+"""Checks of the values that callers pass: numbers, durations, points in time, rates and sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .backoff import MAX_DELAY
 from .codec import encode
 
 MAX_COUNT = 2**31 - 1
-"""The largest number of jobs, attempts, log lines and the like."""
+"""The maximum of numbers of jobs, attempts, log lines and the like."""
 MAX_DATA_BYTES = 1024 * 1024
 """Bytes of a job's data as JSON, unless `size_limit` allows more."""
 MAX_BYTES = 512 * 1024 * 1024
@@ -52,7 +52,7 @@ def check_float(option: str, value: Any, most: float) -> float:
 
 
 def _shown(number: float) -> str:
-    """A number as text; Python refuses to write out very long ones."""
+    """Return a number as text; Python raises ValueError for an int of many thousands of digits."""
     try:
         return str(number)
     except ValueError:
@@ -60,7 +60,7 @@ def _shown(number: float) -> str:
 
 
 def check_duration(option: str, value: Any, least: int = 0) -> int:
-    """A duration in whole milliseconds."""
+    """Return a duration in whole milliseconds. Raise an error that names the option."""
     if isinstance(value, timedelta):
         milliseconds = value // timedelta(milliseconds=1)
     elif isinstance(value, str):
@@ -90,7 +90,7 @@ def _text_duration(option: str, text: str) -> int:
 
 
 def check_age(option: str, value: Any) -> int | float:
-    """An age in seconds; a number is seconds already."""
+    """Return an age in seconds; a number is taken as seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not 0 <= value <= MAX_DELAY / 1000:
             longest = MAX_DELAY // 1000
@@ -100,7 +100,7 @@ def check_age(option: str, value: Any) -> int | float:
 
 
 def check_moment(option: str, value: Any) -> int:
-    """A point in time, in ms since the epoch."""
+    """Return a point in time, in ms since the epoch."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -124,7 +124,7 @@ def check_moment(option: str, value: Any) -> int:
 
 
 def check_rate(option: str, value: Any) -> tuple[int, int]:
-    """A rate limit as (jobs, ms)."""
+    """Return a rate limit as (jobs, ms)."""
     if not isinstance(value, Mapping):
         raise InvalidOptionType(
             f'{option} must be a mapping such as {{"max": 10, "duration": "1s"}}, not {value!r}'
@@ -137,7 +137,7 @@ def check_rate(option: str, value: Any) -> tuple[int, int]:
 
 
 def check_size(name: str, text: str, limit: int) -> None:
-    """Raise PayloadTooLarge if a job's data as JSON take more than `limit` bytes."""
+    """Raise PayloadTooLarge if the data of a job have more than `limit` bytes as JSON."""
     if len(text) * 4 <= limit:
         return
     size = len(text.encode())
@@ -149,7 +149,7 @@ def check_size(name: str, text: str, limit: int) -> None:
 
 
 def encode_limited(value: Any, what: str, name: str = "") -> str:
-    """Return a value as JSON text. Raise PayloadTooLarge if it takes over MAX_DATA_BYTES."""
+    """Return a value as JSON text. Raise PayloadTooLarge if it has more than MAX_DATA_BYTES."""
     text = encode(value, what, name)
     if len(text) * 4 > MAX_DATA_BYTES and (size := len(text.encode())) > MAX_DATA_BYTES:
         raise PayloadTooLarge(

@@ -1,6 +1,7 @@
-"""Time as a parameter: wall time for due times, a clock that never jumps for leases.
+"""Time as a parameter: wall time for due times, a monotonic clock for leases.
 
-Milliseconds, always as integers. Nothing else in the package asks the system for the time.
+All times are integers in milliseconds. No other module of the package reads the clocks of the
+system.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ from typing import Protocol
 
 
 def moment_of(ms: int) -> datetime:
-    """What ms since the epoch mean."""
+    """Return the datetime in UTC of a time in ms since the epoch."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class Clock(Protocol):
-    """What the core needs to know of time."""
+    """The clocks that the core reads."""
 
     boot: str
-    """Names this run of the machine; lease times of another boot mean nothing."""
+    """The id of this boot of the machine; lease times of different boots cannot be compared."""
 
     def now(self) -> int:
-        """Wall time, in ms since the epoch."""
+        """Return the wall time, in ms since the epoch."""
 
     def lease_now(self) -> int:
-        """A time that only goes forward, comparable between the processes of one boot, in ms."""
+        """Return the monotonic time in ms; all processes of one boot read the same clock."""
 
 
 def boot_id() -> str:
-    """Names this run of the machine; "" where the kernel does not tell."""
+    """Return the id of this boot of the machine; "" on a system without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        # Elsewhere the kernel lock alone tells a dead process of an earlier boot.
+        # On other systems only the kernel lock shows that a process of an earlier boot is dead.
         return ""
 
 
@@ -43,7 +44,7 @@ class SystemClock:
 
     def __init__(self) -> None:
         self.boot = boot_id()
-        # CLOCK_BOOTTIME goes on while the machine sleeps: a lease does not outlive a suspend.
+        # CLOCK_BOOTTIME also counts while the machine is suspended, so leases expire meanwhile.
         self._lease_clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now(self) -> int:

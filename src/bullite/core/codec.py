@@ -1,4 +1,4 @@
-"""JSON in and out, the one codec of the package."""
+"""Encoding and decoding of JSON: the only codec of the package."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from ..errors import UnserializableData
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 DEEPEST = 500
-"""Levels of lists and objects in each other; every reader of JSON that is used can take twice as
-many, so that a value that was stored can be shown, beside others and in a list of them."""
+"""Maximum nesting of lists and objects. Every JSON parser in use accepts twice as many levels, so a
+stored value can also be shown inside other values and lists."""
 
 encode_plain = msgspec.json.Encoder().encode
-"""For values the package itself made: known to be plain and finite."""
+"""Encodes values that the package itself made: they are known to be plain and finite."""
 
 
 def encode(value: Any, what: str, name: str = "") -> str:
-    """`value` as JSON text; raises UnserializableData, naming `what`, if JSON cannot say it."""
+    """Return `value` as JSON text. Raise UnserializableData, naming `what`, if JSON has no form
+    for it."""
     try:
         encoded = _encode(value)
         if b"null" in encoded:
-            # The encoder turns NaN and infinity into null without a word; a text without "null"
-            # cannot hide one, so only these few are looked at twice.
+            # The encoder writes NaN and infinity as null without an error. A text without "null"
+            # contains neither, so only few values are checked a second time.
             _refuse_non_finite(value)
-        if len(encoded) > 2 * DEEPEST:  # a shorter text cannot open and close so many
+        if len(encoded) > 2 * DEEPEST:  # a shorter text has fewer brackets
             _refuse_too_deep(encoded)
         return encoded.decode()
-    except Exception as error:  # a value's own class may raise anything when it is looked at
+    except Exception as error:  # the class of a value may raise anything when it is read
         why: Exception = error
         if isinstance(error, RecursionError):
             why = ValueError(f"it is nested more than {DEEPEST} levels deep, or contains itself")
@@ -56,7 +57,7 @@ def _refuse_too_deep(encoded: bytes) -> None:
     if len(marks) <= 2 * DEEPEST:
         return
     brackets = _brackets_of(encoded, marks)
-    # Each round takes out what is innermost: one level.
+    # Each round removes the innermost level.
     for _ in range(DEEPEST):
         brackets = brackets.replace(b"[]", b"")
         if not brackets:
@@ -65,8 +66,10 @@ def _refuse_too_deep(encoded: bytes) -> None:
 
 
 def _brackets_of(encoded: bytes, marks: bytes) -> bytes:
-    """The brackets of a JSON text, all square, without those in strings; `marks` are all brackets,
-    quotes and backslashes."""
+    """Return the brackets of a JSON text, all as square ones, without the brackets in strings.
+
+    `marks` are all brackets, quotes and backslashes of the text.
+    """
     marks = marks.replace(b'""', b"")
     if b'"' in marks or b"\\" in marks:  # far slower, but few have brackets in strings
         return _STRING.sub(b"", encoded).translate(_SQUARE, _ALL_BUT_BRACKETS)

@@ -1,19 +1,20 @@
-"""When a cron pattern ticks on the clocks of a zone.
+"""Ticks of a cron pattern on the clocks of a time zone.
 
-What is promised when clocks change, in every zone, also where they change by half an hour, by a
-whole day or at midnight:
+These rules hold when clocks change, in every zone, also in zones where they change by half an hour,
+by a whole day or at midnight:
 
 - A pattern that names its hours and minutes ("30 2 * * *") ticks once for each time it names. A
-  time that the clocks leave out ticks at the moment they jump, together with all others left out;
-  a time that they show twice ticks when it is shown first.
+  time that the clocks skip ticks at the moment they jump, once for all times skipped there; a time
+  that they show twice ticks the first time.
 - A pattern whose minute or hour begins with a star ("*/5 * * * *", "0 */2 * * *") ticks whenever
-  the clocks show a time it matches: twice if they show it twice, and not if they leave it out.
+  the clocks show a time it matches: twice if they show it twice, and not if they skip it.
 
-This is the rule of Debian's cron, here also for patterns with seconds and for jumps of any length.
+Debian's cron has the same rules. Here they also apply to patterns with seconds and to jumps of any
+length.
 
-The library finds the times of a pattern on a clock that never changes, and only that: left to deal
-with zones itself, it loses ticks where clocks change by half an hour, answers with moments before
-the one it was asked at, and has another rule for patterns with seconds.
+The library only finds the times of a pattern on a clock that never changes. With time zones, the
+library loses ticks where clocks change by half an hour, returns moments before the given one, and
+has another rule for patterns with seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _FIFTY_YEARS = 50 * 366 * _DAY
 
 
 def check_pattern(value: Any, tz: str, now: int) -> str:
-    """A pattern that ticks at least once in the next fifty years."""
+    """Return a pattern that ticks at least once in the next fifty years, or raise an error."""
     if not isinstance(value, str):
         raise InvalidOptionType(f'pattern must be text such as "0 9 * * MON", not {value!r}')
     pattern = check_name("pattern", " ".join(value.split()))
@@ -62,10 +63,10 @@ def check_pattern(value: Any, tz: str, now: int) -> str:
     return pattern
 
 
-def _what_is_wrong(pattern: str, told: str) -> str:
+def _what_is_wrong(pattern: str, message: str) -> str:
     fields = pattern.split()
     names = _FIELDS[-len(fields) :]
-    bad = told.removeprefix("Bad ").replace("-", " ")
+    bad = message.removeprefix("Bad ").replace("-", " ")
     if len(fields) not in (5, 6) or bad not in names:
         return (
             f"pattern must have 5 fields ({', '.join(_FIELDS[1:])}) or 6 (second first), such as "
@@ -85,19 +86,19 @@ def check_zone(value: Any) -> str:
 
 
 def tick_after(pattern: str, tz: str, after: int) -> int | None:
-    """The first tick later than `after`, both in ms since the epoch; None if there is none."""
+    """Return the first tick later than `after`, in ms since the epoch; None if there is none."""
     fields = NICKNAMES.get(pattern.lower(), pattern)
     follows_the_clock = any(field.startswith("*") for field in fields.split()[-5:-3])
     find = _next_shown if follows_the_clock else _next_reached
     try:
         return find(fields, _zone(tz), after // 1000) * 1000
     except (StopIteration, OverflowError):
-        return None  # nothing matches for fifty years, or before the year 10000
+        return None  # no time matches within fifty years, or before the year 10000
 
 
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
-        return UTC  # also where there is no database of zones
+        return UTC  # also on a system without a database of zones
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -111,9 +112,9 @@ def _zone(name: str) -> tzinfo:
 
 
 def _next_shown(fields: str, zone: tzinfo, after: int) -> int:
-    """The first moment after `after` at which the clocks show a time that matches."""
-    # Clocks that are put back show times again that they showed not long ago. So what is near is
-    # searched from change to change; anything that comes later, they show for the first time.
+    """Return the first moment after `after` at which the clocks show a time that matches."""
+    # Clocks that are put back repeat recent times. So near times are searched from change to
+    # change; the clocks show every later time for the first time.
     near, horizon = after + 2 * _DAY, after + _FIFTY_YEARS
     offset = _offset(zone, after)
     while after < horizon:
@@ -128,11 +129,11 @@ def _next_shown(fields: str, zone: tzinfo, after: int) -> int:
                 return first
             change = _jump_over(zone, first, second)
         after, offset = change - 1, _offset(zone, change)
-    raise StopIteration  # whenever a time would match, the clocks leave it out
+    raise StopIteration  # the clocks skip every time that would match
 
 
 def _next_reached(fields: str, zone: tzinfo, after: int) -> int:
-    """The first moment after `after` at which the clocks first reach, or pass, a matching time."""
+    """Return the first moment after `after` at which the clocks reach or pass a matching time."""
     times = CronSim(fields, _clock(after + _offset(zone, after)))
     while (tick := _when_reached(zone, next(times))) <= after:
         pass
@@ -145,19 +146,22 @@ def _when_reached(zone: tzinfo, time: datetime) -> int:
 
 
 def _moments(zone: tzinfo, time: datetime) -> tuple[int, int]:
-    """When the clocks show a time first and last; last before first, if they leave it out."""
+    """Return the first and the last moment at which the clocks show a time.
+
+    If they skip it, the last is before the first.
+    """
     first, second = (int(time.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
     return first, second
 
 
 def _jump_over(zone: tzinfo, first: int, second: int) -> int:
-    """The moment at which the clocks leave out a time of these moments."""
+    """Return the moment at which the clocks skip the time of these moments."""
     return _change(zone, _offset(zone, second), range(second, first + 1))
 
 
 def _first_change(zone: tzinfo, offset: int, after: int, until: int) -> int | None:
-    """The first moment after `after` and up to `until` that has another offset."""
-    # A look once a day finds it: no zone has ever changed its clocks twice within one.
+    """Return the first moment after `after` and up to `until` with another offset."""
+    # One check per day finds it: no zone has ever changed its clocks twice within a day.
     for start in range(after, until, _DAY):
         moments = range(start + 1, min(start + _DAY, until) + 1)
         if _offset(zone, moments[-1]) != offset:
@@ -170,7 +174,7 @@ def _change(zone: tzinfo, offset: int, moments: range) -> int:
 
 
 def _offset(zone: tzinfo, at: int) -> int:
-    """The seconds that clocks in the zone are ahead of UTC."""
+    """Return the seconds by which clocks in the zone are ahead of UTC."""
     return _seconds(zone.fromutc(_clock(at).replace(tzinfo=zone)).replace(tzinfo=None)) - at
 
 

@@ -1,6 +1,6 @@
-"""What a run meant: the one pure place where what happened becomes a move.
+"""The decision on a run: the only module that turns the result of a run into a move.
 
-No clock, no database, no randomness of its own.
+It is pure: it uses no clock, no database and no random numbers of its own.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from .retention import Retention, retention_of
 from .states import CANCELLED, COMPLETED, ERROR, STALLED, TIMED_OUT
 
 MAX_REASON_LENGTH = 64 * 1024
-"""Characters of an error's text, and of its stack, that are kept."""
+"""Maximum length of the stored text of an error, and of its stack."""
 
 MAX_RESULT_LENGTH = 1024 * 1024
-"""Bytes of a returned value as JSON."""
+"""Maximum size of a returned value in bytes, as JSON."""
 
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"
 STARTED_TOO_OFTEN = "job started more than allowable limit"
 
 
 class Run(Protocol):
-    """A run, as far as the decision needs it."""
+    """The parts of a run that the decision reads."""
 
     token_number: int
     prefetched: bool
 
 
 class Attempt(Protocol):
-    """A job that a worker holds, as far as the decision needs it."""
+    """The parts of a claimed job that the decision reads."""
 
     @property
     def _run(self) -> Run: ...
@@ -55,7 +55,7 @@ class Attempt(Protocol):
 
 
 class RetentionDefaults(NamedTuple):
-    """What a worker holds for jobs that do not say themselves."""
+    """The retention options of a worker, for jobs without such options of their own."""
 
     keep_completed: Retention | None = None
     keep_failed: Retention | None = None
@@ -65,7 +65,7 @@ NO_DEFAULTS = RetentionDefaults()
 
 
 class RunOutcome(NamedTuple):
-    """One job's move, with all that the store must write for it."""
+    """The move of one job, with all values that the engine must write for it."""
 
     job: int
     token: int
@@ -75,22 +75,22 @@ class RunOutcome(NamedTuple):
     reason: str | None = None
     stack: str | None = None
     again: bool = False
-    """Sent before, with an answer that got lost: it may have been carried out already."""
+    """The outcome was sent before and the reply was lost: it may have been recorded already."""
     prefetched: bool = False
-    """The run began after the claim was recorded: its beginning is to be told, too."""
+    """The job was prefetched, so its start is logged together with this outcome."""
     custom_id: str | None = None
     retention: Retention | None = None
-    """What may stay of the jobs that ended like this one."""
+    """How many jobs with the same final state are kept, and how long."""
     outcome: str = ERROR
     attempts_made: int = 1
     stack_limit: int | None = None
-    """How many stacks of the job's failures are kept; None for all."""
+    """Maximum number of stored stacks of the job; None for all."""
     flags: int = 0
-    """What else belongs to the job, as far as its worker knows."""
+    """The flags of the job that its worker knows."""
     manual: bool = False
-    """The caller that fetched the job ended its run, not a processor of the worker."""
+    """The caller that fetched the job finished it, not a processor of the worker."""
     unrun: bool = False
-    """The job ends without a run: taking it was no start, and this is no attempt."""
+    """The job ends without a run: its claim counts neither as a start nor as an attempt."""
 
     @property
     def public_id(self) -> int | str:
@@ -108,22 +108,22 @@ class Raised(NamedTuple):
 
     error: BaseException
     wait: int | Literal[False] | None = None
-    """Ms to the next attempt as the user's own strategy has it, False for no other; None if the
-    job's back-off decides."""
+    """The delay in ms that a retry strategy of the user returned, or False for no retry; None if
+    the back-off of the job decides."""
 
 
 class Skipped(NamedTuple):
-    """The job was taken but must not run."""
+    """The job was claimed but must not run."""
 
     reason: str
 
 
 class Interrupted(NamedTuple):
-    """The worker is leaving; the job did nothing wrong."""
+    """The worker is closing: the run was stopped and is no failed attempt."""
 
 
 class Unstarted(NamedTuple):
-    """The job was fetched ahead and is not wanted any more."""
+    """The job was prefetched and is returned unstarted."""
 
 
 Result = Returned | Raised | Skipped | Interrupted | Unstarted
@@ -132,14 +132,14 @@ Result = Returned | Raised | Skipped | Interrupted | Unstarted
 def decide(
     job: Attempt, result: Result, random: Random, rules: RetentionDefaults = NO_DEFAULTS
 ) -> RunOutcome:
-    """The move that `result` means for `job`."""
+    """Return the move that `result` means for `job`."""
     match result:
         case Returned(value):
             return decide_returned(job, value, random, rules)
         case Raised(error, wait):
             try:
                 return _failed(job, error, wait, random, rules)
-            except Exception as problem:  # what an error says of itself may be anything
+            except Exception as problem:  # the `str` of an error may raise or return anything
                 return _failed(job, _unfit(error, problem), wait, random, rules)
         case Skipped(reason):
             return _not_run(job, reason, rules)
@@ -154,7 +154,7 @@ def decide(
 def decide_returned(
     job: Attempt, value: Any, random: Random, rules: RetentionDefaults = NO_DEFAULTS
 ) -> RunOutcome:
-    """The same for what is by far the most common: the processor returned `value`."""
+    """Return the move for the most common result: the processor returned `value`."""
     keep = rules.keep_completed
     if job._mentions_option("remove_on_complete"):
         keep = _keep(job, "remove_on_complete", keep)
@@ -164,7 +164,7 @@ def decide_returned(
             text = _encoded(value)
         except UnserializableData as error:
             return _failed(job, error, None, random, rules)
-    # Made without its constructor, which would be a good part of the way of a job that does little.
+    # Made without its constructor, which would take a large part of the time of a short job.
     run = job._run
     return tuple.__new__(
         RunOutcome,
@@ -221,7 +221,7 @@ def _failed(
 
 
 def _not_run(job: Attempt, reason: str, rules: RetentionDefaults) -> RunOutcome:
-    counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # what it failed of were runs of it
+    counts = reason in (STALLED_TOO_OFTEN, STARTED_TOO_OFTEN)  # its runs made it fail
     return RunOutcome(
         job.pk,
         job._run.token_number,
@@ -238,7 +238,7 @@ def _not_run(job: Attempt, reason: str, rules: RetentionDefaults) -> RunOutcome:
 
 
 _FINAL = (UnrecoverableError, JobCancelled)
-"""Errors after which there is no other attempt."""
+"""Errors after which the job is not retried."""
 
 
 def _outcome_of(error: BaseException) -> str:
@@ -254,15 +254,15 @@ def _outcome_of_unrun(job: Attempt, reason: str) -> str:
 
 
 def _keep(job: Attempt, option: str, otherwise: Retention | None) -> Retention | None:
-    """The job's own word beats its worker's."""
+    """Return the retention of the job; without one, that of its worker."""
     options = job._stored_options
     return retention_of(options[option]) if option in options else otherwise
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says; its name, if it says nothing or cannot."""
+    """Return the text of an error; its name, if the text is empty or cannot be read."""
     try:
-        # As plain text: a class of the user's own may pass for it.
+        # As plain text: `str` of an error may return an instance of a subclass of str.
         return str.join("", (str(error),)) or type(error).__name__
     except KeyboardInterrupt:
         raise
@@ -289,12 +289,14 @@ def _stack_of(error: BaseException) -> str:
 
 
 MOST_ERRORS = 1_000
-"""Errors in one, as causes and in groups, of which a traceback is written."""
+"""Maximum number of errors in one, as causes and in groups, for which a traceback is written."""
 
 
 def _is_vast(error: BaseException) -> bool:
-    """Whether writing a traceback would take long, or recurse too deeply. A group that another
-    holds twice is written twice."""
+    """Return True if writing a traceback would take long, or recurse too deeply.
+
+    A group that another one contains twice is written twice.
+    """
     left, count, behind = [error], 0, {id(error)}
     while left and count <= MOST_ERRORS:
         one = left.pop()
@@ -309,7 +311,8 @@ def _is_vast(error: BaseException) -> bool:
 
 
 def storable(text: str) -> str:
-    """`text` as any database can store it: no NUL, no lone surrogate, not endless."""
+    """Return `text` in a form that every database can store: without NUL and lone surrogates, and
+    of limited length."""
     clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
     if len(clean) <= MAX_REASON_LENGTH:
         return clean

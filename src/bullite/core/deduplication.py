@@ -1,7 +1,7 @@
-"""What becomes of a job that is added under a deduplication key: the one pure place that decides.
+"""The decision on a job that is added under a deduplication key.
 
-No clock, no database. Whether a key is held is never stored: it follows from the job that took it
-and from the time, so nothing can hold a key for ever.
+It is pure: it uses no clock and no database. No column says whether a key is held: that follows
+from the job that took the key and from the time, so no key can be held forever.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ class DeduplicationRule(NamedTuple):
 
     id: str
     ttl: int | None = None
-    """Ms for which the key is held, whatever becomes of the job."""
+    """Ms for which the key is held, even if the job finishes earlier."""
     extend: bool = False
     replace: bool = False
     keep_last_if_active: bool = False
 
     def window_from(self, moment: int) -> int | None:
-        """When the window ends that begins at `moment`; None if the key is held as long as its
-        job lives."""
+        """Return the end of the window that starts at `moment`.
+
+        Return None if there is no window: the key is held until its job finishes.
+        """
         if self.ttl is None or self.keep_last_if_active:
             return None
         return moment + self.ttl
@@ -41,21 +43,22 @@ class KeyHolder(NamedTuple):
     until: int | None
     """The end of the window; None if there is none."""
     next: str | None
-    """The job that is to be made when this one has ended."""
+    """The job that is added when this one has finished, as JSON."""
     state: str | None
-    """Of the job; None if it is gone."""
+    """The state of the job; None if it was deleted."""
 
     @property
     def public_id(self) -> int | str:
         return self.custom_id or self.job
 
     def holds_at(self, now: int) -> bool:
-        """Whether it keeps others out: within its window, or without one while it lives."""
+        """Return True if the job holds the key: within the window or, without one, until the job
+        finishes."""
         return self.state in HOLDING if self.until is None else now < self.until
 
 
 class Decision(Enum):
-    """What is done with a new job."""
+    """The decisions on a new job."""
 
     TAKE = "it is added and takes the key"
     REPLACE = "it is added and takes the key; the holder is removed"
@@ -68,7 +71,7 @@ def choose(rule: DeduplicationRule, holder: KeyHolder | None, now: int) -> Decis
         return Decision.TAKE
     if rule.replace and holder.state == State.DELAYED:
         return Decision.REPLACE
-    # Once one is kept the newest is, also while the holder waits for its next try.
+    # If a duplicate is kept already, a newer one replaces it, also while the holder is retried.
     if rule.keep_last_if_active and (holder.state == State.ACTIVE or holder.next is not None):
         return Decision.KEEP
     return Decision.LEAVE_OUT
@@ -77,7 +80,7 @@ def choose(rule: DeduplicationRule, holder: KeyHolder | None, now: int) -> Decis
 def window_after(
     choice: Decision, rule: DeduplicationRule, holder: KeyHolder | None, now: int
 ) -> int | None:
-    """The end of the key's window when that was done."""
+    """Return the end of the key's window after this decision."""
     before = None if holder is None else holder.until
     match choice:
         case Decision.TAKE:
@@ -85,18 +88,18 @@ def window_after(
         case Decision.REPLACE if not rule.keep_last_if_active:
             return rule.window_from(now) if rule.extend and rule.ttl is not None else before
         case Decision.LEAVE_OUT:
-            # With `replace` the window would be drawn out while nothing new ever runs.
+            # With `replace`, duplicates would extend the window although no new job ever runs.
             anew = rule.extend and rule.ttl is not None and not rule.replace
             return rule.window_from(now) if anew and before is not None else before
         case _:
             return None
 
 
-def is_told(choice: Decision, rule: DeduplicationRule) -> bool:
-    """Whether listeners hear of it: not where something was to be replaced and could not be."""
+def emits_event(choice: Decision, rule: DeduplicationRule) -> bool:
+    """Return True if the decision emits `deduplicated`: not if the holder could not be replaced."""
     return choice is not Decision.TAKE and not (choice is Decision.LEAVE_OUT and rule.replace)
 
 
 def rule_of(stored: dict[str, Any]) -> DeduplicationRule:
-    """The rule of a job, from its stored options."""
+    """Return the rule of a job, from its stored options."""
     return DeduplicationRule(**stored["deduplication"])

@@ -1,4 +1,4 @@
-"""Options that link a job to others: parent, children and dependencies, checked."""
+"""Options that link a job to other jobs: parent, children and dependencies, checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobRef(NamedTuple):
 
 
 class DependencyOptions(NamedTuple):
-    """The links of a job to others."""
+    """The links of a job to other jobs."""
 
     parent: JobRef | None = None
     policy: str = "wait"
@@ -72,12 +72,12 @@ def policy_of(checked: Mapping[str, Any]) -> str:
 
 
 def check_parent(value: Any) -> JobRef | None:
-    """`parent`: a Job, or a mapping with id and queue."""
+    """Return the job of the option `parent`: a Job, or a mapping with id and queue."""
     return None if value is None else check_relative("parent", value)
 
 
 def check_relative(what: str, value: Any) -> JobRef:
-    """Return the job that another is linked to: a Job, or a mapping with id and queue."""
+    """Return the job that an option names: a Job, or a mapping with id and queue."""
     if _is_job(value):
         return JobRef(value.queue_name, value.id)
     if not isinstance(value, Mapping):
@@ -92,12 +92,12 @@ def check_relative(what: str, value: Any) -> JobRef:
 
 
 def check_parent_id(value: Any) -> JobRef | None:
-    """`parent_id`: the id of a job in the same queue."""
+    """Return the job of the option `parent_id`: the id of a job in the same queue."""
     return None if value is None else JobRef(None, check_name("parent_id", value))
 
 
 def check_depends_on(value: Any) -> tuple[JobRef, ...]:
-    """`depends_on`: ids of the same queue, Jobs, or (queue, id) pairs; one, or a list of them."""
+    """Return the jobs of `depends_on`: one, or a list, of ids, Jobs or (queue, id) pairs."""
     if value is None or value == ():
         return ()
     if isinstance(value, str | tuple) or _is_job(value):

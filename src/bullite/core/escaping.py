@@ -1,5 +1,5 @@
-"""Text that jobs hold, as it can be written to a terminal or into a log: nothing in it acts on the
-terminal, and nothing is invisible."""
+"""Escaping of text from jobs for terminals and logs: the result has no control characters and no
+invisible characters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import re
 _HIDDEN = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and newline
-    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # what has no width
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # no width
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # no width, new lines, other directions
-    # Variation selectors and U+200D, too: an emoji made of several is shown as these. Else two
-    # names could look the same.
+    # Variation selectors and U+200D as well, although that splits an emoji made of several
+    # characters: otherwise two different names could look the same.
     "\ufe00-\ufe0f\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # tags among them
     "]"
@@ -20,17 +20,17 @@ _LINES = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def visible(text: str) -> str:
-    """A text with what cannot be seen spelled out; tabs and newlines stay."""
+    """Return a text with its invisible characters escaped, except tabs and newlines."""
     return _HIDDEN.sub(_spelled, text)
 
 
 def on_one_line(text: str) -> str:
-    """The same, with tabs and newlines spelled out, too."""
+    """Return a text with its invisible characters escaped, including tabs and newlines."""
     return visible(text).translate(_LINES)
 
 
 def visible_json(text: str) -> str:
-    """A JSON text that means the same, with what cannot be seen spelled out in its strings."""
+    """Return an equal JSON text, with the invisible characters of its strings escaped."""
     return _HIDDEN.sub(_spelled_in_json, text)
 
 

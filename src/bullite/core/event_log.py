@@ -1,7 +1,8 @@
-"""What the rows of the event log mean: from the kind of a row to the events that listeners hear.
+"""The event log: from the kind of a row to the events that listeners get.
 
-A row holds what one transaction did of one kind, usually a move: its kind is the move's name and it
-lists the jobs, each with a detail where the move alone does not tell everything. Pure: no database.
+A row has all changes of one kind by one transaction, usually a move. Its kind is the name of the
+move. It lists the jobs, each with a detail if the move alone does not determine the event. This
+module is pure: it uses no database.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ UNCOUNTED = {"counted": 0, "seen": "{}"}
 """Parameters of `events_after` for readers that do not count events from page to page."""
 
 Payload = dict[str, Any]
-Told = list[tuple[str, Payload]]
+_Payloads = list[tuple[str, Payload]]
 
 _EVENTS_OF_MOVES = {move.name: move.events for move in MOVES}
 _PREVIOUS = {move.name: move.sources[0].value for move in MOVES if len(move.sources) == 1}
@@ -34,18 +35,18 @@ class Event(NamedTuple):
     """One event, as a listener gets it."""
 
     id: str
-    """`<row>-<index>`: a reader can go on after it."""
+    """`<row>-<index>`: a reader can continue after this event."""
     queue: int
     name: str
     payload: Payload
     truncated: bool = False
-    """The result was too long for the log: it has to be fetched."""
+    """The result was too long for the log: the reader fetches it."""
     is_custom: bool = False
-    """Made by a user: its payload may say anything."""
+    """Published by a user: its payload may have any form."""
 
 
 class Failure(NamedTuple):
-    """A job when a run of it had failed, as the log tells."""
+    """A failed job, as the log describes it."""
 
     state: str
     reason: str | None
@@ -53,11 +54,11 @@ class Failure(NamedTuple):
     """None if the job ended without a run."""
     outcome: str | None
     due: int | None
-    """When a job that is delayed is to run again."""
+    """The due time of the next attempt, if the job is delayed."""
 
 
 def failure_of(kind: str, entry: Any) -> Failure | None:
-    """What an entry of a row of this kind says of a job that failed; None if none did."""
+    """Return the failure in an entry of a row of this kind; None if no job failed."""
     match kind:
         case "fail":
             reason, attempts_made, outcome, *_ = entry[1]
@@ -75,23 +76,23 @@ def failure_of(kind: str, entry: Any) -> Failure | None:
 
 
 def events_of_move(kind: str) -> int:
-    """How many events one entry of a row of this kind stands for."""
+    """Return the number of events of one entry of a row of this kind."""
     return len(_EVENTS_OF_MOVES.get(kind, "1"))
 
 
 def unfold(row: int, queue: int, kind: str, entries: Sequence[Any]) -> Iterator[Event]:
-    """The events of one row, in causal order for each job."""
+    """Return the events of one row, in causal order for each job."""
     index = 0
     for entry in entries:
         job, detail = (entry[0], entry[1]) if isinstance(entry, list) else (entry, None)
         about: Payload = {} if job is None else {"job_id": str(job)}
         truncated = kind == "complete" and isinstance(entry, list) and entry[2:3] == [1]
-        for name, payload in _told(kind, about, detail):
+        for name, payload in _payloads(kind, about, detail):
             yield Event(f"{row}-{index}", queue, name, payload, truncated, kind == CUSTOM)
             index += 1
 
 
-def _told(kind: str, about: Payload, detail: Any) -> Told:
+def _payloads(kind: str, about: Payload, detail: Any) -> _Payloads:
     if kind in _DETAILS:
         return _DETAILS[kind](about, detail)
     events = _EVENTS_OF_MOVES.get(kind, (kind.replace("_", "-"),))
@@ -102,20 +103,20 @@ def _told(kind: str, about: Payload, detail: Any) -> Told:
 # --- kinds whose entries carry a detail ----------------------------------------------------------
 
 
-def _added(about: Payload, name: Any) -> Told:
+def _added(about: Payload, name: Any) -> _Payloads:
     return [("added", about | {"name": name}), ("waiting", about)]
 
 
-def _added_delayed(about: Payload, detail: Any) -> Told:
+def _added_delayed(about: Payload, detail: Any) -> _Payloads:
     name, due = detail
     return [("added", about | {"name": name}), ("delayed", about | {"delay": due})]
 
 
-def _added_blocked(about: Payload, name: Any) -> Told:
+def _added_blocked(about: Payload, name: Any) -> _Payloads:
     return [("added", about | {"name": name}), ("waiting-children", about)]
 
 
-def _freed_for_later(about: Payload, due: Any) -> Told:
+def _freed_for_later(about: Payload, due: Any) -> _Payloads:
     previous = {"prev": State.WAITING_CHILDREN.value}
     return [
         ("dependencies-completed", about | previous),
@@ -123,28 +124,28 @@ def _freed_for_later(about: Payload, due: Any) -> Told:
     ]
 
 
-def _let_go_for_later(about: Payload, due: Any) -> Told:
+def _let_go_for_later(about: Payload, due: Any) -> _Payloads:
     return [("delayed", about | {"prev": State.WAITING_CHILDREN.value, "delay": due})]
 
 
-def _delayed(about: Payload, due: Any) -> Told:
+def _delayed(about: Payload, due: Any) -> _Payloads:
     return [("delayed", about | {"delay": due})]
 
 
-def _completed(about: Payload, value: Any) -> Told:
+def _completed(about: Payload, value: Any) -> _Payloads:
     return [("completed", about | {"return_value": value, "prev": State.ACTIVE.value})]
 
 
-def _failed(about: Payload, detail: Any) -> Told:
+def _failed(about: Payload, detail: Any) -> _Payloads:
     reason, attempts_made, outcome, *_ = detail
-    told = {"failed_reason": reason, "prev": "active", "final": True, "outcome": outcome}
+    details = {"failed_reason": reason, "prev": "active", "final": True, "outcome": outcome}
     return [
-        ("failed", about | told),
+        ("failed", about | details),
         ("retries-exhausted", about | {"attempts_made": attempts_made}),
     ]
 
 
-def _attempt_failed(about: Payload, detail: Any) -> Told:
+def _attempt_failed(about: Payload, detail: Any) -> _Payloads:
     reason, attempts_made, _ = detail
     failed = {"failed_reason": reason, "prev": "active", "final": False}
     return [
@@ -153,7 +154,7 @@ def _attempt_failed(about: Payload, detail: Any) -> Told:
     ]
 
 
-def _backed_off(about: Payload, detail: Any) -> Told:
+def _backed_off(about: Payload, detail: Any) -> _Payloads:
     due = {"delay": detail[2]}
     return [
         *_attempt_failed(about, detail),
@@ -162,7 +163,7 @@ def _backed_off(about: Payload, detail: Any) -> Told:
     ]
 
 
-def _retried(about: Payload, detail: Any) -> Told:
+def _retried(about: Payload, detail: Any) -> _Payloads:
     return [
         *_attempt_failed(about, detail),
         ("waiting", about | {"prev": "active"}),
@@ -170,46 +171,46 @@ def _retried(about: Payload, detail: Any) -> Told:
     ]
 
 
-def _stalled_for_later(about: Payload, due: Any) -> Told:
+def _stalled_for_later(about: Payload, due: Any) -> _Payloads:
     previous = {"prev": State.ACTIVE.value}
     return [("stalled", about | previous), ("delayed", about | previous | {"delay": due})]
 
 
-def _ended_unrun(outcome: str, about: Payload, detail: Any) -> Told:
+def _ended_unrun(outcome: str, about: Payload, detail: Any) -> _Payloads:
     previous, reason, *_ = detail
-    told = {"failed_reason": reason, "prev": previous, "final": True, "outcome": outcome}
-    return [("failed", about | told)]
+    details = {"failed_reason": reason, "prev": previous, "final": True, "outcome": outcome}
+    return [("failed", about | details)]
 
 
-def _waiting_after(about: Payload, previous: Any) -> Told:
+def _waiting_after(about: Payload, previous: Any) -> _Payloads:
     return [("waiting", about | {"prev": previous})]
 
 
-def _delayed_after(about: Payload, detail: Any) -> Told:
+def _delayed_after(about: Payload, detail: Any) -> _Payloads:
     previous, due = detail
     return [("delayed", about | {"prev": previous, "delay": due})]
 
 
-def _removed(about: Payload, previous: Any) -> Told:
+def _removed(about: Payload, previous: Any) -> _Payloads:
     return [("removed", about | {"prev": previous})]
 
 
-def _restored_delayed(about: Payload, due: Any) -> Told:
+def _restored_delayed(about: Payload, due: Any) -> _Payloads:
     return [("restored", about | {"prev": State.REMOVED.value}), *_delayed(about, due)]
 
 
-def _deduplicated(about: Payload, detail: Any) -> Told:
+def _deduplicated(about: Payload, detail: Any) -> _Payloads:
     key, left_out = detail
-    told = {"deduplication_id": key, "deduplicated_job_id": str(left_out)}
-    return [("deduplicated", about | told)]
+    details = {"deduplication_id": key, "deduplicated_job_id": str(left_out)}
+    return [("deduplicated", about | details)]
 
 
-def _custom(about: Payload, detail: Any) -> Told:
+def _custom(about: Payload, detail: Any) -> _Payloads:
     name, payload = detail
     return [(name, payload)]
 
 
-_DETAILS: dict[str, Callable[[Payload, Any], Told]] = {
+_DETAILS: dict[str, Callable[[Payload, Any], _Payloads]] = {
     "add": _added,
     "add_delayed": _added_delayed,
     "add_blocked": _added_blocked,

@@ -1,4 +1,4 @@
-"""Locks on files that others may delete: held on the file that has the name, or not at all."""
+"""Locks on files that other processes may delete: held on the file that has the name now."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Descriptor = TypeVar("Descriptor", bound=int | None)
 
 
 def lock_named(path: Path, open_and_lock: Callable[[Path], Descriptor]) -> Descriptor:
-    """What `open_and_lock` answers, be it a descriptor or None, for the file of that name."""
+    """Return the result of `open_and_lock`, a descriptor or None, for the file of that name."""
     while True:
         fd = open_and_lock(path)
         if fd is None or is_named(fd, path):
             return fd
-        os.close(fd)  # somebody deleted the file between its opening and its locking
+        os.close(fd)  # another process deleted the file between opening and locking
 
 
 def is_named(fd: int, path: Path) -> bool:

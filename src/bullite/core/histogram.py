@@ -1,7 +1,7 @@
-"""How long things took, in little room: durations counted by their size, which can be added up.
+"""Histograms of durations: small, and mergeable by adding the counts of their buckets.
 
-Each bucket is 4 % wider than the one before, so a quantile is right to 2 %, from a tenth of a
-millisecond to years, and sketches of many processes and minutes make one by adding their counts.
+Each bucket is 4 % wider than the one before, so a quantile has an error of at most 2 %, from a
+tenth of a millisecond to years. Histograms of many processes and minutes can be merged.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 GROWTH = 1.04
 SHORTEST = 0.1
-"""Ms; what is shorter is in the first bucket."""
+"""Ms; the first bucket has all shorter durations."""
 
 _LOG = math.log(GROWTH)
 
 
 def bucket_of(duration: float) -> int:
-    """The number of the bucket for so many ms."""
+    """Return the number of the bucket of a duration in ms."""
     if duration <= SHORTEST:
         return 0
     return math.ceil(math.log(duration / SHORTEST) / _LOG)
 
 
 def middle_of(bucket: int) -> float:
-    """A duration that none in the bucket is further from than 2 %."""
+    """Return a duration that differs from all durations of the bucket by at most 2 %."""
     if bucket == 0:
         return SHORTEST
     return SHORTEST * math.exp(bucket * _LOG) * 2 / (1 + GROWTH)
@@ -34,7 +34,7 @@ def middle_of(bucket: int) -> float:
 
 @dataclass(slots=True)
 class DurationHistogram:
-    """Durations in ms: how many, their sum and extremes, and how many of each size."""
+    """Durations in ms: their number, sum and extremes, and the number in each bucket."""
 
     count: int = 0
     total: float = 0.0
@@ -50,7 +50,7 @@ class DurationHistogram:
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times
 
     def merge(self, other: DurationHistogram) -> None:
-        """Count what the other counted, too."""
+        """Add the counts of another histogram."""
         self.count += other.count
         self.total += other.total
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -62,7 +62,7 @@ class DurationHistogram:
         return self.total / self.count if self.count else None
 
     def quantile(self, share: float) -> float | None:
-        """So large a share of the durations is not longer; None if there are none."""
+        """Return a duration that this share of all durations does not exceed; None without any."""
         if not self.count:
             return None
         wanted = max(1, math.ceil(share * self.count))
@@ -74,7 +74,7 @@ class DurationHistogram:
         raise AssertionError("the buckets hold fewer than were counted")
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the histogram in the form in which it is stored."""
         if not self.count:
             return {}
         return {

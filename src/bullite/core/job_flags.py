@@ -12,9 +12,9 @@ from collections.abc import Container
 
 PLAIN = 0
 UPSTREAM = 1
-"""Other jobs wait for it, or did: it has a parent, or jobs that depend on it."""
+"""Other jobs wait or waited for it: it has a parent, or jobs that depend on it."""
 DOWNSTREAM = 2
-"""It waits for other jobs, or did: for its children, or for its dependencies."""
+"""It waits or waited for other jobs: its children or its dependencies."""
 SCHEDULED = 4
 """A job scheduler made it."""
 DEDUPLICATED = 8

@@ -1,4 +1,4 @@
-"""Options of jobs: their types, their checks and the form in which they are stored."""
+"""Options of jobs: their types, their checks and their stored form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_TAGS = 50
 
 
 class Priority(Enum):
-    """Levels that mean the same whichever order a queue has."""
+    """Levels of priority that mean the same in both orders of a queue."""
 
     CRITICAL = 1_000_000
     HIGH = 100_000
@@ -44,18 +44,18 @@ class Priority(Enum):
     LOW = -100_000
 
     def number(self, order: str) -> int:
-        """The number in a queue of this order: in "low", lower numbers come first."""
+        """Return the number in a queue of this order: in "low", lower numbers run first."""
         return -self.value if order == "low" else self.value
 
 
 @dataclass(frozen=True, slots=True)
 class LowerFirst:
-    """A priority of which lower numbers come first, whichever order a queue has."""
+    """A priority of which lower numbers run first, in both orders of a queue."""
 
     value: int
 
     def number(self, order: str) -> int:
-        """The number in a queue of this order."""
+        """Return the number in a queue of this order."""
         return self.value if order == "low" else -self.value
 
 
@@ -74,7 +74,7 @@ class BackoffSettings(TypedDict, total=False):
 
 
 class BackoffRule(TypedDict, total=False):
-    """How long to wait before the next attempt."""
+    """The delay before the next attempt."""
 
     type: str
     delay: Duration
@@ -100,7 +100,7 @@ class Deduplication(TypedDict, total=False):
 
 
 class Repeat(TypedDict, total=False):
-    """The option `repeat` of `add`: how the job scheduler is set up that makes the job anew."""
+    """The option `repeat` of `add`: the settings of a job scheduler that repeats the job."""
 
     cron: str
     pattern: str
@@ -185,12 +185,12 @@ class CheckedOptions:
     size_limit: int = MAX_DATA_BYTES
     dependencies: dependency_options.DependencyOptions | None = None
     policy: str = "wait"
-    """Effect of its failure on its parent, if it has one."""
+    """Effect of a permanent failure of the job on its parent."""
     deduplication: DeduplicationRule | None = None
     stored: str | None = None
     """Options without a column of their own, as JSON; None if there are none."""
     flags: int = 0
-    """Rows of other tables that belong to the job: see job_flags.py."""
+    """The flags of the job: see job_flags.py."""
 
 
 PLAIN = CheckedOptions()
@@ -232,7 +232,7 @@ def check_options(options: Mapping[str, Any]) -> CheckedOptions:
         _check_goes_with_a_key(options)
     checked = {name: _check(name, value) for name, value in options.items()}
     if isinstance(checked.get("retry_strategy"), Mapping):
-        # A strategy may also be a mapping, which then is a back-off.
+        # A strategy that is a mapping is a back-off.
         checked["backoff"] = checked.pop("retry_strategy")
     if checked.get("delay") and "run_at" in checked:
         raise InvalidOption("delay and run_at say the same thing in two ways; give one of them")
@@ -280,7 +280,7 @@ def check_priority(value: Any) -> int | Priority:
 
 
 def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
-    """`remove_on_complete` or `remove_on_fail`, in a form that can be stored."""
+    """Return `remove_on_complete` or `remove_on_fail` in its stored form."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, Mapping):
@@ -304,7 +304,7 @@ def check_keep(option: str, value: Any) -> bool | int | dict[str, Any]:
 
 
 def check_strategy(value: Any) -> Any:
-    """The name of a strategy that workers know, or a back-off as a mapping."""
+    """Return the name of a retry strategy of workers, or a back-off as a mapping."""
     if callable(value):
         raise InvalidOptionType(
             "retry_strategy must be a name, not a function, which cannot be stored: register it "
@@ -316,13 +316,13 @@ def check_strategy(value: Any) -> Any:
 
 
 def refuse_repeat(value: Any) -> None:
-    """Refuse `repeat`: the verbs that take it remove it before the options are checked."""
+    """Raise InvalidOption for `repeat`: methods that accept it remove it before this check."""
     if value is not None:
         raise InvalidOption("repeat goes with add and add_bulk, it makes a job scheduler there")
 
 
 def check_on_failure(value: Any) -> dict[str, Any] | None:
-    """The `on_failure` option in the form in which it is stored."""
+    """Return the `on_failure` option in its stored form."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -356,7 +356,7 @@ def check_tags(value: Any) -> list[str]:
 
 
 def check_deduplication(value: Any) -> dict[str, Any] | None:
-    """The `deduplication` option in the form in which it is stored; None if there is none."""
+    """Return the `deduplication` option in its stored form; None if there is none."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -377,7 +377,10 @@ def check_deduplication(value: Any) -> dict[str, Any] | None:
 
 
 def _check_goes_with_a_key(options: Mapping[str, Any]) -> None:
-    """Refuse a deduplication key for a job with links: other jobs would miss a job left out."""
+    """Raise InvalidOption for a job with both links and a deduplication key.
+
+    If the job were not added, the jobs linked to it would wait in vain.
+    """
     for name in LINK_OPTIONS:
         if options.get(name):
             raise InvalidOption(
@@ -403,7 +406,7 @@ def check_job_id(value: Any) -> str | None:
 
 
 def check_backoff(value: Any) -> dict[str, Any] | list[dict[str, Any]] | None:
-    """The `backoff` option in the form in which it is stored."""
+    """Return the `backoff` option in its stored form."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -427,7 +430,7 @@ def _check_backoff_rule(rule: Any) -> dict[str, Any]:
         checked["on"] = check_name("backoff on", rule["on"])
     if not check_bool("backoff retry", rule.get("retry", True)):
         return checked | {"retry": False}
-    # Any type that is not built in names a retry strategy of the worker.
+    # A type that is not built in is the name of a retry strategy of the worker.
     kind = check_name("backoff type", rule.get("type", "fixed"))
     checked |= {"type": kind, "delay": check_duration("backoff delay", rule.get("delay", 0))}
     if _wants_added_jitter(rule.get("settings", {})):
@@ -486,6 +489,6 @@ _SAME = ({"delay", "run_at"}, {"backoff", "retry_strategy"}, frozenset(dependenc
 
 
 def merge_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge options into defaults; an option also replaces defaults that mean the same."""
+    """Merge options into defaults; an option also replaces a default under its other name."""
     replaced = {name for same in _SAME if not same.isdisjoint(options) for name in same}
     return {**{k: v for k, v in defaults.items() if k not in replaced}, **options}

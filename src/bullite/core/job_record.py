@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class JobRow(NamedTuple):
-    """The columns of a job that a worker gets with a claim; every other row begins with them."""
+    """The columns of a job that a claim returns; every longer row starts with them."""
 
     id: int
     name: str
@@ -35,7 +35,7 @@ class JobRow(NamedTuple):
 
 
 class JobStatusRow(NamedTuple):
-    """The other columns of a job: they change while the job runs, or are seldom read."""
+    """The other columns of a job: they change while the job runs, or are rarely read."""
 
     state: str
     lifo: int = 0
@@ -89,7 +89,7 @@ class HasName(Protocol):
 
 
 class JobRecord:
-    """A stored job of a queue; its attributes have the values of when it was read.
+    """A stored job of a queue; its attributes have the values at the time of reading.
 
     Names with an underscore are for modules of this package.
     """
@@ -324,7 +324,7 @@ class JobRecord:
 
     @property
     def processed_at(self) -> datetime | None:
-        """When the job was last claimed; None if it was not."""
+        """When the job was last claimed; None if it never was."""
         return None if self._status.processed_at is None else moment_of(self._status.processed_at)
 
     @property
@@ -382,12 +382,12 @@ def stored_options(job: JobRecord) -> Mapping[str, Any]:
 
 
 def queue_position(job: JobRecord) -> tuple[int, int]:
-    """Return the position in the queue when the job was read; one with a smaller runs sooner."""
+    """Return the position in the queue at the time of reading; a smaller position runs sooner."""
     return job._columns[RANK], job._columns[SEQ]
 
 
 def needs_checks(job: JobRecord) -> bool:
-    """Return True if a run has a timeout or a deferred failure: more than a call."""
+    """Return True if a run needs more than a call: the job has a timeout or a deferred failure."""
     columns = job._columns
     if columns[DEFERRED_FAILURE] is not None:
         return True

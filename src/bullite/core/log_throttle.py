@@ -1,4 +1,4 @@
-"""Log lines about trouble that goes on: said once, then only now and again."""
+"""Throttled logging of problems that last: one message per text and interval."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import logging
 import time
 
 EVERY = 10.0
-"""Seconds before the same is said again."""
+"""Default minimum seconds between two messages with the same text."""
 
 
 class ThrottledLog:
-    """Speaks through a logger, but says a thing at most once in so many seconds."""
+    """Writes to a logger, but each text at most once in `every` seconds."""
 
     def __init__(self, log: logging.Logger, every: float = EVERY) -> None:
         self._log = log
         self._every = every
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def warning(self, message: str, *values: object) -> None:
-        """A warning, unless one with this text, whatever its values, was given a moment ago."""
+        """Log a warning, unless one with this text, and any values, was logged recently."""
         now = time.monotonic()
-        if now - self._said.get(message, -self._every) >= self._every:
-            self._said[message] = now
+        if now - self._logged_at.get(message, -self._every) >= self._every:
+            self._logged_at[message] = now
             self._log.warning(message, *values)

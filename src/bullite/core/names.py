@@ -1,4 +1,4 @@
-"""What a queue, a job or an id may be called."""
+"""Rules for the names of queues and jobs, and for ids."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 
 
 def job_number(id: str) -> int | None:
-    """The number that an id is, as the queue writes it; None if it is a name."""
+    """Return the primary key that an id is the text of; None if it is a custom id."""
     is_one = id.isdecimal() and len(id) < 19 and str(int(id)) == id
     return int(id) if is_one else None
 
 
 def check_name(what: str, value: Any) -> str:
-    """A queue name, a job name or an id: 1 to 255 characters, none of them a control character."""
+    """Return a queue name, a job name or an id: 1 to 255 characters without control characters."""
     if not isinstance(value, str):
         raise InvalidOptionType(f"{what} must be text, not {value!r}")
     if not 1 <= len(value) <= MAX_NAME_LENGTH:
@@ -33,7 +33,7 @@ def check_name(what: str, value: Any) -> str:
 
 
 def check_queue_name(what: str, value: Any) -> str:
-    """A queue's name: such as an id of one's own, so not all digits."""
+    """Return the name of a queue: like a custom id, it must not consist of digits only."""
     if check_name(what, value).isdecimal():
         raise InvalidOption(
             f"{what} must not be all digits, as ids of jobs are: {value!r}; add a letter"

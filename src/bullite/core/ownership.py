@@ -35,7 +35,7 @@ def read_settings(file: Path) -> tuple[str, str | None]:
         raise OSError("not a regular file")
     if (reason := _doubt_about_name(file, found)) is not None:
         raise settings_not_trusted(file, reason)
-    # Not blocking: if a FIFO took its place, its opening would wait for a writer.
+    # Not blocking: opening a FIFO that has replaced the file would wait for a writer.
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as opened:
         if not os.path.samestat(found, os.fstat(descriptor)):
@@ -74,7 +74,7 @@ def doubt_about_side_folder(folder: Path, database: Path) -> str | None:
     """Return why the side folder of a database is not used; None if it is, or if there is none.
 
     The users who may write a database decide what its workers run: they may write its side folder
-    as well, and nobody else may.
+    as well, and no other user may.
     """
     found = _look_at(folder)
     if found is None:

@@ -1,4 +1,4 @@
-"""When the ticks of a job scheduler are: pure arithmetic on a checked interval or cron pattern."""
+"""Ticks of a job scheduler: pure arithmetic on a checked interval or cron pattern."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .codec import decode, encode_plain
 
 MISSED = ("skip", "once", "all")
 GRACE = 60_000
-"""A tick that is made at most so many ms late does not count as missed."""
+"""A tick counts as missed if its job was not claimed within this many ms after it."""
 DEFAULT_MAX_MISSED = 100
 MAX_MISSED = 1_000
-"""What `most_missed` is unless given, and what it may be."""
+"""The default and the maximum of `most_missed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A cron pattern or an interval, known to be good; moments and durations are in ms."""
+    """A checked cron pattern or interval; moments and durations are in ms."""
 
     pattern: str | None = None
     every: int | None = None
@@ -52,7 +52,7 @@ class Recurrence:
         return cls(**decode(text))
 
 
-# --- what users may ask for ----------------------------------------------------------------------
+# --- checks --------------------------------------------------------------------------------------
 
 
 def check_recurrence(
@@ -69,7 +69,7 @@ def check_recurrence(
     missed: str = "once",
     most_missed: int | None = None,
 ) -> Recurrence:
-    """What was asked for in the form it is stored in, or an error that names what is wrong."""
+    """Return the checked recurrence. Raise an error that names the bad option."""
     check_bool("immediately", immediately)
     if (pattern is None) == (every is None):
         raise InvalidOption("give either pattern or every, and not both")
@@ -89,7 +89,7 @@ def check_recurrence(
         most_missed = DEFAULT_MAX_MISSED
     zone = "UTC"
     if tz is not None or pattern is not None:
-        # Imported by those who have a pattern: it takes a tenth of what a look into a queue does.
+        # Imported only for a pattern: the import takes a tenth of the time of a short program.
         from .cron import check_pattern, check_zone
 
         zone = zone if tz is None else check_zone(tz)
@@ -121,11 +121,11 @@ def _check_bounds(recurrence: Recurrence, now: int) -> None:
         raise InvalidOption("end_date must not be before start_date")
 
 
-# --- one tick after the other --------------------------------------------------------------------
+# --- next ticks ----------------------------------------------------------------------------------
 
 
 def first_tick(recurrence: Recurrence, now: int) -> int | None:
-    """The tick to wait for when a scheduler is made; one at its start date counts."""
+    """Return the first tick of a new scheduler; a tick at its start date counts."""
     start = max(now, recurrence.start_date or now)
     if recurrence.every is not None:
         offset = start if recurrence.offset is None else recurrence.offset
@@ -136,7 +136,7 @@ def first_tick(recurrence: Recurrence, now: int) -> int | None:
 
 
 def next_tick(recurrence: Recurrence, after: int, now: int) -> int | None:
-    """The first tick that comes after the tick `after` and has not passed."""
+    """Return the first tick after the tick `after` that has not passed."""
     if recurrence.every is None:
         return _within(recurrence, _cron_tick(recurrence, max(after, now - 1)))
     periods = max(1, -((after - now) // recurrence.every))
@@ -144,7 +144,7 @@ def next_tick(recurrence: Recurrence, after: int, now: int) -> int | None:
 
 
 def is_over(recurrence: Recurrence, iterations: int, tick: int | None) -> bool:
-    """Whether `tick` is not to be made, nor any later one, `iterations` having been made."""
+    """Return True if neither `tick` nor a later tick gets a job, after `iterations` jobs."""
     if recurrence.limit is not None and iterations >= recurrence.limit:
         return True
     return tick is None or _within(recurrence, tick) is None
@@ -162,14 +162,15 @@ def _within(recurrence: Recurrence, tick: int | None) -> int | None:
     return tick if tick is not None and tick <= last else None
 
 
-# --- ticks that were missed ----------------------------------------------------------------------
+# --- missed ticks --------------------------------------------------------------------------------
 
 
 def tick_in_time(recurrence: Recurrence, pending: int, now: int) -> int | None:
-    """What becomes of a tick whose job nobody has taken yet: it stays, or gives way to a later one.
+    """Return the tick of the pending job: `pending`, or a later one that replaces it.
 
-    With `once` it stands for all that have passed since; with `skip` it must not be too late; with
-    `all` no more than the newest `most_missed` are made up for, of which it is the first.
+    With `once`, its job also serves for all ticks that have passed since. With `skip`, a missed
+    tick is replaced. With `all`, only the newest `most_missed` ticks get jobs, and this is the
+    first of them.
     """
     if pending > now or recurrence.missed == "once":
         return pending
@@ -181,7 +182,8 @@ def tick_in_time(recurrence: Recurrence, pending: int, now: int) -> int | None:
 
 
 def following_tick(recurrence: Recurrence, taken: int, now: int) -> int | None:
-    """The tick to make a job for once that of `taken` was taken; to come, except with `all`."""
+    """Return the next tick after the job of `taken` was claimed; not a passed one, except with
+    `all`."""
     if recurrence.missed != "all":
         return next_tick(recurrence, taken, now + 1)
     following = next_tick(recurrence, taken, taken)
@@ -197,7 +199,7 @@ def _newest_ticks(recurrence: Recurrence, pending: int, now: int) -> list[int]:
     def too_few_since(start: int) -> bool:
         return len(list(islice(_ticks(recurrence, pending, start, now), most))) < most
 
-    # Years of seconds may have been missed: look for where the newest begin, do not walk there.
+    # Years of ticks may have been missed: search for the first of the newest, do not step there.
     starts = range(pending, now + 1)
     enough = max(0, bisect_left(starts, True, key=too_few_since) - 1)
     return list(_ticks(recurrence, pending, starts[enough], now))

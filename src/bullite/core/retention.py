@@ -1,4 +1,4 @@
-"""How many finished jobs to keep, and how long: what `remove_on_complete` and the like ask for."""
+"""Retention of finished jobs: the meaning of `remove_on_complete` and `remove_on_fail`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_REMOVED = 1_000
-"""Old jobs that the end of one job removes, unless `limit` says otherwise."""
+"""Default of `limit`: old jobs that are deleted when one job finishes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What may stay."""
+    """Limits of the number and the age of finished jobs."""
 
     count: int | None = None
-    """So many, the newest; None for all."""
+    """Number of the newest jobs to keep; None for all."""
     age: int | None = None
-    """Those that ended less than so many ms ago; None for all."""
+    """Ms for which a job is kept after its end; None for any age."""
     limit: int = MAX_REMOVED
 
     @property
@@ -26,7 +26,7 @@ class Retention:
 
 
 def retention_of(option: Any) -> Retention | None:
-    """The meaning of a checked option; None when everything is kept."""
+    """Return the retention of a checked option; None if all jobs are kept."""
     if option is True:
         return Retention(count=0)
     if option is None or option is False:

@@ -2,7 +2,7 @@
 
 The table drives the compare-and-swap of each move, the CHECK constraint of the schema, the names
 in the event log, the diagram in the documentation and the conformance tests. Nothing else in the
-package may decide that a job can go from one state to another.
+package decides which transitions a job may make.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CANCELLED, EXPIRED, STALLED = "cancelled", "expired", "stalled"
 PRIORITIZED = "prioritized"
 """Waiting with a priority: no state of its own, but shown, listed and counted as one."""
 
-#: What users see a job in, and what is counted, in the order of the columns of counts.
+#: The states that users see and that are counted, in the order of the columns of counts.
 SHOWN_STATES = (
     State.WAITING.value,
     PRIORITIZED,
@@ -69,19 +69,19 @@ SHOWN_STATES = (
 
 
 def shown_state(state: str, priority: int) -> str:
-    """The word that users get for a job in `state`."""
+    """Return the name that users see for a job in `state`."""
     return PRIORITIZED if priority and state == State.WAITING else state
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """One step a job can make. Each is unique: moves are compared by identity."""
+    """A transition of a job. Each is unique: moves are compared by identity."""
 
     name: str
     sources: tuple[State, ...]
-    """The states it may start from; empty for a job that does not exist yet."""
+    """The states before the move; empty for a job that does not exist yet."""
     target: State | None
-    """The state it ends in; None if the job is deleted."""
+    """The state after the move; None if the job is deleted."""
     held: bool = False
     """Only the holder of the job's token may make it."""
     events: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ DEPENDENCIES_DONE_DELAYED = Move(
     "free_delayed", (_P,), _D, events=("dependencies-completed", "delayed")
 )
 RELEASE_FROM_DEPENDENCIES = Move("let_go", (_P,), _W, events=("waiting",))
-"""A dependency failed: the job runs, or fails, without waiting for the others."""
+"""A dependency failed: the job runs, or fails, without waiting for its other dependencies."""
 RELEASE_FROM_DEPENDENCIES_DELAYED = Move("let_go_delayed", (_P,), _D, events=("delayed",))
 RELEASE = Move("release", (_A,), _W, held=True, events=("waiting",))
 RETURN_UNSTARTED = Move("give_back", (_A,), _W, held=True)
@@ -148,7 +148,7 @@ RESTORE_COMPLETED = Move("restore_completed", (_R,), _C, events=("restored",))
 RESTORE_FAILED = Move("restore_failed", (_R,), _F, events=("restored",))
 DELETE = Move("delete", (_W, _D, _P, _C, _F, _R), None)
 DELETE_ACTIVE = Move("tear_away", (_A,), None)
-"""A running job is deleted with its queue: its worker will find that it has lost it."""
+"""A running job is deleted with its queue: the outcome of its worker will be rejected."""
 
 MOVES = (
     ADD,
@@ -185,7 +185,7 @@ MOVES = (
     DELETE_ACTIVE,
 )
 
-#: A removed job goes back to where it was taken from.
+#: The move that restores a removed job, by the state from which it was removed.
 RESTORE = {
     move.target: move
     for move in (
@@ -199,7 +199,7 @@ RESTORE = {
 
 
 def diagram() -> str:
-    """The table of moves as a Mermaid state diagram; the documentation holds a copy."""
+    """Return the table of moves as a Mermaid state diagram; the documentation has a copy."""
     lines = ["stateDiagram-v2"]
     for move in MOVES:
         target = move.target.name if move.target else "[*]"

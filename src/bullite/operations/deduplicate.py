@@ -16,7 +16,7 @@ from ..core.deduplication import (
     DeduplicationRule,
     KeyHolder,
     choose,
-    is_told,
+    emits_event,
     window_after,
 )
 from ..core.event_log import DEDUPLICATED
@@ -74,7 +74,7 @@ class LockedKeys:
         holder = self._holders[key]
         choice = choose(rule, holder, now)
         until = window_after(choice, rule, holder, now)
-        if holder is not None and is_told(choice, rule):
+        if holder is not None and emits_event(choice, rule):
             here, gone = holder.public_id, job.custom_id or number
             if choice is Decision.REPLACE:
                 here, gone = gone, here
