@@ -558,8 +558,8 @@ MUTANTS = (
     Mutant(
         "a running parent is held while its children are looked at",
         "operations/dependencies.py",
-        "    places = yield from load_for_update(jobs)  # from here on nobody can give "
-        "them another child\n",
+        "    places = yield from load_for_update(jobs)  # from now on no other "
+        "transaction can add a child\n",
         "    places: dict[int, LockedJob] = {}\n",
         [
             "database/postgres/test_collisions_of_families.py"

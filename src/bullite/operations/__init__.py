@@ -1,5 +1,5 @@
-"""What happens inside a transaction, as generators that yield statements and receive rows.
+"""Operations: the work of a transaction, as generators that yield statements and receive rows.
 
-An operation never sees a connection: the engine, a plain cursor or an awaited one can drive it.
-It is pure until the commit, so it may be run again after a rollback.
+An operation has no connection: the engine, or a cursor that is blocking or awaited, can drive it.
+It changes nothing outside the transaction, so it may run again after a rollback.
 """

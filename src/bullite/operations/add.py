@@ -1,4 +1,4 @@
-"""Adding jobs."""
+"""Adds: insert jobs, unless a custom id, a deduplication key or a quota prevents it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Row = tuple[object, ...]
 
 
 class RareFields(NamedTuple):
-    """What few jobs have."""
+    """Values that few jobs have."""
 
     timestamp: int | None = None
-    """When it was made, if that is not now."""
+    """The option `timestamp`: when the job was created, if not now."""
     run_at: int | None = None
-    """When it is due; beats `delay`."""
+    """When the job is due; overrides `delay`."""
     expires: int | None = None
-    """Ms after which it must have begun."""
+    """Ms after which the job expires unless it has started."""
     flags: int = 0
-    """What else belongs to it: see job_flags.py."""
+    """See job_flags.py."""
     deduplication: DeduplicationRule | None = None
-    """The key it wants, and how."""
+    """The deduplication key of the job, and its rule."""
 
 
 class NewJob(NamedTuple):
-    """A job as its producer wants it; the first fields are stored as they are, in this order."""
+    """A job to be added; the fields up to `data` are stored as they are, in this order."""
 
     name: str
     custom_id: str | None
@@ -51,7 +51,7 @@ class NewJob(NamedTuple):
     data: str
     opts: str | None
     rare_fields: RareFields | None = None
-    """If it has any of those."""
+    """None if the job has none of these values."""
 
 
 NO_RARE_FIELDS = RareFields()
@@ -62,32 +62,33 @@ _NAME, _CUSTOM_ID, _LIFO, _DELAY, _DATA, _OPTS, _RARE = (
 
 
 class Added(NamedTuple):
-    """Where the jobs of a request ended up, in its order."""
+    """The ids of the jobs of a request, in its order."""
 
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
-    """The ids that were found by a custom id, or behind a deduplication key, in the store or
-    earlier in the batch."""
+    """The ids of existing jobs, in the database or earlier in the batch: they have the custom id of
+    a job of the request, or hold its deduplication key."""
     behind_keys: Mapping[int, str | None] = {}
-    """Of those found behind a key, which may be gone, the custom ids."""
+    """The custom ids of the existing jobs that hold a key; such a job may have been deleted."""
 
 
 class StaleSettings(NamedTuple):
-    """The queue's settings changed after the jobs' options were resolved; nothing was added."""
+    """The reply if the settings of the queue changed after the options of the jobs were resolved;
+    nothing was added."""
 
 
 class AddJobs(Request):
-    """Add jobs to one queue, all or none. Answers an Added, an OutOfDate, or a QueueFull."""
+    """Add all jobs to one queue, or none. Reply with Added, StaleSettings or QueueFull."""
 
     queue: int
     jobs: Sequence[NewJob]
     version: int = 1
-    """Of the settings that the jobs' options were resolved under."""
+    """Version of the settings with which the options of the jobs were resolved."""
     always: bool = False
-    """Whatever the queue's quotas: something that was let in before brings them about."""
+    """Do not check quotas: the jobs follow from a job or a request that was accepted before."""
     skip_quotas: Collection[str] = ()
-    """Custom ids of jobs whose number the quotas do not limit."""
+    """Custom ids of jobs that quotas on numbers do not count."""
 
 
 Answer = Added | StaleSettings | QueueFull
@@ -98,7 +99,7 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]
     batch = _Batch()
     numbers = yield from allocate_ids(sum(len(request.jobs) for request in requests))
     used = 0
-    # In a fixed order: there may be locks behind the terms.
+    # In a fixed order, to avoid deadlocks: quotas lock the queue.
     for queue in sorted({request.queue for request in requests}):
         yield from batch.open(tx, queue)
     for request in requests:
@@ -115,7 +116,7 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]
 
 
 class _Batch:
-    """Jobs that are added together: what is new, and what stands in the way of the next."""
+    """Jobs that are added together: the new jobs, and the ids, quotas and keys checked so far."""
 
     def __init__(self) -> None:
         self.new: dict[int, dict[int, NewJob]] = {}
@@ -138,10 +139,10 @@ class _Batch:
         request: AddJobs,
         ids: Sequence[int],
     ) -> Operation[Added | QueueFull]:
-        """Put the jobs of a request with the new ones, or find out why not."""
+        """Add the jobs of a request to the new ones. Return their ids, or the error of a quota."""
         queue = request.queue
         door = None if request.always else self._doors.get(queue)
-        # Behind a door all is tried on copies: what is refused leaves no trace.
+        # With quotas, work on copies: a request that is refused must change nothing.
         new = self.new[queue] if door is None else {}
         taken, keys = self._taken[queue], self._keys
         duplicates: list[Event] = []
@@ -167,7 +168,7 @@ class _Batch:
         return added
 
     def tell(self, tx: Transaction) -> None:
-        """Tell of the jobs that were there already."""
+        """Log an event for each job whose custom id exists already."""
         for queue, duplicates in self._duplicates:
             tx.log(queue, DUPLICATED, duplicates)
 
@@ -179,7 +180,7 @@ class _Batch:
 
 
 def quota_error(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
-    """What keeps jobs out that `add` would be asked for; nothing is added yet."""
+    """Return the error with which a quota would refuse this request; None if `add` accepts it."""
     batch = _Batch()
     yield from batch.open(tx, request.queue)
     if not batch.terms[request.queue].has_quotas:
@@ -187,12 +188,12 @@ def quota_error(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None
     answer = yield from batch.number(tx, [request], request, range(len(request.jobs)))
     if not isinstance(answer, QueueFull):
         return None
-    yield from batch.close(tx)  # nothing of them is left
+    yield from batch.close(tx)  # none of these jobs was added: release the keys
     return answer
 
 
 def add_within(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
-    """Add jobs from inside another operation, under whatever settings the queue has."""
+    """Add jobs from inside another operation, with the present settings of the queue."""
     terms = yield from load_add_info(queue)
     [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
     assert isinstance(added, Added)
@@ -203,7 +204,7 @@ _NONE: frozenset[int] = frozenset()
 
 
 def first_statements(requests: Sequence[AddJobs]) -> list[Step]:
-    """What `add` will ask first."""
+    """Return the first statements of `add`."""
     count = sum(len(request.jobs) for request in requests)
     first = min(request.queue for request in requests)
     return [("take_numbers", {"count": count}), ("add_info", {"queue": first})]
@@ -215,9 +216,9 @@ def insert(
     terms: Mapping[int, QueueAddInfo],
     blocked: Mapping[int, int | None] = {},
 ) -> Operation[None]:
-    """Write new jobs, by queue and number, and enter them in the books.
+    """Insert new jobs, by queue and number, and record them in counts, log and notifications.
 
-    Those `blocked` wait for others, and then for their time if there is one.
+    The jobs in `blocked` wait for other jobs and after that until their due time, if they have one.
     """
     for queue, jobs in new.items():
         if not jobs:
@@ -246,7 +247,7 @@ def insert(
 def _tags(
     tx: Transaction, queue: int, jobs: Mapping[int, NewJob]
 ) -> list[tuple[int, str, int, int]]:
-    """The tags of new jobs: queue, tag, when the job was made, its number."""
+    """Return rows for the tags of new jobs: queue, tag, creation time of the job, its number."""
     return [
         (queue, tag, tx.now if job.rare_fields.timestamp is None else job.rare_fields.timestamp, id)
         for id, job in jobs.items()
@@ -256,12 +257,12 @@ def _tags(
 
 
 def _has_no_rare_fields(fields: Sequence[Sequence[Any]]) -> bool:
-    """Whether none of the jobs has a time of its own, or anything else that few have."""
+    """Return True if no job has a delay or rare fields."""
     return not (any(fields[_RARE]) or any(fields[_DELAY]))
 
 
 def due_time(tx: Transaction, job: NewJob) -> int | None:
-    """When a job that is not for now may begin; None if that time is over."""
+    """Return the due time of a new job; None if it is due now."""
     extras = job.rare_fields or NO_RARE_FIELDS
     if extras.run_at is not None:
         return extras.run_at if extras.run_at > tx.now else None
@@ -273,7 +274,7 @@ def due_time(tx: Transaction, job: NewJob) -> int | None:
 def _wanted_keys(
     requests: Sequence[AddJobs], terms: Mapping[int, QueueAddInfo]
 ) -> Operation[LockedKeys]:
-    """The deduplication keys that the jobs want, of all requests that will be carried out."""
+    """Lock the deduplication keys of the jobs of all requests with current settings."""
     wanted = [
         (request.queue, job.rare_fields.deduplication.id)
         for request in requests
@@ -293,10 +294,10 @@ def _assign_ids(
     keys: LockedKeys,
     duplicates: list[Event],
 ) -> Operation[Added]:
-    """Number the jobs whose custom id and key are free, put them with the `new`; find the others.
+    """Add the jobs whose custom id and key are free to `new`, with ids; find the existing others.
 
-    `taken` holds the custom ids that earlier requests of the batch met or took; `duplicates` gets
-    what is to be told of the others.
+    `taken` has the custom ids that earlier requests of the batch found or used. The events of
+    duplicates are appended to `duplicates`.
     """
     wanted = [job.custom_id for job in request.jobs if job.custom_id]
     if wanted:
@@ -358,23 +359,23 @@ _COLUMNS = (
     *("created_at", "updated_at", "due_at", "expires_at", "state", "traits"),
     *NewJob._fields[:_DATA],
 )
-"""Of that table."""
+"""The columns of that table."""
 
 _FOUND_BY = tuple(map(_COLUMNS.index, ("queue", "name", "created_at")))
-"""Those of them by which jobs are found."""
+"""The positions of the columns that the statement `insert_payloads` repeats, for searches."""
 
 
 def _where(
     id: int, due: Mapping[int, int], blocked: Mapping[int, int | None]
 ) -> tuple[int | None, State]:
-    """When a new job is due, and where it is until then."""
+    """Return the due time and the state of a new job."""
     if id in blocked:
         return blocked[id], State.WAITING_CHILDREN
     return due.get(id), State.DELAYED if id in due else State.WAITING
 
 
 def _extras(now: int, job: NewJob, due: int | None, state: State) -> Row:
-    """When a job was made, changed, is due and expires; where it is; and its traits."""
+    """Return the columns from `created_at` to `traits` of a job."""
     extras = job.rare_fields or NO_RARE_FIELDS
     return (
         now if extras.timestamp is None else extras.timestamp,
@@ -393,7 +394,7 @@ def _record_added(
     due: Mapping[int, int],
     blocked: Mapping[int, int | None],
 ) -> None:
-    """What new jobs mean for the counts, the log and the workers."""
+    """Record new jobs in the counts, the log and the notifications."""
     waiting = new
     if due or blocked:
         waiting = {id: job for id, job in new.items() if id not in due and id not in blocked}

@@ -1,4 +1,4 @@
-"""Adding jobs that wait for others, or that others wait for: all of them, or none."""
+"""Adds of linked jobs: insert jobs with children, parents or dependencies, all of them or none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .transitions import load_for_update
 
 
 class StoredNode(NamedTuple):
-    """A new job that is tied to others, as it was stored."""
+    """A new linked job, as it was stored."""
 
     job: NewJob
     state: State
@@ -54,23 +54,23 @@ class StoredNode(NamedTuple):
 
 
 class FlowAdded(NamedTuple):
-    """Where the jobs of the nodes ended up, in their order."""
+    """The ids of the jobs of the nodes, in their order."""
 
     ids: Sequence[int]
     created_at: int
     existing: frozenset[int]
     stored: Mapping[int, StoredNode]
-    """Those that are new and tied to others."""
+    """The new jobs with links."""
     behind_keys: Mapping[int, str | None] = {}
     """As in Added."""
 
 
 class AddFlow(Request):
-    """Add nodes, of any queues. Answers a Grown, an OutOfDate, or an error."""
+    """Add nodes, of any queues. Reply with FlowAdded, StaleSettings or an error."""
 
     nodes: Sequence[Node]
     versions: Mapping[int, int]
-    """Of the settings of each queue, that the jobs' options were resolved under."""
+    """By queue: the version of the settings with which the options of the jobs were resolved."""
     barrier = True
 
 
@@ -122,9 +122,9 @@ def _enter(
     new: Mapping[int, Node],
     loose: Mapping[int, Node],
 ) -> Operation[None]:
-    """Let new jobs into queues that have quotas, into all of them or none.
+    """Check new jobs against the quotas of their queues. Raise FlowRejected if one does not fit.
 
-    Those that will not be added, because others hold their deduplication keys, do not count.
+    Jobs that will not be added, because other jobs hold their deduplication keys, do not count.
     """
     rules = {
         id: rule
@@ -143,17 +143,17 @@ def _enter(
         here = [n.job for id, n in new.items() if n.queue == queue and id not in left_out]
         refusal = door.admit(here)
         if refusal is not None:
-            yield from keys.save(tx)  # nobody has taken them
+            yield from keys.save(tx)  # no job has taken them
             raise FlowRejected(refusal)
     for queue, door in doors.items():
         yield from door.save(queue)
 
 
-# --- what is new ---------------------------------------------------------------------------------
+# --- linked jobs ---------------------------------------------------------------------------------
 
 
 class _InitialLinks:
-    """What its ties mean for each job that waits, and the rows of the links."""
+    """The rows of new links, and their effects on the jobs that wait."""
 
     def __init__(self, edges: Sequence[Edge], ended: Mapping[int, _Ended]) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -175,7 +175,7 @@ class _InitialLinks:
 
 
 class _Ended(NamedTuple):
-    """How a job that is waited for ended before anybody waited."""
+    """A job that had finished before a job was added that waits for it."""
 
     state: str
     value: str | None
@@ -183,7 +183,7 @@ class _Ended(NamedTuple):
 
 
 def _state_of(edge: Edge, ended: _Ended | None) -> tuple[str | None, str | None]:
-    """What a new link is in, with what came of the job; None if nothing is to be kept."""
+    """Return the state of a new link and the stored result or error; None for no link."""
     if ended is None or (ended.state == State.FAILED and edge.policy == "wait"):
         return PENDING, None
     if ended.state == State.COMPLETED:
@@ -199,7 +199,7 @@ def _insert_linked(
     edges: Sequence[Edge],
     terms: Mapping[int, QueueAddInfo],
 ) -> Operation[dict[int, StoredNode]]:
-    """Insert jobs that are tied to others, and the links."""
+    """Insert jobs that have links, and the links."""
     if not edges:
         return {}
     ended = yield from _ended_jobs({edge.upstream for edge in edges} - new.keys())
@@ -259,7 +259,7 @@ def _flags(edges: Sequence[Edge]) -> dict[int, int]:
 
 
 def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, FlowRef]]:
-    """What parents are called."""
+    """Return the queue names and the ids of parents."""
     refs: dict[int, FlowRef] = {}
     old: list[int] = []
     for job in jobs:
@@ -288,16 +288,16 @@ def _with_parent(opts: str | None, parent: FlowRef) -> str:
 
 
 def _due_when_free(tx: Transaction, job: NewJob, has_children: bool) -> int | None:
-    """When a job that waits for others is due, if that is known already.
+    """Return the due time of a job that waits for other jobs; None if there is none yet.
 
-    The delay of a parent counts from the end of its last child.
+    The delay of a parent starts at the end of its last child.
     """
     extras = job.rare_fields or NO_RARE_FIELDS
     return extras.run_at if has_children else due_time(tx, job)
 
 
 def _set_link_flags(jobs: Iterable[int], flags: Mapping[int, int]) -> Operation[None]:
-    """Let jobs that exist know what they are tied to from now on."""
+    """Set the flags of existing jobs that get links."""
     by_flags: dict[int, list[int]] = defaultdict(list)
     for job in jobs:
         by_flags[flags[job]].append(job)
@@ -306,7 +306,7 @@ def _set_link_flags(jobs: Iterable[int], flags: Mapping[int, int]) -> Operation[
 
 
 def _set_parent_option(parents: Mapping[int, FlowRef]) -> Operation[None]:
-    """Let jobs that exist know their new parent."""
+    """Set the option `parent` of existing jobs that get a parent."""
     if parents:
         found = yield "job_options", {"jobs": as_json(sorted(parents))}
         for job, opts in found.rows:
@@ -316,10 +316,10 @@ def _set_parent_option(parents: Mapping[int, FlowRef]) -> Operation[None]:
 def _add_unlinked(
     tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, QueueAddInfo]
 ) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
-    """Add jobs that are tied to nobody.
+    """Add jobs without links.
 
-    The number that each got by the one set apart for it, and which of them were there already,
-    among those the ones behind keys.
+    Return their ids by the numbers that were reserved for them, the ids of jobs that existed
+    already, and the custom ids of jobs that hold deduplication keys.
     """
     by_queue: dict[int, dict[int, NewJob]] = defaultdict(dict)
     for id, node in nodes.items():

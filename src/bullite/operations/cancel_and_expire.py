@@ -65,7 +65,7 @@ def end_unstarted(
 def _finish_rest(
     tx: Transaction, queue: int, jobs: Sequence[UnstartedJob], reasons: Mapping[int, str]
 ) -> Operation[None]:
-    """Release keys, schedulers and dependents, after all jobs have ended: one may need another."""
+    """Handle keys, schedulers and dependents once all jobs have ended: one may wait for another."""
     keyed = [one.job for one in jobs if one.flags & DEDUPLICATED]
     if keyed:
         yield from release(tx, keyed)
@@ -83,13 +83,13 @@ def _finish_rest(
 
 
 def _event(source: State, one: UnstartedJob, reason: str) -> Event:
-    """Return the log entry; it has the pk beside a custom id, as all entries of ended jobs."""
+    """Return the log entry; besides a custom id it has the pk, like all entries of ended jobs."""
     payload = [source.value, reason]
     return (one.job, payload) if one.custom_id is None else (one.custom_id, [*payload, one.job])
 
 
 def retention_of_failed(opts: str | None) -> Retention | None:
-    """Return the retention that the stored options of a failed job ask for; None for none."""
+    """Return the retention in the stored options of a failed job; None if they have none."""
     options: Payload = {} if opts is None else decode(opts)
     return retention_of(options.get("remove_on_fail"))
 
@@ -165,7 +165,7 @@ def _mark_cancelled(tx: Transaction, place: LockedJob, reason: str) -> Operation
 
 
 def end_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
-    """End those of these jobs that were cancelled while they ran and are no longer running."""
+    """Fail the jobs of these that were cancelled while they ran and are no longer running."""
     places = yield from load_for_update(jobs)
     marked = [p for p in places.values() if p.flags & CANCELLED_FLAG and p.state in CANCEL.sources]
     if marked:

@@ -1,4 +1,4 @@
-"""What a job asks about its parent or its children while it runs, or is told from outside."""
+"""Requests about the parent and the children of a job: wait for children, detach, remove."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _REMOVABLE = (State.WAITING, State.DELAYED, State.WAITING_CHILDREN)
 
 
 class AwaitChildren(Request):
-    """A run wants to wait for its job's children. Answers whether it must, or an error."""
+    """Move a running job to `waiting-children`. Reply True, or False if no child is pending.
+
+    Reply with an error if the run does not hold the job, or if a child failed.
+    """
 
     job: int
     token: int
     child: str | None = None
-    """The key of the only one it wants to wait for."""
+    """The key of the only child to wait for; None for all children."""
 
     def job_ids(self) -> Sequence[int]:
         return (self.job,)
@@ -82,7 +85,7 @@ def _await(
 
 
 class DetachFromParent(Request):
-    """A child is to belong to nobody from now on. Answers True, or why it cannot leave a parent."""
+    """Detach a job from its parent. Reply with True, or with an error if it has no parent."""
 
     job: int
     barrier = True
@@ -121,7 +124,7 @@ def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
 
 
 class RemoveUnprocessedChildren(Request):
-    """Take out the descendants of a job that nobody has begun. Answers how many."""
+    """Remove the descendants of a job that have not started. Reply with their number."""
 
     job: int
     barrier = True
@@ -151,7 +154,7 @@ def remove_unprocessed_children(
 
 
 def _ancestors_of_running(rows: Sequence[Sequence[object]]) -> set[object]:
-    """Those of a tree that have a running job below them."""
+    """Return the jobs of a tree that have a running descendant."""
     parent = {job: above for job, above, *_ in rows}
     busy: set[object] = set()
     for job, _, _, state in rows:

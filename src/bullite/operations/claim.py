@@ -143,7 +143,7 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
         gates = yield from _load_claim_info(request)
     if gates.next_expiry is not None and gates.next_expiry <= tx.now:
         expired = yield from expire_due(tx, request.queue)
-    # Behind as many as one go can fail there may be more, which must not begin.
+    # If a transaction expired its maximum, more jobs may have expired, which must not start.
     shut = gates.paused or expired >= MAX_EXPIRED
     if shut:
         found = Selection((), bool(gates.paused))
@@ -241,8 +241,11 @@ def _sooner(one: int | None, other: int | None) -> int | None:
 
 
 def first_statements(request: Claim, limited: bool = False) -> list[Step]:
-    """What `claim` will ask first, from a queue that is like most; from a limited one only what it
-    asks before it has waited for others, from whom nothing must be locked away."""
+    """Return the first statements of `claim` in the common case.
+
+    If the queue is `limited`, return only those before the claim waits for the lock of its limits:
+    a later one would lock rows that other claims need.
+    """
     steps: list[Step] = [("claim_info", {"queue": request.queue, "worker": request.worker})]
     if request.names is None and not limited:
         steps.append(
@@ -314,9 +317,9 @@ def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[S
 def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
     """Return the lanes of this worker; none while jobs remain to be assigned to lanes.
 
-    Most queues have one lane. A worker that chooses by name must not walk past a million jobs of
-    other names, so in its queue every name has a lane. What is not sorted yet is sorted first:
-    taking from the lanes before that would let new jobs overtake old ones.
+    Most queues have one lane. A worker that chooses by name must not read past a million jobs of
+    other names, so in its queue every name has a lane. Jobs that were not assigned to lanes yet are
+    assigned first: otherwise new jobs would overtake old ones.
     """
     if request.names is not None:
         params = {"queue": request.queue, "most": MAX_SORTED}

@@ -1,4 +1,4 @@
-"""What commands said and how they ended, beside the jobs that ran them."""
+"""The output and the exits of commands, stored beside the jobs that ran them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .transitions import load_for_update
 
 
 class OutputChunk(NamedTuple):
-    """Something that a command said, in base64."""
+    """A part of the output of a command, in base64."""
 
     number: int
     stream: str
@@ -21,9 +21,10 @@ class OutputChunk(NamedTuple):
 
 
 class WriteOutput(Request):
-    """A command said something; what it said before may be too much. Answers whether it is held.
+    """Store output of a running command. Reply with False if the worker does not hold the job.
 
-    Pieces are numbered in the order in which they came; `drop` is the first and last that go.
+    Chunks are numbered in the order of their arrival. `drop` has the first and the last number of
+    the chunks to delete, if the stored output has become too long.
     """
 
     job: int
@@ -49,7 +50,7 @@ def write_output(tx: Transaction, requests: Sequence[WriteOutput]) -> Operation[
 
 
 class CommandExit(NamedTuple):
-    """What a command came to; written with the outcome on its job, if that is held still."""
+    """The exit of a command; written with the outcome of its job, if the worker still holds it."""
 
     job: int
     token: int
@@ -59,10 +60,10 @@ class CommandExit(NamedTuple):
     exit_code: int | None
     signal: int | None
     stdout: tuple[str, str, int]
-    """The head and tail of what it said, in base64, and the bytes left out between them."""
+    """The head and the tail of the output, in base64, and the number of bytes left out between."""
     stderr: tuple[str, str, int]
     was_shown: bool
-    """Whether any of it was written while it ran."""
+    """Chunks of its output were stored while it ran."""
 
 
 def record_exits(tx: Transaction, ends: Sequence[CommandExit]) -> Operation[None]:
@@ -78,13 +79,13 @@ def record_exits(tx: Transaction, ends: Sequence[CommandExit]) -> Operation[None
         ],
     )
     for r in kept.values():
-        # An earlier run may have been cut off while it was shown.
+        # An earlier run may have ended without an exit, after chunks of its output were stored.
         if r.was_shown or r.run > 1:
             yield "clear_output", {"job": r.job, "run": r.run}
 
 
 def _still_held(tx: Transaction, told: Sequence[WriteOutput | CommandExit]) -> Operation[set[int]]:
-    """The jobs that are still held by those who tell of their commands; these have their trait."""
+    """Return the jobs of these requests that their workers still hold; set their flag."""
     places = yield from load_for_update([r.job for r in told])
     held = {
         r.job: place

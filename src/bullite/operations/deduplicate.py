@@ -1,7 +1,8 @@
-"""Adding jobs under deduplication keys: each key is locked, looked at, decided about, written once.
+"""Adds under deduplication keys: lock each key, read its holder, decide, write it once.
 
-The order in which keys are locked is the same for everybody; who looks at the holder of a key does
-not lock it, because who ends a job holds the job and then wants the key.
+All processes lock keys in the same order. An add reads the holder of a key without locking that
+job: a transaction that finishes a job locks the job first and then its key, so the reverse order
+could deadlock.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
     from .add import NewJob
 
 Key = tuple[int, str]
-"""A queue, and the id that was asked for in it."""
+"""A queue, and the id of a deduplication key in it."""
 
 
 def lock_keys(asked: Iterable[Key]) -> Operation[LockedKeys]:
-    """Lock keys until the end of the transaction, whether somebody holds them or nobody does."""
+    """Lock keys until the end of the transaction, also keys that no job holds."""
     by_queue: dict[int, list[str]] = defaultdict(list)
     for queue, id in sorted(set(asked)):
         by_queue[queue].append(id)
     holders: dict[Key, KeyHolder | None] = {}
     for queue, ids in by_queue.items():
         yield "lock_dedup_keys", [(queue, id) for id in ids]
-        # What was waited for is there to be seen only by another look.
+        # Only a new statement sees the changes of a transaction that held the lock before.
         found = yield "key_holders", {"queue": queue, "keys": as_json(ids)}
         for id, *row in found.rows:
             holder = KeyHolder(*row)
@@ -51,7 +52,7 @@ def lock_keys(asked: Iterable[Key]) -> Operation[LockedKeys]:
 
 
 class LockedKeys:
-    """Keys that are locked, as they change from job to job."""
+    """Locked keys and their holders, which change with each job that is added."""
 
     def __init__(self, holders: dict[Key, KeyHolder | None]) -> None:
         self._holders = holders
@@ -60,7 +61,7 @@ class LockedKeys:
         self._events: dict[int, list[Event]] = defaultdict(list)
 
     def copy(self) -> LockedKeys:
-        """The same keys, to try something on."""
+        """Return a copy, for decisions that may be dropped."""
         other = LockedKeys(dict(self._holders))
         other._changed, other._replaced = set(self._changed), list(self._replaced)
         other._events.update({queue: list(events) for queue, events in self._events.items()})
@@ -69,7 +70,7 @@ class LockedKeys:
     def resolve(
         self, now: int, queue: int, number: int, job: NewJob, rule: DeduplicationRule, state: State
     ) -> KeyHolder | None:
-        """Let a new job, which will be in `state`, take its key; who stays in its place, if not."""
+        """Give a key to a new job in `state`. Return the holder if that job keeps the key."""
         key = queue, rule.id
         holder = self._holders[key]
         choice = choose(rule, holder, now)
@@ -89,7 +90,7 @@ class LockedKeys:
         return None
 
     def retake(self, now: int, key: Key, holder: KeyHolder) -> None:
-        """Let a job that comes back take its key, unless somebody holds it."""
+        """Give a key to a restored or retried job, unless another job holds it."""
         present = self._holders[key]
         if present is None or not present.holds_at(now):
             self._set(key, holder)
@@ -100,7 +101,7 @@ class LockedKeys:
             self._changed.add(key)
 
     def save(self, tx: Transaction) -> Operation[None]:
-        """Store who holds the keys now, when the jobs are stored; then who was replaced goes."""
+        """Store the new holders of the keys, after their jobs; then remove the replaced jobs."""
         changed = {key: self._holders[key] for key in sorted(self._changed)}
         rows = [(*key, *holder[:-1]) for key, holder in changed.items() if holder is not None]
         if rows:
@@ -125,9 +126,10 @@ def delete_keys(keys: Iterable[Key]) -> Operation[list[str | None]]:
 
 
 def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
-    """Take out delayed jobs whose keys are others' by now.
+    """Remove delayed jobs whose keys other jobs have taken.
 
-    Who has locked one may wait for its key, which is locked here: then that one goes first.
+    A transaction that has locked such a job may wait for its key, which this one has locked. Then
+    this one is aborted, so that the other one can continue.
     """
     locked = yield "lock_delayed", {"jobs": as_json(jobs)}
     if len(locked.rows) < len(jobs):
@@ -147,13 +149,13 @@ def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
 
 
 _STORED = {"rare_fields": "extras", "flags": "traits"}
-"""How stored text calls fields that Python calls otherwise: stored names do not change."""
+"""The stored names of fields that have other names in Python: stored names do not change."""
 
 _FIELDS = {stored: field for field, stored in _STORED.items()}
 
 
 def dump_named(job: NewJob) -> str:
-    """Return a job as text; by the names of its fields, so that there may be more of them later."""
+    """Return a job as text with the names of its fields, so that fields can be added later."""
     return as_json(_named(job))
 
 
@@ -165,7 +167,7 @@ def _named(value: Any) -> Any:
 
 
 def load_named(kind: Any, value: Any) -> Any:
-    """Return what `dump_named` made a text of; `kind` is its type."""
+    """Return the value of type `kind` from the parsed text of `dump_named`."""
     kinds = (kind, *get_args(kind))
     if isinstance(value, Mapping):
         for named in kinds:

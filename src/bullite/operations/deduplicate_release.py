@@ -1,4 +1,4 @@
-"""What becomes of a deduplication key when its job ends, is removed or comes back."""
+"""Deduplication keys of jobs that finish, are removed, are restored or are retried."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from .transitions import LockedJob
 
 
 def release(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
-    """These jobs have ended: their keys are free, but for those in a window that runs on.
-
-    What was kept until then is added.
-    """
+    """Free the keys of finished jobs, except keys in a window; add the jobs that they kept."""
     freed = yield "free_keys", {"jobs": as_json(jobs), "windows": 0}
     yield from _add_kept(tx, freed.rows)
 
 
 def moved_by_hand(tx: Transaction, move: Move, places: Sequence[LockedJob]) -> Operation[None]:
-    """Jobs that have keys, or had, were moved by hand.
+    """Free or take again the keys of jobs that an operator moved.
 
-    Who removes one frees its key, window or not, and adds what was kept, unless everything goes.
-    One that comes back takes its key again, unless another has it: then it lives without.
+    If a job is removed or deleted, its key is freed, even within its window; if it is removed, the
+    job kept under the key is added. If a job is restored or retried, it takes its key again, unless
+    another job holds it.
     """
     jobs = [place.job for place in places]
     if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED, *RESTORE.values()):
@@ -57,20 +55,20 @@ def _take_again(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
 
 
 def _add_kept(tx: Transaction, freed: Iterable[Sequence[Any]]) -> Operation[None]:
-    """Add the jobs that were kept behind keys that are free now."""
+    """Add the jobs that were kept under keys that are free now."""
     kept: dict[int, list[NewJob]] = defaultdict(list)
     for queue, _, text in freed:
         if text is not None:
             kept[queue].append(load_named(NewJob, decode(text)))
     for queue, jobs in sorted(kept.items()):
-        # The order of priorities may have been turned round since.
+        # The order of priorities may have been reversed since.
         low_first = (yield from read_settings(queue)).priority_order == "low"
         ranked = [j._replace(rank=j.priority if low_first else -j.priority) for j in jobs]
         yield from add_within(tx, queue, ranked)
 
 
 class FreeKey(Request):
-    """Somebody frees a key by hand. Answers whether it was held."""
+    """Free a key. Reply with True if a job held it."""
 
     queue: int
     key: str
@@ -78,7 +76,7 @@ class FreeKey(Request):
 
 
 def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[bool]]:
-    """What was kept behind it is added: nothing is left to wait for."""
+    """Free keys, and add the jobs that were kept under them."""
     answers: list[bool] = []
     for request in requests:
         params = {"queue": request.queue, "keys": as_json([request.key])}
@@ -90,7 +88,7 @@ def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[boo
 
 
 class FreeKeyOf(Request):
-    """The same, if this job holds it."""
+    """Free the key of a job if the job holds it. Reply with True if it did."""
 
     job: int
     barrier = True

@@ -45,44 +45,44 @@ EARLY = (RELEASE_FROM_DEPENDENCIES, RELEASE_FROM_DEPENDENCIES_DELAYED)
 
 
 class Link(NamedTuple):
-    """A job that is waited for, and one that waits for it."""
+    """A link between a job (downstream) and a job that it waits for (upstream)."""
 
     upstream: int
     downstream: int
     kind: str
     policy: str
     key: str
-    """What the waiting one knows the other by."""
+    """The key of the upstream job in results and errors of the downstream job."""
 
     @property
-    def sort(self) -> tuple[int, str]:
-        """All links of one job that are of the same kind and policy share their fate."""
+    def group(self) -> tuple[int, str]:
+        """Links with the same upstream job, kind and policy change together."""
         return self.upstream, f"{self.kind} {self.policy}"
 
 
 class _LinkChanges:
-    """What is to become of pending links, and of those that wait."""
+    """Changes of pending links, and of the jobs that wait."""
 
     def __init__(self) -> None:
         self.resolved: dict[tuple[int, str], tuple[str, str | None]] = {}
         self.dropped: set[tuple[int, str]] = set()
         self.to_fail: dict[int, str] = {}
-        """Who is to fail, and why."""
+        """Jobs that fail, with the reasons."""
         self.release_early: set[int] = set()
-        """Who need not wait for the others."""
+        """Jobs that no longer wait for their other dependencies."""
 
     def resolve(self, link: Link, state: str, value: str | None) -> None:
-        self.resolved[link.sort] = state, value
+        self.resolved[link.group] = state, value
 
     def drop(self, link: Link) -> None:
-        self.dropped.add(link.sort)
+        self.dropped.add(link.group)
 
 
-# --- jobs that ended -----------------------------------------------------------------------------
+# --- finished jobs -------------------------------------------------------------------------------
 
 
 def on_completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation[None]:
-    """These jobs completed, with these results: what waited for nothing else may run."""
+    """Resolve the links of completed jobs; release the jobs that wait for no other job."""
     links = yield from _links_from(values)
     changes = _LinkChanges()
     for link in links:
@@ -93,10 +93,10 @@ def on_completed(tx: Transaction, values: Mapping[int, str | None]) -> Operation
 def on_failed(
     tx: Transaction, reasons: Mapping[int, str | None], leaving: Collection[int] = ()
 ) -> Operation[set[int]]:
-    """These jobs failed for good: each link's policy decides.
+    """Apply the policies of the links of permanently failed jobs.
 
-    Those that are `leaving` are to be deleted: a parent waits for them no more. Answers which may
-    not, because other jobs still depend on them.
+    The jobs in `leaving` are to be deleted: a parent no longer waits for them. Return the jobs that
+    must not be deleted, because other jobs depend on them.
     """
     links = yield from _links_from(reasons)
     changes, ended, waiting = _LinkChanges(), list[Link](), list[Link]()
@@ -126,10 +126,11 @@ def on_failed(
 def on_removed(
     tx: Transaction, jobs: Collection[int], *, for_good: bool, parents_in: Collection[int] = ()
 ) -> Operation[list[LockedJob]]:
-    """These jobs were taken out, or deleted: a child is waited for no more.
+    """Change the links of removed jobs, or of deleted ones if `for_good`: no parent waits for them.
 
-    A parent in one of the queues `parents_in` does not run when its last child is gone: it is
-    answered, and to go, too. What is not gone `for_good` is waited for again once it is back.
+    If a removed job is restored, its parent waits for it again. A parent in one of the queues
+    `parents_in` does not run after its last child is gone. Return these parents: the caller removes
+    them as well.
     """
     links = yield from _links_from(jobs)
     changes = _LinkChanges()
@@ -147,7 +148,7 @@ def on_removed(
 
 
 def detach_child(tx: Transaction, child: int) -> Operation[bool]:
-    """Cut a job off from its parent, as if it had never had one; whether it had."""
+    """Detach a job from its parent. Return True if it had one."""
     found = yield "parents_of", {"jobs": as_json([child])}
     parents = [parent for _, parent, _ in found.rows]
     yield from load_for_update(sorted(parents))
@@ -157,7 +158,7 @@ def detach_child(tx: Transaction, child: int) -> Operation[bool]:
 
 
 def waiting_for(jobs: Iterable[int]) -> Operation[list[int]]:
-    """Who is tied to these jobs, waiting or not."""
+    """Return the jobs with links to these jobs, whether they still wait or not."""
     result = yield "dependents_of", {"jobs": as_json(list(jobs))}
     return [downstream for downstream, _ in result.rows]
 
@@ -173,13 +174,16 @@ def _apply(
     changes: _LinkChanges,
     goes_with: Collection[int] = (),
 ) -> Operation[list[LockedJob]]:
-    """Change links, then let run who waits for nobody any more; answers who is to go instead."""
+    """Change links, then release the jobs that no longer wait.
+
+    Do not release a parent in one of the queues `goes_with`: return it.
+    """
     if not links:
         return []
     places = yield from load_for_update(sorted({link.downstream for link in links}))
     if changes.resolved:
-        settled = [(*sort, *fate) for sort, fate in changes.resolved.items()]
-        yield "resolve_links", {"links": as_json(settled)}
+        resolved = [(*group, *result) for group, result in changes.resolved.items()]
+        yield "resolve_links", {"links": as_json(resolved)}
     if changes.dropped:
         yield "delete_links", {"links": as_json(sorted(changes.dropped))}
     yield from defer_failure(
@@ -212,11 +216,11 @@ def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
     return [place for place in places if place.job not in still]
 
 
-# --- jobs that waited ----------------------------------------------------------------------------
+# --- waiting jobs --------------------------------------------------------------------------------
 
 
 def release_if_ready(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
-    """Let those of these jobs run that wait for nobody."""
+    """Release the jobs of these that wait for no other job."""
     places = yield from load_for_update(jobs)
     waiting = [p for p in places.values() if p.state == State.WAITING_CHILDREN]
     done = yield from _done_waiting(waiting)
@@ -241,9 +245,9 @@ def _release(
 
 
 def _due(tx: Transaction, place: LockedJob) -> int | None:
-    """When a job that waits for nobody may begin; None if now.
+    """Return the due time of a job that no longer waits for other jobs; None if it is due now.
 
-    A delay counts from now on, unless the job was to begin at a certain time.
+    A delay starts now, unless the job has a fixed due time.
     """
     if place.due_at is not None:
         return place.due_at if place.due_at > tx.now else None
@@ -253,7 +257,8 @@ def _due(tx: Transaction, place: LockedJob) -> int | None:
 def _load_released(
     places: Sequence[LockedJob], parents: Collection[int]
 ) -> Operation[dict[int, list[int]]]:
-    """Parents go to the front, who was first there first; others to where they would be by now."""
+    """Return the positions of released jobs: parents at the front, oldest first; other jobs where
+    they would be if they had not waited."""
     in_front = sorted((p.job for p in places if p.job in parents), reverse=True)
     numbers = yield from allocate_ids(len(in_front))
     asked = {job: [0, -number] for number, job in zip(numbers, in_front, strict=True)}
@@ -282,9 +287,10 @@ def _record_released(
 def defer_failure(
     tx: Transaction, places: Sequence[LockedJob], reasons: Mapping[int, str]
 ) -> Operation[None]:
-    """These are to fail when they are next taken, which is to be soon.
+    """Let jobs fail at their next claim, and make them ready for it.
 
-    One that runs is told when it wants to wait, or to be completed; its own error comes first.
+    A running job gets the failure when it waits for its children or completes, unless it fails with
+    an error of its own.
     """
     blocked = [place for place in places if place.state == State.WAITING_CHILDREN]
     delayed = [place for place in places if place.state == State.DELAYED]
@@ -308,12 +314,12 @@ def defer_failure(
             tx.log(queue, PROMOTE.name, [place.public_id for place in here])
 
 
-# --- jobs that want to be completed --------------------------------------------------------------
+# --- completions ---------------------------------------------------------------------------------
 
 
 def completion_blockers(tx: Transaction, jobs: Sequence[int]) -> Operation[dict[int, BulliteError]]:
-    """Why some of these running jobs cannot be completed: their children have a say."""
-    places = yield from load_for_update(jobs)  # from here on nobody can give them another child
+    """Return the errors of the running jobs that cannot complete because of their children."""
+    places = yield from load_for_update(jobs)  # from now on no other transaction can add a child
     found = yield "completion_blockers", {"jobs": as_json(jobs)}
     errors: dict[int, BulliteError] = {}
     for job, failed_child, is_pending, is_let_go in found.rows:

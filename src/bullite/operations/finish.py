@@ -58,7 +58,7 @@ class FinishRuns(Request):
 
 
 class FinishResult(NamedTuple):
-    """What became of the outcomes of a request."""
+    """The result of recording the outcomes of a request."""
 
     lost: Sequence[int]
     """Jobs whose claim was lost: their outcomes were rejected."""
@@ -72,7 +72,7 @@ class FinishResult(NamedTuple):
 
 _NOBODY: tuple[int, ...] = ()
 
-# Looked at for every job that ends: by place, which is much quicker than by name.
+# Read for every job that ends: itemgetter by position is much faster than access by name.
 _JOB_AND_TOKEN = itemgetter(RunOutcome._fields.index("job"), RunOutcome._fields.index("token"))
 _JOB, _MOVE, _VALUE, _AGAIN, _PREFETCHED, _CUSTOM_ID, _RETENTION, _FLAGS = (
     itemgetter(RunOutcome._fields.index(field))
@@ -122,7 +122,7 @@ def _know_of_a_cancellation(move: Move, outcomes: Sequence[RunOutcome]) -> bool:
 
 
 def locked_in_turns(requests: Sequence[FinishRuns]) -> set[int]:
-    """Return the jobs, if more than one statement locks rows for them; else nothing."""
+    """Return the jobs of these requests if more than one statement locks their rows; else none."""
     outcomes = [outcome for request in requests for outcome in request.outcomes]
     kinds = set(map(_MOVE, outcomes)), set(map(_FLAGS, outcomes))
     queues = {request.queue for request in requests}
@@ -165,8 +165,8 @@ def _still_held(
 ) -> Operation[list[RunOutcome]]:
     """Return the outcomes whose claim is valid; add the claims of the others to `lost`.
 
-    An outcome whose earlier sending was carried out, and only its answer got lost, is neither: the
-    finished row still carries its token. What was tied to a job while it ran is known from here on.
+    An outcome that was recorded before, with only the reply lost, is neither: the row still has its
+    token. The returned outcomes have the present flags of their jobs.
     """
     places = yield from load_for_update([outcome.job for outcome in outcomes])
     held: dict[int, RunOutcome] = {}
@@ -223,7 +223,7 @@ def _may_complete(
 ) -> Operation[tuple[list[RunOutcome], list[RunOutcome]]]:
     """Return the completions that children allow, and failures in place of the others.
 
-    One that somebody ended by hand is neither: its holder is told, and holds it still.
+    A refused manual completion is neither: its caller gets the error and still holds the job.
     """
     errors = yield from dependencies.completion_blockers(tx, [outcome.job for outcome in outcomes])
     overridden |= errors
@@ -245,14 +245,14 @@ def _may_complete(
 def _finish_group(
     tx: Transaction, queue: int, move: Move, flags: int, outcomes: list[RunOutcome]
 ) -> Operation[None]:
-    """Make one kind of move for many jobs of the same flags, in one swap.
+    """Make one move for many jobs with the same flags, in one compare-and-swap.
 
-    All are expected to be held, and to have the flags their worker knows. When one has not, the
-    swap falls short and the transaction is tried again with care, so the common case never has to
-    look first.
+    All jobs are expected to be held, with the flags that their workers know. If one is not, the
+    compare-and-swap raises Conflict and the engine repeats the transaction with `verify_first`. So
+    the common case loads no job beforehand.
     """
     if move is RETRY_NOW:
-        # Those whose time has come while this one ran were there before it.
+        # Jobs that became due while this one ran come before it.
         yield from promote_due(tx, queue)
     asked = yield from _transition_values(move, outcomes)
     if len(asked) != len(outcomes):
@@ -328,10 +328,10 @@ def _events(tx: Transaction, move: Move, outcomes: list[RunOutcome]) -> list[Eve
 
 
 def _completed(outcome: RunOutcome) -> Any:
-    """One with a result, or with an id of its own.
+    """Return the log entry of a completed job that has a result or a custom id.
 
-    A third member says whether there is a result to fetch, because it is too long to be copied; a
-    fourth is the number of a job that is called otherwise.
+    The third item is 1 if the result is too long for the log, so that readers fetch it. The fourth
+    is the pk of a job with a custom id.
     """
     value = outcome.value
     too_long = value is not None and len(value) > MAX_COPIED_LENGTH

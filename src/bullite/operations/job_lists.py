@@ -12,30 +12,30 @@ if TYPE_CHECKING:  # a program that only lists jobs makes no transaction
     from .transaction import Operation
 
 FARTHEST = 2**62
-"""Beyond every place in a list, in both directions."""
+"""A number beyond all positions in a list, in both directions."""
 
 START = (-FARTHEST, -FARTHEST)
-"""The place in front of a whole list."""
+"""The position before the first job of a list."""
 
 _IN_LANES = (State.WAITING.value, PRIORITIZED)
 
 
 def rows_of_list(queue: int, statement: str, params: Params) -> Operation[Sequence[Sequence[Any]]]:
-    """Return the rows that `statement` finds, which may be one of a list, as `after:waiting` is.
+    """Return the rows of `statement`, which may be a statement on a list, such as `after:waiting`.
 
-    Waiting jobs that are in several lanes are found by another statement.
+    Another statement finds waiting jobs that are in several lanes.
     """
     if statement.partition(":")[2] not in _IN_LANES:
         return (yield statement, params).rows
     if not (yield from _has_lanes(queue)):
         rows = (yield statement, params).rows
-        # If jobs were sorted into lanes meanwhile, some are missing.
+        # If jobs were moved to other lanes meanwhile, the rows are incomplete.
         if not (yield from _has_lanes(queue)):
             return rows
     return (yield f"{statement}-by-name", params).rows
 
 
 def _has_lanes(queue: int) -> Operation[bool]:
-    """Return whether jobs wait in several lanes: by their names, or aside because of their keys."""
+    """Return True if jobs wait in several lanes: by their names, or parked by their keys."""
     rows = (yield "add_info", {"queue": queue}).rows
     return any(by_name or by_key for by_name, _, by_key, _ in rows)

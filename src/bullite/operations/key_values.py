@@ -1,4 +1,4 @@
-"""Values that are kept by kind and name beside the jobs: configuration, templates, groups."""
+"""Values by kind and name that are stored beside the jobs: configuration, templates, groups."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from .transaction import Operation, Transaction
 
 
 class UpdateKeyValue(Request):
-    """Change one value. Answers what it was and what it is now, as JSON; None for none.
+    """Change one value. Reply with the old and the new value as JSON, None for no value.
 
-    `make` gets what it was, and is asked inside the transaction: nobody else changes it meanwhile.
-    It may be asked again, if the transaction has to be. What it raises is the answer.
+    `make` gets the old value and returns the new one. It is called inside the transaction, so no
+    other process changes the value meanwhile. If the transaction is repeated, so is the call. If
+    `make` raises an error, that is the reply.
     """
 
     kind: str
@@ -36,7 +37,7 @@ def update_key_value(
         old: str | None = next((value for [value] in found.rows), None)
         try:
             new = request.make(old)
-        except Exception as error:  # it is its caller's alone: nothing has been written for it
+        except Exception as error:  # only this request fails: nothing has been written for it
             answers.append(error)
             continue
         if new is None:

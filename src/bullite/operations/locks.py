@@ -16,20 +16,20 @@ from .transitions import allocate_ids
 
 
 class Lease(NamedTuple):
-    """A lock is held under this token until then, by the clock of leases."""
+    """The fencing token of a held lock, and the end of its lease by the clock of leases."""
 
     token: int
     until: int
 
 
 class TakeLock(Request):
-    """Take a lock that nobody holds. Answers a Lease; None if somebody does."""
+    """Acquire a lock. Reply with a Lease; with None if another process holds the lock."""
 
     name: str
     ttl: int
     boot: str
     instead_of: int | None = None
-    """The token of a holder that is known to be gone."""
+    """The token of a holder that is known to be dead."""
     apart = ALONE_BESIDE_OTHERS
 
 
@@ -54,10 +54,13 @@ def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[
 
 
 class RenewLocks(Request):
-    """This process lives on. Answers until when its locks are held, by token; others are lost."""
+    """Renew the locks of this process. Reply with the ends of their leases by token.
+
+    A lock that is not in the reply is lost.
+    """
 
     locks: Sequence[tuple[str, int, int]]
-    """Of each its name, token and ttl."""
+    """Name, token and ttl of each lock."""
     apart = ALONE_BESIDE_OTHERS
 
 
@@ -73,7 +76,7 @@ def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[li
 
 
 class ExtendLock(Request):
-    """Hold a lock for `ttl` from now, and for that at each renewal. Answers a Lease, or None."""
+    """Hold a lock for `ttl` ms from now and from each renewal. Reply with a Lease, or None."""
 
     name: str
     token: int
@@ -91,7 +94,7 @@ def extend_locks(tx: Transaction, requests: Sequence[ExtendLock]) -> Operation[l
 
 
 class ReleaseLock(Request):
-    """Let go of a lock. Answers whether it was held."""
+    """Release a lock. Reply with True if it was held."""
 
     name: str
     token: int
@@ -112,7 +115,7 @@ def _held(tx: Transaction, name: str, token: int) -> dict[str, int | str]:
 
 
 class PruneLocks(Request):
-    """Delete the locks whose holders let their lease end."""
+    """Delete the locks whose leases have ended."""
 
     boot: str
     durable = False

@@ -1,4 +1,4 @@
-"""What the runs of a queue came to, minute by minute, and what workers say of themselves."""
+"""Metrics: outcomes, durations and waits of each queue by minute, and statistics of workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT_MINUTES = 7 * 24 * 60
 
 @dataclass(slots=True)
 class MinuteTotals:
-    """Runs that ended in one minute, and how long the jobs waited that began in it."""
+    """Runs that ended in one minute, and the waits of jobs that started in it."""
 
     completed: int = 0
     failed: int = 0
@@ -32,7 +32,7 @@ class MinuteTotals:
 
 
 def stored_totals(row: Sequence[Any]) -> MinuteTotals:
-    """One from [completed, failed, durations, waits]."""
+    """Return the totals from a row of [completed, failed, durations, waits]."""
     completed, failed, durations, waits = row
     return MinuteTotals(completed, failed, _histogram(durations), _histogram(waits))
 
@@ -42,12 +42,12 @@ def _histogram(text: str | None) -> DurationHistogram:
 
 
 class WriteMetrics(Request):
-    """Add to the minutes of queues, and write down what workers say. Answers nothing."""
+    """Add to the minutes of queues, and store the statistics of workers. Reply with None."""
 
     minutes: Mapping[tuple[int, int], MinuteTotals]
-    """By queue and minute."""
+    """The totals to add, by queue and minute."""
     stats: Mapping[int, str]
-    """By worker, as JSON."""
+    """The statistics as JSON, by worker."""
     durable = False
     reply_before_claims = False
     apart = ALONE
@@ -55,7 +55,7 @@ class WriteMetrics(Request):
 
 def write_metrics(tx: Transaction, requests: Sequence[WriteMetrics]) -> Operation[list[None]]:
     for request in requests:
-        # In one order in every process, as there may be locks.
+        # All processes use the same order: rows are locked, and another order could deadlock.
         for (queue, minute), tally in sorted(request.minutes.items()):
             yield from _add_to_minute(queue, minute, tally)
         for worker, stats in request.stats.items():

@@ -59,9 +59,9 @@ class MoveJobs(Request):
     delay: int = 0
     """Ms, for moves to `delayed`."""
     forget_attempts: bool = False
-    """For the moves that let a finished job run again: as if it had never run."""
+    """For moves that let a finished job run again: delete its attempts and steps."""
     with_parents: bool = False
-    """For the moves that take jobs out: a parent of the same queue goes with its last child."""
+    """For moves that remove or delete jobs: a parent of the same queue goes with its last child."""
     barrier = True
 
     def job_ids(self) -> Sequence[int]:
@@ -77,7 +77,7 @@ def move_jobs(tx: Transaction, requests: Sequence[MoveJobs]) -> Operation[list[l
 
 
 def _move_all(tx: Transaction, request: MoveJobs) -> Operation[list[LockedJob]]:
-    """Move those of the jobs that can be, and those that go with them; where they were."""
+    """Move the jobs that can be moved, and the parents that go with them. Return their old rows."""
     moved: list[LockedJob] = []
     jobs = request.jobs
     while jobs:
@@ -90,7 +90,7 @@ def _move_all(tx: Transaction, request: MoveJobs) -> Operation[list[LockedJob]]:
 def _move_some(
     tx: Transaction, request: MoveJobs, jobs: Sequence[int]
 ) -> Operation[list[LockedJob]]:
-    """Move those of the jobs that can be; where they were."""
+    """Move the jobs that can be moved. Return their old rows."""
     places = yield from load_for_update(jobs)
     wanted = [places[job] for job in dict.fromkeys(jobs) if job in places]
     if request.move is REMOVE:
@@ -106,7 +106,7 @@ def _move_some(
             moved += there
     keyed = [place for place in moved if place.flags & DEDUPLICATED]
     if keyed:
-        # Together, wherever they were: keys are locked in one order.
+        # Together, whatever states the jobs were in: keys are locked in one order.
         yield from moved_by_hand(tx, request.move, keyed)
     return moved
 
@@ -114,7 +114,7 @@ def _move_some(
 def _without_children_elsewhere(
     move: Move, source: State, places: list[LockedJob]
 ) -> Operation[list[LockedJob]]:
-    """A queue is deleted without its parents that wait for children in other queues."""
+    """Leave out parents that wait for children in other queues, if a queue is deleted."""
     if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
         return places
     found = yield "with_children_elsewhere", {"jobs": as_json([place.job for place in places])}
@@ -125,7 +125,7 @@ def _without_children_elsewhere(
 def _resolve_links(
     tx: Transaction, request: MoveJobs, moved: Sequence[LockedJob]
 ) -> Operation[list[int]]:
-    """What the move means for those who wait for these jobs; who is to make it, too."""
+    """Change the links of the moved jobs. Return the jobs that must make the same move."""
     awaited = [place.job for place in moved if place.flags & UPSTREAM]
     if request.move in RESTORE.values():
         if awaited:
@@ -144,40 +144,42 @@ def _resolve_links(
 
 
 class MoveListed(Request):
-    """An operator moves the next jobs of a list, in its order. Answers a `Moved`."""
+    """Move the next jobs of a list, in its order. Reply with a Moved.
+
+    Jobs that cannot be moved are skipped: the next request starts after them.
+    """
 
     queue: int
     list: str
-    """Its name: a state, or `prioritized`."""
+    """The name of the list: a state, or `prioritized`."""
     move: Move
     most: int
-    """How many jobs of the list are looked at."""
+    """Maximum number of jobs of the list to read."""
     before: int
-    """No job is moved that was added, or finished, later than this."""
+    """Jobs that were added, or finished, later than this are not moved."""
     after: tuple[int, int]
-    """The place in the list that the request before this one came to."""
+    """The position in the list where the previous request ended."""
     since: int
-    """When the first request for the list was carried out. A job that was let run since may be in
-    the list again; it is not moved a second time."""
+    """Time of the first request for the list. A job that was retried or promoted since then may be
+    in the list again; it is not moved a second time."""
     delay: int = 0
     forget_attempts: bool = False
     barrier = True
 
 
 class Moved(NamedTuple):
-    """What a `MoveListed` did."""
+    """The reply to a `MoveListed`."""
 
     ids: list[str]
-    """Of the jobs of the list that moved, in its order."""
+    """The ids of the jobs of the list that moved, in its order."""
     after: tuple[int, int] | None
-    """The place to go on from; None at the end of the list."""
+    """The position where the next request starts; None at the end of the list."""
     frees: bool
-    """Whether others came to the lists of the queue because these were taken out."""
+    """Other jobs became waiting or delayed because these were removed."""
     at: int
 
 
 def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[list[Moved]]:
-    """Jobs that cannot be moved are passed over: the next request begins after them."""
     answers = []
     for request in requests:
         first, second = request.after
@@ -213,23 +215,23 @@ _UNSTARTED = (State.WAITING, State.DELAYED)
 
 
 def _unstarted(tx: Transaction, queue: int) -> int:
-    """How many more jobs of a queue wait for their turn or their time than before `tx`."""
+    """Return by how much `tx` has increased the number of waiting and delayed jobs of a queue."""
     return sum(tx.counted(queue, name) for name in (*_UNSTARTED, PRIORITIZED))
 
 
 class MoveJob(Request):
-    """The same for one job, whose caller wants to know why not. Answers None, or an error."""
+    """Move one job without its claim token. Reply with None, or with an error that says why not."""
 
     move: Move
     job: int
     id: str
-    """As its users call it."""
+    """The public id."""
     delay: int = 0
     forget_attempts: bool = False
     source: State | None = None
-    """The only state it may be moved from, when the table allows several."""
+    """The only state from which the job may move; None for all that the table allows."""
     with_descendants: bool = False
-    """Its children, theirs and so on make the move, too: all, or none if one of them runs."""
+    """All its descendants make the same move; if one of them runs, no job moves."""
     barrier = True
 
     def job_ids(self) -> Sequence[int]:
@@ -254,7 +256,7 @@ def move_job(tx: Transaction, requests: Sequence[MoveJob]) -> Operation[list[Bul
 
 
 def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
-    """Those jobs that a scheduler waits for, which cannot be removed without it, and its key."""
+    """Return the pending jobs of schedulers, with the keys: only a scheduler removes its own."""
     scheduled = [place.job for place in places if place.flags & SCHEDULED]
     if not scheduled:
         return {}
@@ -263,7 +265,7 @@ def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
 
 
 def _descendants(request: MoveJob) -> Operation[list[LockedJob]]:
-    """Of a job that is brought back, those that were taken out and can be brought back, too."""
+    """Return the descendants of a job: the removed ones if it is restored, else the others."""
     found = yield "descendants", {"jobs": as_json([request.job])}
     places = yield from load_for_update([job for job, *_ in found.rows])
     is_back = request.move in RESTORE.values()
@@ -273,7 +275,11 @@ def _descendants(request: MoveJob) -> Operation[list[LockedJob]]:
 def _move_with_descendants(
     tx: Transaction, request: MoveJob, place: LockedJob, family: Sequence[LockedJob]
 ) -> Operation[list[int]]:
-    """Those that come back do so from the bottom up: nobody is to find that it waits for none."""
+    """Move a job and its descendants.
+
+    Restore descendants first: a parent that is restored before its children would find that it
+    waits for none.
+    """
     by_hand = MoveJobs(request.move, (request.job,), request.delay, request.forget_attempts)
     if request.move in RESTORE.values():
         if (yield from _with_free_ids(request.move, [place])):
@@ -318,14 +324,14 @@ def _why_not(
 
 
 def _may(move: Move, place: LockedJob) -> bool:
-    """A removed job goes back to where it came from, and nowhere else."""
+    """Return False if a job would be restored to another state than it was removed from."""
     if move in RESTORE.values():
         return place.removed_from == move.target
     return True
 
 
 def _with_free_ids(move: Move, places: list[LockedJob]) -> Operation[list[LockedJob]]:
-    """Those whose custom id, if they have one, nobody else has where they are to go."""
+    """Return the jobs whose custom id, if they have one, is free in the queue they move to."""
     wanted: dict[int, tuple[int, str]] = {}
     by_queue: dict[int, list[str]] = {}
     for place in places:
@@ -408,9 +414,10 @@ def _event(move: Move, source: State, place: LockedJob, due: int) -> Event:
 def _prepare_to_run_again(
     tx: Transaction, source: State, places: list[LockedJob]
 ) -> Operation[list[LockedJob]]:
-    """Forget how finished jobs ended, but for their history; back to the queue they came from.
+    """Delete the results of finished jobs, but not their history, and reopen their links.
 
-    Where they are counted when that is done.
+    Move them from the dead-letter queue back to their own. Return their rows with the queue in
+    which they are counted now.
     """
     jobs = as_json([place.job for place in places])
     if source is State.COMPLETED:

@@ -1,8 +1,8 @@
 """Limits of a queue: global concurrency, rate limits, and `rate_limit()` of an operator.
 
-A window is fixed: it begins with the first job that is taken, counts jobs as they are taken, and
-ends after its duration. Claims under limits come one after the other, so what one has counted the
-next one sees; how many run is counted from the rows of running jobs each time.
+A window is fixed: it starts with the first claimed job, counts claimed jobs, and ends after its
+duration. Claims under limits are serialized, so each one sees the counts of the one before. The
+number of running jobs is counted from their rows at each claim.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class QueueLimits(NamedTuple):
         )
 
     def is_blocked(self, now: int) -> bool:
-        """The window was blocked by an operator."""
+        """Return True if an operator blocked the window."""
         return self.until > now and self.used >= WINDOW_USED_UP
 
     def remaining(self, limiter: Rate | None, now: int) -> int | None:
         """Return how many jobs may still be claimed in the window; None for any number.
 
-        The queue's own maximum beats that of a worker.
+        The maximum of the queue overrides that of a worker.
         """
         most = limiter.max if self.max is None and limiter is not None else self.max
         if most is None:
@@ -93,7 +93,7 @@ def consume_window(
 ) -> Operation[int | None]:
     """Count jobs in the window of their queue. Return its end if it allows no more jobs.
 
-    A window that begins now is as long as the worker's limiter says, else the queue.
+    A window that starts now has the duration of the worker's limiter, else that of the queue.
     """
     left = limits.remaining(limiter, tx.now)
     if left is None:
@@ -107,7 +107,7 @@ def consume_window(
     return until if taken >= left else None
 
 
-# --- by hand -------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 
 
 class SetConcurrency(Request):
@@ -150,7 +150,7 @@ def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Rat
 class BlockQueue(Request):
     """Let no job of a queue start for `duration` ms; None ends its window now.
 
-    Answers whether a window ran.
+    Reply with True if a window was open.
     """
 
     queue: int

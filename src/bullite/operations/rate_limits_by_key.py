@@ -1,8 +1,8 @@
 """Rate limits by key: jobs of a used-up key are parked, so that they do not block other jobs.
 
-A claim that meets jobs of such a key puts them, and those close behind, into a lane of their own;
-when the window of the key has ended, as many as may begin come back to their places. So a job
-stands aside once in a window at most, and a claim never walks past a million of them.
+A claim that finds jobs of such a key moves them, and the next jobs of the key, to a lane of the
+key. When the window of the key has ended, as many as may start move back to their old positions. So
+a job is parked at most once per window, and a claim never reads past a million parked jobs.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def next_allowed(
     brought: set[str] = set()
     looks = 0
     while everywhere:
-        lanes = yield from find_lanes()  # those who came back may have made one
+        lanes = yield from find_lanes()  # unparked jobs may have added a lane
         rows = yield from look(lanes, room)
         windows = yield from read_windows(queue, {key for row in rows if (key := _key_of(row))})
         rows, used_up = _split_by_limit(rows, windows, tx.now)
-        # Of a key that has some aside, those come first: they may have been there before.
+        # The parked jobs of a key come first: they may be older.
         behind = {key for row in rows if (key := _key_of(row)) and _has_parked(windows[key])}
         behind -= brought
         for key in behind:
@@ -209,10 +209,10 @@ def _unpark(tx: Transaction, queue: int, window: RateWindow) -> Operation[None]:
         for lane in (yield from _parked_lanes(queue, window.key)):
             home = lane.rpartition(PARKED_LANE)[2]
             yield "unpark_jobs", {"queue": queue, "lane": lane, "home": home, "most": most}
-        # Looked at anew: some may be locked by others just now, and have been passed over.
+        # Read again: the statement skips jobs that other transactions have locked.
         are_left = bool((yield from _parked_lanes(queue, window.key)))
-        # The next when the window that the first of these begins has ended; if none of them ever
-        # begins, because they are removed, a window's time from now.
+        # The first of these jobs to start opens a window; the next jobs are unparked when it ends.
+        # If none of them starts, because they are removed, they are unparked after its duration.
         back_at = tx.now + (window.duration or 0) if are_left else None
     yield "set_unpark_time", {"queue": queue, "keys": as_json({window.key: back_at})}
 
@@ -241,13 +241,13 @@ def _used(window: RateWindow, now: int) -> int:
     return window.used if window.until > now else 0
 
 
-# --- by hand -------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 
 
 class SetKeyLimit(Request):
-    """Limit the jobs of a key, or with EVERY_KEY those of all keys without a limit.
+    """Set the limit of a key, or with EVERY_KEY that of all keys without a limit of their own.
 
-    None removes the limit. Answers what held before.
+    None removes the limit. Reply with the old limit.
     """
 
     queue: int
@@ -267,7 +267,7 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
             yield "remove_key_limit", {"queue": queue, "key": key}
         else:
             yield "set_key_limit", {"queue": queue, "key": key, **request.limiter._asdict()}
-        # Claims find out who may come back under the new limit.
+        # The next claims park the jobs again that the new limit does not allow.
         yield "unpark_all", {"queue": queue, "now": tx.now}
         yield "set_by_key", {"queue": queue}
         yield from notify_limit_change(tx, queue)

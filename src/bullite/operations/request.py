@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 TOGETHER, ALONE_BESIDE_OTHERS, ALONE = 0, 1, 2
-"""A request may share a transaction with others; only if the database has one writer at a time;
-never."""
+"""A request may share a transaction with other requests always, only if the database has one writer
+at a time, or never."""
 
 
 class Request(msgspec.Struct):
@@ -19,17 +19,18 @@ class Request(msgspec.Struct):
     """
 
     durable: ClassVar[bool] = True
-    """The engine replies only when the transaction is on the disk."""
+    """The engine replies only after the transaction was written to disk."""
     barrier: ClassVar[bool] = False
-    """No later request is carried out before it."""
+    """The engine executes no later request before this one."""
     reply_before_claims: ClassVar[bool] = True
-    """The caller must have the reply before jobs start that the request has made ready."""
+    """The caller must get the reply before jobs start that the request has made ready."""
     apart: ClassVar[int] = TOGETHER
-    """Maintenance has a transaction of its own, so that no other request waits for it or is undone
-    with it. So has a request that locks queues or workers: those are locked before jobs."""
+    """Maintenance has a transaction of its own, so that no other request waits for it or is rolled
+    back with it. A request that locks queues or workers has one, too: they are locked before jobs.
+    """
     keeps_order: ClassVar[bool] = False
-    """Several requests for one job may share a group, because they are carried out in order."""
+    """Several requests for one job may share a batch, because they are executed in order."""
 
     def job_ids(self) -> Sequence[int]:
-        """The jobs that the request changes."""
+        """Return the jobs that the request changes."""
         return ()

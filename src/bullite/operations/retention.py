@@ -1,4 +1,4 @@
-"""Keep limits: deletion of finished jobs, removed jobs, events and keys that are past them."""
+"""Retention: delete finished jobs, removed jobs, events and keys that are past their limits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .transaction import Operation, Transaction, read_counts
 from .transitions import delete_jobs, load_for_update
 
 MAX_PRUNED = 500
-"""Rows that one maintenance transaction deletes, so that it never holds the lock for long."""
+"""Rows that one maintenance transaction deletes, so that it holds its locks only shortly."""
 
 
 def apply_retention(
     tx: Transaction, queue: int, state: State, ended: Iterable[tuple[int, int, Retention | None]]
 ) -> Operation[None]:
-    """Delete what the retention of jobs that just ended in `state` asks for: these jobs or older.
+    """Apply the retention of jobs that just ended in `state`: delete these jobs, or older ones.
 
     `ended` has the pk, the flags and the retention of each job.
     """

@@ -28,30 +28,30 @@ log = logging.getLogger("bullite.scheduler")
 _seldom = ThrottledLog(log)
 
 MAX_SLOTS = 32
-"""Ticks that are passed over because their ids are taken, before a scheduler gives up."""
+"""Ticks that are skipped because their ids are taken, before a scheduler raises an error."""
 
 MAX_CAUGHT_UP = 1_000
-"""Late schedulers looked after in one go of the service."""
+"""Maximum number of late schedulers that one round of maintenance catches up."""
 
 PREFIX = "repeat:"
 _PENDING = (State.WAITING, State.DELAYED)
 CANNOT_GO_ON = (InvalidOption, SchedulerSlotsTaken)
-"""Its zone is unknown on this machine, or the ids of its ticks are taken."""
+"""Errors of a scheduler: its zone is unknown on this machine, or the ids of its ticks are taken."""
 
 
 class SchedulerSpec(NamedTuple):
-    """A scheduler as somebody wants it."""
+    """The definition of a scheduler, as a caller gives it."""
 
     key: str
     recurrence: Recurrence
     job: NewJob
-    """What its jobs are made from."""
+    """The template of its jobs."""
     given: Sequence[str] = ()
-    """The options that were given for them, rather than being the queue's own."""
+    """The options of its jobs that the caller gave; the others are defaults of the queue."""
 
 
 class Scheduler(NamedTuple):
-    """A scheduler as it is stored."""
+    """A stored scheduler: the columns of the statement `scheduler_named`."""
 
     id: int
     queue: int
@@ -71,12 +71,12 @@ class Scheduler(NamedTuple):
 
 
 def id_of(key: str, tick: int) -> str:
-    """The id of the job that is made for a tick."""
+    """Return the id of the job of a tick."""
     return f"{PREFIX}{key}:{tick}"
 
 
 def key_in(job_id: str) -> str:
-    """The key of the scheduler that made the job of this id."""
+    """Return the key of the scheduler that made the job with this id."""
     return job_id.removeprefix(PREFIX).rpartition(":")[0]
 
 
@@ -84,7 +84,7 @@ def key_in(job_id: str) -> str:
 
 
 class NextTick(NamedTuple):
-    """What comes next for a scheduler."""
+    """The next tick of a scheduler, and its job."""
 
     tick: int
     iteration: int
@@ -94,7 +94,7 @@ class NextTick(NamedTuple):
 def job_at(
     tx: Transaction, plan: SchedulerSpec, tick: int, iteration: int | None, priority_order: str
 ) -> NewJob:
-    """The job of a tick. Its time to expire, if it has one, begins when it is due."""
+    """Return the job of a tick. The time of its option `expires` starts when it is due."""
     template, recurrence = plan.job, plan.recurrence
     delay = max(0, tick - tx.now)
     repeat: dict[str, Any] = {"key": plan.key}
@@ -106,7 +106,7 @@ def job_at(
         if getattr(recurrence, name) is not None:
             repeat[name] = getattr(recurrence, name)
     if iteration is None:
-        del repeat["offset"]  # it is made beside its slots
+        del repeat["offset"]  # the job is added outside the schedule
     else:
         repeat["count"] = iteration
     options = {} if template.opts is None else decode(template.opts)
@@ -125,14 +125,14 @@ def job_at(
 
 
 def offset_of(recurrence: Recurrence, tick: int | None) -> int:
-    """How far the slots of an interval lie behind the multiples of it; 0 for a pattern."""
+    """Return the ms by which ticks are later than multiples of the interval; 0 for a pattern."""
     if recurrence.offset is not None:
         return recurrence.offset
     return 0 if recurrence.every is None or tick is None else tick % recurrence.every
 
 
 def spec_of(scheduler: Scheduler) -> SchedulerSpec:
-    """What a stored scheduler was made from."""
+    """Return the definition of a stored scheduler."""
     options = decode(scheduler.opts)
     stored = options["stored"]
     template = NewJob(
@@ -154,10 +154,10 @@ def spec_of(scheduler: Scheduler) -> SchedulerSpec:
 def next_free_tick(
     tx: Transaction, queue: int, plan: SchedulerSpec, tick: int | None, mine: str | None = None
 ) -> Operation[int | None]:
-    """The first tick from `tick` on whose id no job has; None if the scheduler is over by then.
+    """Return the first tick from `tick` on whose id no job has; None if the scheduler ends before.
 
-    Old jobs of a scheduler that was made anew may still have theirs. `mine` will be given up.
-    Raises SchedulerSlotsTaken after so many.
+    Jobs of a deleted scheduler with the same key may still have such ids. `mine` is the id of the
+    pending job, which will be deleted. Raise SchedulerSlotsTaken if MAX_SLOTS more ticks are taken.
     """
     passed_over: list[Event] = []
     for _ in range(1 + MAX_SLOTS):
@@ -175,16 +175,16 @@ def next_free_tick(
     )
 
 
-# --- when a pending job is taken -----------------------------------------------------------------
+# --- after the claim of a pending job ------------------------------------------------------------
 
 
 def create_successor(
     tx: Transaction, queue: int, jobs: Sequence[int], *, runs: bool = True
 ) -> Operation[bool]:
-    """These jobs are taken, or with `runs=False` will never be: make those that come after them.
+    """Insert the next jobs of schedulers whose pending jobs were claimed, or ended without a run.
 
-    A job that no scheduler waits for, because it was taken before or is run by hand, makes nothing.
-    Answers whether one that was made can be taken at once.
+    A job that is not the pending one of a scheduler, because it was claimed before or was run by
+    an operator, has no successor. Return True if a new job can be claimed immediately.
     """
     found = yield "schedulers_of_jobs", {"jobs": as_json(jobs)}
     if not found.rows:
@@ -200,7 +200,7 @@ def create_successor(
         try:
             after = yield from _after(tx, scheduler, order)
         except CANNOT_GO_ON as error:
-            # Its job runs all the same; the service, here or elsewhere, goes on with it.
+            # The claimed job runs nevertheless; maintenance of a process continues the scheduler.
             _seldom.warning("the job scheduler %r could not go on: %s", scheduler.key, error)
             changes.append(scheduler._replace(job=None))
             continue
@@ -214,7 +214,7 @@ def create_successor(
 
 
 def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[NextTick | None]:
-    """What comes when the pending job of a scheduler was taken; None if it was the last."""
+    """Return the tick after the pending job of a scheduler; None if that was the last."""
     plan = spec_of(scheduler)
     recurrence, taken = plan.recurrence, scheduler.next_at
     assert taken is not None
@@ -232,7 +232,7 @@ def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[NextT
 
 
 def _planned(scheduler: Scheduler, after: NextTick) -> Scheduler:
-    """The same, waiting for what comes next, whose number is not known yet."""
+    """Return the scheduler with the next tick; the pk of its job is not known yet."""
     return scheduler._replace(next_at=after.tick, iterations=after.iteration, enabled=1)
 
 
@@ -243,7 +243,7 @@ def _ended(scheduler: Scheduler) -> Scheduler:
 def store(
     tx: Transaction, queue: int, changes: Sequence[Scheduler], new: Mapping[str, NewJob]
 ) -> Operation[None]:
-    """Add the new jobs, by the key of their scheduler, and say so in the schedulers."""
+    """Add the new jobs, by the key of their scheduler, and update the schedulers."""
     if new:
         added = yield from add_within(tx, queue, list(new.values()))
         numbers = dict(zip(new, added.ids, strict=True))
@@ -256,7 +256,7 @@ def store(
 
 def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
     if first is not None and first != kept:
-        who = repr(key).replace("%", "%%")  # each is told of, but not again and again
+        who = repr(key).replace("%", "%%")  # throttled by text, so for each scheduler by itself
         _seldom.warning(
             f"the job scheduler {who} missed too many ticks to make up for: "
             "those from %d on are left out, up to %s",
@@ -264,17 +264,17 @@ def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
         )
 
 
-# --- what is pending ----------------------------------------------------------------------------
+# --- pending jobs --------------------------------------------------------------------------------
 
 
 def find(queue: int, key: str) -> Operation[Scheduler | None]:
-    """A scheduler, to be changed."""
+    """Return the scheduler with this key; None if there is none."""
     found = yield "scheduler_named", {"queue": queue, "key": key}
     return Scheduler(*found.rows[0]) if found.rows else None
 
 
 def pending_of(scheduler: Scheduler) -> Operation[LockedJob | None]:
-    """Where the job is that a scheduler waits for; None if it has none, or it was taken."""
+    """Return the pending job of a scheduler; None if it has none, or the job was claimed."""
     if scheduler.job is None:
         return None
     place = (yield from load_for_update([scheduler.job])).get(scheduler.job)
@@ -282,7 +282,7 @@ def pending_of(scheduler: Scheduler) -> Operation[LockedJob | None]:
 
 
 def delete_pending(tx: Transaction, place: LockedJob) -> Operation[None]:
-    """Delete a pending job for good."""
+    """Delete a pending job: it cannot be restored."""
     state = State(place.state)
     yield from delete_jobs(tx, state, {place.job: place.flags})
     count_out(tx, place.queue, state, [place.priority])
@@ -290,7 +290,10 @@ def delete_pending(tx: Transaction, place: LockedJob) -> Operation[None]:
 
 
 def tick_after_missed(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
-    """The tick that a late one gives way to, if it is too late; None if it was the last."""
+    """Return the tick that replaces a missed one, or `pending` if it was not missed.
+
+    Return None if `pending` was the last.
+    """
     if is_over(recurrence, 0, pending):
         return None
     tick = tick_in_time(recurrence, pending, now)
@@ -302,7 +305,7 @@ def tick_after_missed(recurrence: Recurrence, key: str, pending: int, now: int) 
 def reschedule(
     tx: Transaction, scheduler: Scheduler, plan: SchedulerSpec, tick: int | None
 ) -> Operation[None]:
-    """Make this tick the next instead of the one that was; without a tick it has ended."""
+    """Replace the next tick of a scheduler; without a tick, the scheduler ends."""
     after = None
     if tick is not None:
         order = (yield from read_settings(scheduler.queue)).priority_order
@@ -312,7 +315,7 @@ def reschedule(
 
 
 def _wait_for(tx: Transaction, scheduler: Scheduler, after: NextTick | None) -> Operation[None]:
-    """Make the job that comes next the pending one; if there is none, the scheduler has ended."""
+    """Store the next tick and add its job; without a tick, the scheduler ends."""
     if after is None:
         yield from store(tx, scheduler.queue, [_ended(scheduler)], {})
     else:
@@ -320,11 +323,11 @@ def _wait_for(tx: Transaction, scheduler: Scheduler, after: NextTick | None) -> 
         yield from store(tx, scheduler.queue, [_planned(scheduler, after)], new)
 
 
-# --- the service ---------------------------------------------------------------------------------
+# --- maintenance ---------------------------------------------------------------------------------
 
 
 class CatchUpScheduler(Request):
-    """Look after a scheduler that seems to be late. Answers whether there was something to do."""
+    """Continue a scheduler that seems to be late. Reply with 1 if it was, else with 0."""
 
     queue: int
     key: str
@@ -332,7 +335,7 @@ class CatchUpScheduler(Request):
 
 
 def late_params(now: int) -> dict[str, int]:
-    """What tells schedulers that seem to be late from others."""
+    """Return the parameters of the statement that finds schedulers that seem to be late."""
     return {"now": now, "late": now - GRACE, "most": MAX_CAUGHT_UP}
 
 
@@ -349,7 +352,7 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUpScheduler]) -> Operation
             try:
                 done = yield from _catch_up(tx, scheduler)
             except CANNOT_GO_ON as error:
-                # Others may know its zone; its neighbours must not wait for that.
+                # Another process may know its zone; other schedulers must not wait for that.
                 _seldom.warning("the job scheduler %r could not go on: %s", request.key, error)
         answers.append(int(done))
     return answers
@@ -360,7 +363,7 @@ def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:
     plan, due = spec_of(scheduler), scheduler.next_at
     assert due is not None
     if pending is None:
-        # It was taken where nobody could tell what comes next.
+        # The process that claimed it could not compute the next tick.
         order = (yield from read_settings(scheduler.queue)).priority_order
         yield from _wait_for(tx, scheduler, (yield from _after(tx, scheduler, order)))
         return True
@@ -373,11 +376,11 @@ def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:
     return True
 
 
-# --- what belongs to a scheduler -----------------------------------------------------------------
+# --- jobs of schedulers --------------------------------------------------------------------------
 
 
 def with_live_scheduler(queue: int, jobs: Mapping[int, str | None]) -> Operation[set[int]]:
-    """Those of the jobs that schedulers made, each with its id, whose scheduler still exists."""
+    """Return the jobs whose scheduler still exists; `jobs` has the custom id of each job."""
     keys = {job: key_in(id) for job, id in _named(jobs)}
     if not keys:
         return set()

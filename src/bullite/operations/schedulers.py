@@ -1,4 +1,4 @@
-"""What is asked of job schedulers: to make and change them, remove, pause and run them now."""
+"""Requests on job schedulers: make, change, remove, pause, resume, and run one now."""
 
 from __future__ import annotations
 
@@ -38,32 +38,33 @@ from .transitions import LockedJob
 
 
 class UpsertSchedulers(Request):
-    """Add jobs, and make or change schedulers, all or none. Answers Planned, OutOfDate or why not.
+    """Add jobs, and make or change schedulers: all or none.
 
-    The job of a scheduler is the one that is pending then. If one is named twice, the last counts.
+    Reply with SchedulersUpserted, StaleSettings or an error. The job of a scheduler in the reply is
+    its pending one. If a scheduler is given twice, the last definition is used.
     """
 
     queue: int
     wanted: Sequence[NewJob | SchedulerSpec]
     version: int = 1
-    """Of the settings that the jobs' options were resolved under."""
+    """Version of the settings with which the options of the jobs were resolved."""
     barrier = True
     apart = ALONE_BESIDE_OTHERS
 
 
 class SchedulersUpserted(NamedTuple):
-    """What became of it."""
+    """The reply to an UpsertSchedulers, or to a RunScheduler."""
 
     added: Added
     jobs: Sequence[NewJob]
-    """As they were made, in the order of the request."""
+    """The jobs as they were added, in the order of the request."""
 
 
 class _Upsert(NamedTuple):
     plan: SchedulerSpec
     after: NextTick
     pending: LockedJob | None
-    """The job that gives way."""
+    """The pending job that is replaced."""
 
 
 def upsert_schedulers(
@@ -81,7 +82,7 @@ def upsert_schedulers(
 def _upsert_schedulers(
     tx: Transaction, request: UpsertSchedulers
 ) -> Operation[SchedulersUpserted | StaleSettings]:
-    """What may be refused is found out first: until then nothing is written."""
+    """Check everything that may be refused, then write."""
     queue = request.queue
     yield "lock_queue", {"queue": queue}
     settings = yield from read_settings(queue)
@@ -92,7 +93,7 @@ def _upsert_schedulers(
     for key, plan in plans.items():
         upserts[key] = yield from _upsert(tx, queue, plan, settings.priority_order)
     jobs = [upserts[w.key].after.job if isinstance(w, SchedulerSpec) else w for w in request.wanted]
-    # Of jobs that schedulers make there is one for each: quotas only look at what they hold.
+    # A scheduler has one pending job, so quotas on numbers do not count it.
     made = {upsert.after.job.custom_id or "" for upsert in upserts.values()}
     adding = AddJobs(queue, jobs, request.version, skip_quotas=made)
     refusal = yield from quota_error(tx, adding)
@@ -131,9 +132,9 @@ def _put(
 
 
 def _upsert(tx: Transaction, queue: int, plan: SchedulerSpec, order: str) -> Operation[_Upsert]:
-    """What a scheduler does next under a new plan; raises why that cannot be.
+    """Return the next tick of a scheduler with a new definition. Raise an error if it has none.
 
-    It goes on counting its ticks; one that has ended counts anew.
+    The scheduler continues to count its ticks; one that has ended starts again with 1.
     """
     old = yield from find(queue, plan.key)
     pending = None if old is None else (yield from pending_of(old))
@@ -162,7 +163,10 @@ def _upsert(tx: Transaction, queue: int, plan: SchedulerSpec, order: str) -> Ope
 def _first(
     tx: Transaction, recurrence: Recurrence, old: Scheduler | None, was_taken: bool
 ) -> int | None:
-    """The first tick of a scheduler under a new plan; one whose rhythm stays keeps its next."""
+    """Return the first tick of a scheduler with a new definition.
+
+    If pattern or interval do not change, the scheduler keeps its next tick.
+    """
     if old is not None and old.next_at is not None:
         before = Recurrence.from_json(old.recurrence)
         is_started = old.next_at >= (recurrence.start_date or 0)
@@ -191,7 +195,7 @@ def _options_of(plan: SchedulerSpec) -> str:
 
 
 class RemoveScheduler(Request):
-    """Delete a scheduler, and its job if that waits for its time. Answers whether there was one."""
+    """Delete a scheduler, and its pending job if that is delayed. Reply with True if it existed."""
 
     queue: int
     key: str
@@ -214,7 +218,7 @@ def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Op
 
 
 class DeleteSchedulers(Request):
-    """Delete all schedulers of a queue whose jobs are being deleted. Answers nothing."""
+    """Delete all schedulers of a queue whose jobs are being deleted. Reply with None."""
 
     queue: int
     barrier = True
@@ -234,7 +238,7 @@ def delete_schedulers(
 
 
 class EnableScheduler(Request):
-    """Let a scheduler make jobs or not. Answers whether that changed anything, or an error."""
+    """Resume or pause a scheduler. Reply with True if that changed it, or with an error."""
 
     queue: int
     key: str
@@ -267,7 +271,7 @@ def enable_scheduler(
 
 
 def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteError]:
-    """Go on with the tick that was next, or with what becomes of it now that it is late."""
+    """Continue with the next tick of a paused scheduler, or the one that replaces a missed one."""
     plan, pending = spec_of(scheduler), scheduler.next_at
     assert pending is not None
     try:
@@ -280,7 +284,10 @@ def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteEr
 
 
 class RunScheduler(Request):
-    """Make one job of a scheduler now, beside its schedule. Answers Planned, or an error."""
+    """Add one job of a scheduler now, outside its schedule.
+
+    Reply with SchedulersUpserted or an error.
+    """
 
     queue: int
     key: str
@@ -299,7 +306,7 @@ def run_scheduler(
             answers.append(_not_found(request.key))
             continue
         plan = spec_of(scheduler)
-        # By this alone it is made now, and has an id of its own beside those of its ticks.
+        # An interval of 1 ms finds an id for now that is not the id of another job.
         at_once = plan._replace(recurrence=Recurrence(every=1))
         try:
             free = yield from next_free_tick(tx, request.queue, at_once, tx.now)

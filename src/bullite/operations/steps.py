@@ -1,7 +1,7 @@
 """Durable steps: steps, sleeps and awaited events that a later run of a job does not repeat.
 
-Only the holder of a job records these; anybody may send it an event. Answers are errors, as values,
-where that was refused.
+Only the worker that holds a job may record steps and suspend it; every caller may send it an event.
+A refused request gets its error as the reply.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def _set_steps_flag(place: LockedJob) -> Operation[None]:
 
 
 class Suspend(Request):
-    """A run wants to sleep, or to wait for an event.
+    """Suspend a job for a sleep, or until an event.
 
-    Answers an Over if that is over, a PutOff if the job has ended its run for it, or why not.
+    Reply with StepDone if the sleep is over or the event was sent, with Suspended if the run has
+    ended for it, or with an error.
     """
 
     queue: int
@@ -78,7 +79,7 @@ class Suspend(Request):
     kind: str
     name: str
     number: int
-    """The number of the sleep or wait among those of that name in the run."""
+    """The number of the sleep or wait among those with this name in the run."""
     place: int
     duration: int | None
     """Ms until the sleep or wait ends; None for no end."""
@@ -166,9 +167,9 @@ def _take_signal(request: Suspend) -> Operation[str | None]:
 
 
 class SendEvent(Request):
-    """Send a job an event. Answers whether it was waiting for it, or why it was not sent.
+    """Send an event to a job. Reply with True if the job waited for it, or with an error.
 
-    What it does not wait for is kept until it does.
+    Otherwise the event is stored until the job waits for it.
     """
 
     job: int

@@ -1,6 +1,7 @@
-"""The books of one transaction: its time, what it counted, logged and made ready.
+"""The state of one transaction: its time, its counts, its events and its notifications.
 
-Written to the database once, by `close_books`, whatever number of requests shared it.
+`write_counts_and_events` writes the counts and the events once, however many requests the
+transaction has.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ T = TypeVar("T")
 Operation = Generator[Step, Result, T]
 
 COUNTED = tuple(state.replace("-", "_") for state in SHOWN_STATES)
-"""The columns of the kept counts, in the order they are read."""
+"""The columns of the stored counts, in the order of the statement `counts`."""
 
 _UNCHANGED = dict.fromkeys(COUNTED, 0)
 
 Event = int | str | tuple[int | str | None, Any]
-"""The id of a job as users know it, with a detail if there is one to tell; None for the queue's."""
+"""The public id of a job, with a detail if the event has one; None for an event of the queue."""
 
 
 def read_counts(queue: int) -> Operation[dict[str, int]]:
@@ -32,17 +33,17 @@ def read_counts(queue: int) -> Operation[dict[str, int]]:
 
 
 class LoggedEntries(NamedTuple):
-    """What a transaction added to the log of one queue, in order."""
+    """The entries of one kind that a transaction added to the log of one queue, in order."""
 
     queue: int
     kind: str
     events: list[Event]
     at: int
-    """When, in ms since the epoch."""
+    """Time of the transaction, in ms since the epoch."""
 
 
 class Transaction:
-    """What the operations of one transaction share."""
+    """The state that the operations of one transaction share."""
 
     __slots__ = (
         *("_counts", "_drains", "_events"),
@@ -52,57 +53,57 @@ class Transaction:
 
     def __init__(self, now: int, lease_now: int, nonce: int, careful: bool = False) -> None:
         self.verify_first = careful
-        """A second try after a conflict: look at each job before moving it."""
+        """This is the second try after a conflict: operations load each job before moving it."""
         self.now = now
         self.lease_now = lease_now
         self.nonce = nonce
         self.ready: dict[int, dict[str, int]] = {}
-        """By queue: the names of jobs that became ready, and how many of each."""
+        """By queue: the names of jobs that became ready, and the number of jobs of each."""
         self.delayed: dict[int, int] = {}
         """By queue: the nearest due time among jobs that became delayed."""
         self.limited: set[int] = set()
-        """The queues that were paused or whose limits changed: what workers of this process have
-        fetched ahead from them must not begin."""
+        """The queues that were paused or whose limits changed: jobs that workers of this process
+        have prefetched from them must not start."""
         self.ended: dict[int, tuple[int, int]] = {}
-        """By queue: how many jobs completed, and how many failed for good."""
+        """By queue: how many jobs completed, and how many failed permanently."""
         self.stopping: set[tuple[int, int]] = set()
-        """The queues with processes, by their nonces, that run a job of it which is cancelled."""
+        """Pairs of a queue and the nonce of a process that runs a cancelled job of the queue."""
         self._counts: dict[int, dict[str, int]] = {}
         self._drains: set[int] = set()
         self._events: dict[int, list[tuple[str, list[Event]]]] = {}
 
     def count(self, queue: int, kind: str, change: int) -> None:
-        """Change a kept count; only ever from rows that are known to have moved."""
+        """Change a stored count; call it only for rows that are known to have moved."""
         counts = self._counts.get(queue)
         if counts is None:
             counts = self._counts[queue] = _UNCHANGED.copy()
         counts[kind] += change
 
     def count_waiting(self, queue: int, priorities: Iterable[int], change: int) -> None:
-        """Change the count of waiting jobs, those with a priority apart."""
+        """Change the counts of waiting jobs: those with a priority have a count of their own."""
         for priority in priorities:
             self.count(queue, "prioritized" if priority else "waiting", change)
 
     def counted(self, queue: int, kind: str) -> int:
-        """The change of a kept count so far."""
+        """Return the change of a stored count so far."""
         return self._counts.get(queue, _UNCHANGED)[kind]
 
     def count_runs_ended(self, queue: int, number: int) -> None:
-        """Count jobs out of active by the end of their runs: the queue may be drained now."""
+        """Subtract jobs whose runs ended from the active ones; the queue may be drained now."""
         self.count(queue, "active", -number)
         self._drains.add(queue)
 
     def count_finished(self, queue: int, completed: int, failed: int) -> None:
-        """Count jobs that ended for those who measure."""
+        """Count finished jobs for the metrics."""
         before = self.ended.get(queue, (0, 0))
         self.ended[queue] = before[0] + completed, before[1] + failed
 
     def log(self, queue: int, kind: str, events: list[Event]) -> None:
-        """Append to the event log; the order of calls is the order readers see."""
+        """Append to the event log; readers see the entries in the order of the calls."""
         self._events.setdefault(queue, []).append((kind, events))
 
     def logged(self) -> list[LoggedEntries]:
-        """Everything appended to the log."""
+        """Return all entries appended to the log."""
         return [
             LoggedEntries(queue, kind, events, self.now)
             for queue, batches in self._events.items()
@@ -110,22 +111,22 @@ class Transaction:
         ]
 
     def notify_ready(self, queue: int, name: str, number: int = 1) -> None:
-        """Say that jobs called `name` can be claimed from `queue` when this commits."""
+        """Notify workers after the commit: jobs called `name` can be claimed from `queue`."""
         names = self.ready.setdefault(queue, {})
         names[name] = names.get(name, 0) + number
 
     def notify_due(self, queue: int, due: int) -> None:
-        """Say that a job of `queue` will be due at `due`."""
+        """Notify the engine after the commit: a job of `queue` is due at `due`."""
         self.delayed[queue] = min(due, self.delayed.get(queue, due))
 
     def notify_cancelled(self, queue: int, nonce: int) -> None:
-        """Say that a process runs a job of `queue` that is cancelled: it should look for it."""
+        """Notify a process after the commit: it runs a job of `queue` that was cancelled."""
         self.stopping.add((queue, nonce))
 
     def lock_limits(self, queue: int) -> Operation[None]:
-        """Wait until nobody else counts what limits `queue`, and keep others waiting.
+        """Lock the limits of `queue`: other transactions that count under them wait for this one.
 
-        That may take a while: then it is later than it was.
+        This one may have to wait for the lock, so it then takes the time of the database again.
         """
         turn = yield "lock_queue_limits", {"queue": queue}
         for [now] in turn.rows:
@@ -133,10 +134,11 @@ class Transaction:
                 self.now = max(self.now, now)
 
     def write_counts_and_events(self) -> Operation[None]:
-        """Write the counts and the events, a statement or two whatever the batch.
+        """Write the counts and the events: one statement per queue, and one for all events.
 
-        A row of the log says how many events its queue had up to its end; where writers work side
-        by side, which cannot know that, how many it tells itself.
+        A row of the log has the number of events of its queue up to and including this row. If the
+        database has concurrent writers, which do not know that number, the row has the number of
+        its own events.
         """
         rows: list[tuple[int, str, str, int, int]] = []
         for queue in self._counts.keys() | self._events.keys():
@@ -149,11 +151,11 @@ class Transaction:
                 {**counts, "events": size, "drains": int(drains), "queue": queue},
             )
             if not changed.rows:
-                continue  # no such queue: there is nothing to keep books of
+                continue  # the queue does not exist, so it has no counts
             [(total, is_drained, shares_slots)] = changed.rows
             freed = -counts["active"]
             if shares_slots and freed > 0:
-                # However they ended: somebody, of any name, may take the slots.
+                # Jobs of any name may use the slots, whatever the outcomes of the runs were.
                 self.notify_ready(queue, "", freed)
             if drains and is_drained:
                 events.append((DRAINED, [(None, None)]))

@@ -51,10 +51,10 @@ def transition(
     asked: Mapping[int, Any] | Sequence[int],
     **more: Any,
 ) -> Operation[None]:
-    """Make `move` for every asked job; Conflict if one is not where the table and its token say.
+    """Make `move` for all jobs of `asked`. Raise Conflict if a state or a token differs.
 
-    A move that is held needs the token of each job; one that takes something, [token, that]; any
-    other, only the jobs.
+    `asked` has the jobs; for a move that needs the claim token, their tokens; for a move with a
+    value, such as a delay, pairs of [token, value].
     """
     params = {"now": tx.now, "nonce": tx.nonce, "expected": len(asked), **more}
     token = _one_token(asked)
@@ -69,7 +69,7 @@ def transition(
 
 
 def _one_token(asked: Mapping[int, Any] | Sequence[int]) -> int | None:
-    """The token that all jobs are held under, if there is one and they take nothing."""
+    """Return the token that all jobs have, if it is the same for all and they have no values."""
     if not asked or not isinstance(asked, Mapping):
         return None
     tokens = list(asked.values())
@@ -78,11 +78,12 @@ def _one_token(asked: Mapping[int, Any] | Sequence[int]) -> int | None:
 
 
 def allocate_ids(count: int) -> Operation[Sequence[int]]:
-    """Reserve `count` numbers, never handed out before, in rising order."""
+    """Reserve `count` new numbers. Return them in ascending order."""
     if not count:
         return ()
     result = yield "take_numbers", {"count": count}
-    # One row with the first and the last number, or a row per number, which may have gaps.
+    # The statement returns a row with the first and the last number, or a row for each number;
+    # the latter may have gaps.
     numbers = [number for row in result.rows for number in row]
     first, last = numbers[0], numbers[-1]
     if last - first + 1 == count:
@@ -93,7 +94,7 @@ def allocate_ids(count: int) -> Operation[Sequence[int]]:
 def move_to_queue(
     queue: int, target: int, jobs: Sequence[int], original_queue: int | None
 ) -> Operation[None]:
-    """Put finished jobs into another queue, as they are; counts and log are the caller's."""
+    """Move finished jobs to another queue; the caller changes the counts and writes the log."""
     here = yield from read_settings(queue)
     there = yield from read_settings(target)
     lanes = yield from load_add_info(target)
@@ -114,7 +115,7 @@ def move_to_queue(
 def transition_to_queue_end(
     tx: Transaction, move: Move, source: State, jobs: Sequence[tuple[int, int]], **more: Any
 ) -> Operation[None]:
-    """Make `move`, which takes a place in line: at the end, or in front for those that are lifo."""
+    """Make `move` to the end of the queue; jobs with `lifo` move to the front."""
     numbers = yield from allocate_ids(len(jobs))
     asked = {
         job: [0, -number if lifo else number]
@@ -126,7 +127,7 @@ def transition_to_queue_end(
 def delete_jobs(
     tx: Transaction, source: State, jobs: Mapping[int, int], move: Move = DELETE
 ) -> Operation[None]:
-    """Delete jobs for good, each given with its flags, and all that belongs to them."""
+    """Delete jobs and their rows in other tables; `jobs` has the flags of each job."""
     params = {"jobs": as_json(list(jobs))}
     result = yield move_statement(move, source), params
     if result.changed != len(jobs):
@@ -150,7 +151,7 @@ _BELONGINGS: tuple[tuple[int, str], ...] = (
     (COMMAND, "delete_runs"),
     (COMMAND, "delete_output"),
 )
-"""What goes with a job of each flag: the statement that deletes it."""
+"""The statements that delete the rows of a job in other tables, by its flag."""
 
 
 def count_out(tx: Transaction, queue: int, state: State, priorities: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""Changing what a job says without moving it: progress, data, priority, log lines, its lease.
+"""Updates of a job that do not move it: progress, data, priority, log lines and lease.
 
-A processor's changes are fenced by its token; others only need the job to exist. Answers are
-errors, as values, where the change was refused.
+Changes by a processor need its claim token; those by other callers only need the job to exist. A
+refused request gets its error as the reply.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .transitions import LockedJob, allocate_ids, load_for_update
 
 
 class Progress(Request):
-    """How far a job is. Answers whether it was stored: not if the caller does not hold the job."""
+    """Set the progress of a job. Reply with False if it does not exist or the token is stale."""
 
     queue: int
     job: int
     token: int | None
-    """None for somebody who does not hold the job."""
+    """The claim token; None for a caller that does not run the job."""
     progress: str
     durable = False
 
@@ -62,7 +62,7 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
 
 
 def _mark_started(tx: Transaction, place: LockedJob, token: int | None) -> Operation[None]:
-    """A job that was fetched ahead says something: so it has begun, and that is told first."""
+    """Record the start of a prefetched job, so that `active` is logged before this change."""
     if place.prefetched and token is not None:
         yield "mark_started", {"job": place.job}
         tx.log(place.queue, CLAIM.name, [place.public_id])
@@ -71,7 +71,10 @@ def _mark_started(tx: Transaction, place: LockedJob, token: int | None) -> Opera
 def _lost_or_missing(
     tx: Transaction, job: int, place: LockedJob | None, token: int | None
 ) -> BulliteError | None:
-    """Why somebody with this token, or none, may not change a job; None if they may."""
+    """Return the error for a caller that may not change a job; None if it may.
+
+    Without a token, the job only has to exist.
+    """
     if place is None or place.state == State.REMOVED:
         id = job if place is None else place.public_id
         return JobNotFound(f"job {id} does not exist any more")
@@ -83,7 +86,7 @@ def _lost_or_missing(
 
 
 class SetData(Request):
-    """Replace a job's data. Answers None, or why not."""
+    """Replace the data of a job. Reply with None, or with an error."""
 
     job: int
     token: int | None
@@ -105,12 +108,15 @@ def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[Bul
 
 
 class SetPriority(Request):
-    """Change a job's priority, and its place if it waits. Answers the priority, or why not."""
+    """Change the priority of a job, and its position if it waits.
+
+    Reply with the priority, or with an error.
+    """
 
     job: int
     priority: int
     is_level: bool
-    """It means the same in either order, and is written as where higher comes first."""
+    """`priority` is a level that means the same in both orders: higher numbers run first."""
     lifo: bool
 
     def job_ids(self) -> Sequence[int]:
@@ -156,7 +162,7 @@ def set_priority(
 
 
 class ExtendLease(Request):
-    """The holder of a job wants to keep it for so many ms from now. Answers None, or why not."""
+    """Extend the lease of a claimed job to `duration` ms from now. Reply with None, or an error."""
 
     job: int
     token: int
@@ -192,9 +198,9 @@ def extend_leases(
 
 
 class AddLog(Request):
-    """Append a line to a job's log. Answers how many lines it has now, or why not.
+    """Append a line to the log of a job. Reply with its number of lines, or with an error.
 
-    Lines of one batch are written together: what arrives later is appended later.
+    Lines of one batch are written together, in the order of their arrival.
     """
 
     queue: int
@@ -203,7 +209,7 @@ class AddLog(Request):
     level: str
     message: str
     keep: int | None
-    """Keep only so many lines, the newest."""
+    """Number of the newest lines to keep; None for all."""
     durable = False
     keeps_order = True
 
@@ -248,13 +254,13 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
 
 
 def _log_ranges(jobs: Sequence[int]) -> Operation[dict[int, tuple[int, int]]]:
-    """The numbers of the first and the last line of each job; (1, 0) if it has none."""
+    """Return the numbers of the first and the last line of each job; (1, 0) if it has none."""
     result = yield "last_logs", {"jobs": as_json(jobs)}
     return {job: (1 if first is None else first, last or 0) for job, first, last in result.rows}
 
 
 class ClearLogs(Request):
-    """Delete a job's log, but for its newest lines. Answers None, or why not."""
+    """Delete the log of a job, except its newest lines. Reply with None, or with an error."""
 
     job: int
     keep: int

@@ -1,4 +1,4 @@
-"""Workers coming and going, and the jobs of those that died."""
+"""Workers: registration, leases, and recovery of the jobs of dead workers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .transaction import Event, Operation, Transaction
 from .transitions import allocate_ids, transition
 
 MAX_RECOVERED = 1_000
-"""Jobs of one dead worker taken back in one transaction."""
+"""Maximum number of jobs of one worker that one transaction recovers."""
 
 NEVER_EXPIRES = 2**62
 
 NAMES_KEPT = 10_000
-"""Workers that have left whose names are still known to the jobs they ran."""
+"""Number of the newest workers whose names are stored, so that jobs can show who ran them."""
 
 
 class RegisterWorker(Request):
-    """A worker begins. Answers its id."""
+    """Register a worker. Reply with its id."""
 
     queue: int
     name: str
@@ -41,15 +41,15 @@ class RegisterWorker(Request):
     boot: str
     address: str | None
     renews: bool = True
-    """Whether its lease is renewed; if not, what it holds is its own only for so long."""
+    """The engine renews its lease; otherwise its jobs stall when the lease expires."""
     number: int = 0
-    """Which worker of its process it belongs to."""
+    """The number of the worker in its process; several registrations may have the same."""
     concurrency: int = 1
     stalled_backoff: bool = False
-    """Whether its jobs go through their back-off when it is lost."""
+    """Its jobs wait for their back-off when they stall."""
     limiter: Rate | None = None
     longest_rest: int = MAX_BLOCK
-    """Ms after which it looks again, while a limit lets nothing begin."""
+    """Ms after which the worker polls again, while a limit lets no job start."""
     apart = ALONE_BESIDE_OTHERS
 
 
@@ -87,15 +87,15 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
 
 
 GIVEN_UP, LEAVING = 0, 2
-"""What a worker can be that takes no more jobs: one of which nobody knows whether its jobs still
-run, or one that was told to stop and whose jobs do."""
+"""States of a deregistered worker: one whose jobs may or may not still run, and one that was asked
+to stop and whose jobs still run."""
 
 
 class DeregisterWorker(Request):
-    """A worker takes no more jobs. Answers whether it holds none, and so is off the register.
+    """Deregister a worker: it claims no more jobs. Reply with True if it holds none.
 
-    What it still holds is left to its lease. If it is `leaving`, its lease is renewed until it
-    holds nothing; if its process ends before, its jobs have not stalled.
+    A worker that holds jobs keeps them until its lease expires. If it is `leaving`, its lease is
+    renewed until it holds no job; if its process ends earlier, its jobs do not count as stalled.
     """
 
     worker: int
@@ -123,7 +123,7 @@ def deregister_worker(
 
 
 class SetWorkerConcurrency(Request):
-    """A worker runs more or fewer jobs at a time from now on."""
+    """Set how many jobs a worker runs at a time. Reply with None."""
 
     worker: int
     concurrency: int
@@ -141,7 +141,7 @@ def set_worker_concurrency(
 
 
 class RenewLeases(Request):
-    """The workers of this process live on. Answers the ids of those still registered."""
+    """Renew the leases of the workers of this process. Reply with the ids of registered ones."""
 
     durable = False
     reply_before_claims = False
@@ -156,10 +156,10 @@ def renew_leases(tx: Transaction, requests: Sequence[RenewLeases]) -> Operation[
 
 
 class RecoverStalled(Request):
-    """Take back the jobs of a worker that died, or whose lease ran out. Answers a Recovered.
+    """Recover the jobs of a worker that died, or whose lease expired. Reply with a Recovered.
 
-    A job that it had only fetched ahead goes back to its old place, unharmed. So does one that ran
-    when its worker had been told to stop: a shutdown costs nothing.
+    A prefetched job returns to its old position; that does not count as a stall. The same is true
+    of a job that ran while its worker was leaving.
     """
 
     worker: WorkerRow
@@ -177,7 +177,7 @@ class HeldJob(NamedTuple):
     custom_id: str | None
     flags: int
     leaving: int
-    """The worker was told to stop, and registered that."""
+    """The worker was asked to stop, and has stored that."""
 
     @property
     def public_id(self) -> str | int:
@@ -185,12 +185,12 @@ class HeldJob(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a recovery did; nothing, if another process was quicker."""
+    """The reply to a RecoverStalled; empty if another process was faster."""
 
     jobs: int
-    """How many jobs were taken back."""
+    """Number of recovered jobs."""
     has_ended_worker: bool
-    """Whether the worker was removed; one process removes it."""
+    """This recovery deleted the row of the worker; only one process does."""
 
     def __bool__(self) -> bool:
         return self.jobs > 0 or self.has_ended_worker
@@ -241,7 +241,7 @@ def _recover_one(tx: Transaction, request: RecoverStalled) -> Operation[Recovere
 
 
 def _release(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob]) -> Operation[None]:
-    """Release running jobs of a worker that was told to stop and whose process ended first."""
+    """Release running jobs of a worker that was asked to stop and whose process ended first."""
     tokens = {one.job: one.token for one in jobs}
     yield from transition(tx, RELEASE, State.ACTIVE, tokens, nonce=worker.nonce)
     _count_back(tx, worker.queue, jobs)
@@ -263,7 +263,7 @@ def _stall(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob]) -> Opera
 
 
 def _backoffs(worker: WorkerRow, jobs: Sequence[int]) -> Operation[dict[int, int]]:
-    """Return the ms to wait for each job that has a back-off and may stall once more."""
+    """Return the delay in ms of each job that has a back-off and may stall again."""
     found = yield "backoffs", {"jobs": as_json(jobs)}
     delays: dict[int, int] = {}
     for job, stalled_count, opts in found.rows:
