@@ -42,7 +42,7 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, in which no database is named."""
     monkeypatch.delenv("BULLITE_URL", raising=False)
     monkeypatch.delenv("SUDO_UID", raising=False)
-    monkeypatch.setattr(locations, "_told", set())
+    monkeypatch.setattr(locations, "_logged", set())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -18,7 +18,7 @@ from bullite.errors import InvalidOption, InvalidOptionType
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which nothing says which database is meant."""
     monkeypatch.delenv("BULLITE_URL", raising=False)
-    monkeypatch.setattr(locations, "_told", set())
+    monkeypatch.setattr(locations, "_logged", set())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,3 +1,3 @@
-"""What a database has to do, and the two that do it. No rule about jobs."""
+"""The driver interface and its two implementations. It holds no rule about jobs."""
 
 from __future__ import annotations

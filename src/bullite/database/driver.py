@@ -1,7 +1,7 @@
-"""What the engine asks of a database: the whole seam between the queue and its stores.
+"""The driver interface: everything that the engine asks of a database.
 
-A driver belongs to the engine's thread, except where a method says otherwise. It knows SQL and
-connections; it knows no rule about jobs.
+The engine thread uses a driver, except where a method says otherwise. A driver knows SQL and
+connections. It knows no rule about jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ConstantColumn(NamedTuple):
 
 
 class ColumnarRows(Sequence[Sequence[Any]]):
-    """Rows by their columns: quicker to make of many, and what they share is known."""
+    """Rows stored by column. Many rows are quicker to make, and constant columns are known."""
 
     __slots__ = ("_size", "columns")
 
@@ -71,23 +71,23 @@ class Result(NamedTuple):
 
 
 class Notifications(NamedTuple):
-    """What a process was woken for."""
+    """The notifications that a process has received."""
 
     ready: set[int]
-    """The queues that may have jobs for it."""
+    """The queues that may have jobs for the process."""
     is_alerted: bool
-    """Whether a job that it runs may be cancelled."""
+    """Whether a job that the process runs may be cancelled."""
 
 
 class WorkerRow(NamedTuple):
-    """One row of the workers' table, as far as recovery needs it."""
+    """The columns of a worker's row that recovery needs."""
 
     id: int
     queue: int
     nonce: int
     boot: str
     registered: int
-    """1; 2 once it was told to stop while functions of it still ran, 0 if it was given up."""
+    """1; 2 after a stop was requested while its functions still ran; 0 if it was given up."""
     lease_until: int
     max_stalled_count: int
     renews: int
@@ -95,28 +95,28 @@ class WorkerRow(NamedTuple):
     stalled_backoff: int
     """Whether its jobs go through their back-off when it is lost."""
     names: str | None = None
-    """A JSON array of the job names that it takes; None for all."""
+    """A JSON array of the job names that the worker takes; None for all."""
 
 
 class InvalidData(Exception):
-    """The data of one request was refused (a constraint, a value out of range)."""
+    """The database refused the data of one request (a constraint, a value out of range)."""
 
 
 class Conflict(Exception):
-    """A row was not where a look in the same transaction had found it."""
+    """A row has changed since it was read in the same transaction."""
 
 
 class TransactionAborted(Exception):
-    """The database undid the transaction, to let another go on or because the connection broke.
+    """The database rolled back the transaction, or the connection broke before the commit.
 
-    Nothing of it is stored, now or later, and nothing was wrong with it: it is to be run again.
+    Nothing of the transaction is stored, now or later. It contained no error: run it again.
     """
 
 
 class OutOfOrder(TransactionAborted):
-    """The transaction needs rows that another has, and may not wait for them any more.
+    """The transaction needs rows that another one has locked, and must not wait for them now.
 
-    It is to be run again, and to lock them first.
+    Run it again, and lock these rows first.
     """
 
     def __init__(
@@ -125,18 +125,18 @@ class OutOfOrder(TransactionAborted):
         super().__init__("rows were needed that another has")
         self.queues, self.jobs = frozenset(queues), frozenset(jobs)
         self.keyed = frozenset(keyed)
-        """The jobs whose deduplication keys are needed."""
+        """The jobs whose deduplication keys the transaction needs."""
 
 
 class NotTogether(TransactionAborted):
-    """Two groups of requests lock rows of which nobody knows the order before: deduplication keys.
+    """Two groups of requests lock deduplication keys, whose order is not known beforehand.
 
-    Each is to be carried out in a transaction of its own.
+    Run each group in its own transaction.
     """
 
 
 class Reader(Protocol):
-    """A connection for reading, used by one thread at a time."""
+    """A read-only connection, used by one thread at a time."""
 
     clock: Clock
 
@@ -151,118 +151,119 @@ class Driver(Protocol):
 
     clock: Clock
     nonce: int
-    """The random 64-bit number of this process's opening of the database."""
+    """A random 64-bit number that this process drew when it opened the database."""
     has_other_writers: bool
-    """Whether others may commit while a transaction is under way: what it looked for and did not
-    find may be there when it has ended."""
+    """Whether other processes may commit during a transaction: a row that the transaction searched
+    for and did not find may exist when the transaction ends."""
     notices_changes: bool
-    """Whether `changed` costs next to nothing and can tell that nothing did."""
+    """Whether `changed` is cheap and returns False if there was no commit."""
     recover_every: int
-    """Ms between looks for workers that are gone."""
+    """Ms between two checks for dead workers."""
 
     def open(self) -> None:
-        """Connect and bring the schema up to date; raises a StoreError that says what is wrong."""
+        """Connect and bring the schema up to date. Raise a StoreError that names the problem."""
 
     def close(self, still_runs: bool = False, exiting: bool = False) -> None:
-        """Let go of everything; a later open starts afresh.
+        """Release all resources. The driver can be opened again later.
 
-        If functions of our workers still run in threads of this process (`still_runs`), no other
-        process may take theirs for a dead one before it ends. `exiting`: it is about to end.
+        If functions of our workers still run in threads of this process (`still_runs`), other
+        processes must not treat this process as dead before it ends. `exiting`: it is about to end.
         """
 
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         """Start a transaction and set the clock. Raise a StoreError if that fails.
 
         Rows that a statement reads for update do not change until the end of the transaction, even
-        if other processes write. The steps in `foreseen` will probably be executed first, in this
-        order: a driver of a remote database sends them in one round trip.
+        if other processes write. The caller will probably execute the steps in `foreseen` first, in
+        this order: a driver of a remote database sends them in one round trip.
         """
 
     def execute(self, statement: str, params: Params) -> Result:
-        """Run one statement inside the transaction, or on its own when there is none.
+        """Run one statement in the transaction, or in its own transaction if there is none.
 
-        Raises StatementRefused when the data was at fault, Undone when only the moment was, a
-        StoreError for anything else.
+        Raise InvalidData if the data is at fault, TransactionAborted if a second try can succeed,
+        and a StoreError for any other failure.
         """
 
     def commit(self) -> bool:
-        """Make the transaction permanent; whether it began as durable and needs a `sync` for that.
+        """Commit. Return True if the transaction is durable and still needs `sync`.
 
-        Raises Undone if it is certain that it is not, a StoreError if that cannot be known.
+        Raise TransactionAborted if it is certain that nothing was committed, and a StoreError if
+        that is not known.
         """
 
     def sync(self) -> None:
-        """Return when everything that anybody committed so far is on the disk, if it has to be.
+        """Return when the commits of all processes so far are on the disk, if they must be durable.
 
-        Raises a StoreError if that cannot be known.
+        Raise a StoreError if that is not known.
         """
 
     def rollback(self) -> None:
-        """Undo the transaction; never raises."""
+        """Roll back the transaction. Never raise."""
 
     def reader(self) -> Reader:
-        """A new reader; called on, and used by, another thread."""
+        """Return a new reader. Another thread calls this and uses the reader."""
 
-    # --- waking ---
+    # --- notifications ---
 
     def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
-        """Inside the transaction: note that up to `most` idle workers elsewhere should be woken."""
+        """In the transaction: queue notifications for up to `most` idle workers elsewhere."""
 
     def queue_cancel_notification(self, queue: int, nonce: int) -> None:
-        """Inside the transaction: note that the process of that nonce, which is another, should
-        look for jobs of `queue` that it runs and that are cancelled."""
+        """In the transaction: queue a notification for another process, named by its nonce. That
+        process then looks for cancelled jobs of `queue` that it runs."""
 
     def send_notifications(self) -> None:
-        """After the commit: wake those announced; never blocks, never raises."""
+        """After the commit: send the queued notifications. Never block and never raise."""
 
     def may_have_lost_commits(self) -> bool:
-        """Inside the transaction: whether, since last asked, commits may have been lost that were
-        not durable."""
+        """In the transaction: return True if commits that were not durable may have been lost since
+        the last call."""
 
     def set_idle(self, worker: int, idle: bool) -> None:
-        """Inside the transaction: say whether `worker` would welcome a wake-up."""
+        """In the transaction: advertise whether `worker` is idle and wants notifications."""
 
     def listen(self, queue: int) -> str | None:
-        """Open this process's ear, as it has a worker of `queue`; the address others wake it at.
+        """Receive notifications for `queue`. Return the address that other processes send to.
 
-        Raise a StoreError if this process cannot show that it lives.
+        Raise a StoreError if this process cannot start its heartbeat.
         """
 
     def registered(self) -> None:
-        """A worker of this process has been registered: its lease is to be kept, too."""
+        """Renew the lease of a worker that this process has just registered, too."""
 
     def notification_fds(self) -> Sequence[int]:
-        """File descriptors that become readable when somebody wakes this process."""
+        """Return the file descriptors that become readable when a notification arrives."""
 
     def read_notifications(self) -> Notifications:
-        """What this process was woken for since last asked."""
+        """Return the notifications that have arrived since the last call."""
 
     def changed(self) -> bool:
-        """Whether anyone else has committed since last asked."""
+        """Return True if another connection has committed since the last call."""
 
-    # --- living and dying ---
+    # --- dead processes ---
 
     def start_heartbeat(self) -> None:
-        """From now on others can see at once when this process is gone, where that can be seen.
+        """Let other processes detect the death of this process immediately, if that is possible.
 
-        Raise a StoreError if it cannot be made so.
+        Raise a StoreError if that fails.
         """
 
     def is_dead(self, nonce: int, boot: str) -> bool:
-        """Whether a process is certainly gone, as far as that can be told at once; any thread."""
+        """Return True if a process is certainly dead. Any thread may call it; it does not wait."""
 
     def find_dead(self, workers: Sequence[WorkerRow]) -> list[WorkerRow]:
-        """Those of other processes' workers whose process is certainly gone."""
+        """Return the workers whose process, another one than this, is certainly dead."""
 
     def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
-        """Whether `worker` is known to live, so that an expired lease means nothing."""
+        """Return True if `worker` is known to be alive: its expired lease is then ignored."""
 
     def remove_stale_files(self, known: Iterable[int]) -> None:
-        """Clear away what dead processes, except those with these nonces, left lying about."""
+        """Delete the leftovers of dead processes, except those of processes with these nonces."""
 
     def checkpoint_if_due(self) -> None:
-        """Between transactions: checkpoint if there is enough to do."""
+        """Between transactions: run a checkpoint if enough was written."""
 
 
 ANY_NAME = ""
-"""Stands for jobs whose names were not looked up: every worker of the queue may try."""
+"""Placeholder for jobs whose names were not read: every worker of the queue may try."""

@@ -1,4 +1,4 @@
-"""Which database a user means: a path, a URL, or whatever is meant when none is named."""
+"""The database that a user names by a path or a URL, and the default database."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Location(Protocol):
     """A database that can be opened; as text it shows no secrets."""
 
     def place(self) -> Hashable:
-        """The same for two locations that lead to the same place, if there is a database or not."""
+        """Return equal values for two locations of one place, even if it has no database yet."""
 
     def identity(self) -> Hashable:
-        """The same for two locations if they mean the same database; None if none can be that."""
+        """Return equal values for two locations of one database; None if there is no database."""
 
     def reader(self) -> Reader | None:
-        """A connection that only reads, and changes nothing; None if it takes a driver to open the
-        database, whatever may be the matter with it."""
+        """Return a connection that only reads and changes nothing. Return None if only a driver can
+        open the database, for whatever reason."""
 
     def import_driver(self) -> None:
         """Import all that a driver needs."""
 
     def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> Driver:
-        """A driver for it, not opened yet; without a clock, one with the usual."""
+        """Return a driver that is not open yet. Without `clock` it uses the default clock."""
 
 
 def parse_location(location: str | os.PathLike[str]) -> Location:
-    """The database that a path or a URL names; what cannot be one is refused here."""
+    """Return the database that a path or a URL names. Raise InvalidOption if it names none."""
     if not isinstance(location, str | os.PathLike):
         raise InvalidOptionType(
             f"a store is a path, a sqlite:/// or postgresql:// URL or a Store, not {location!r}"
@@ -95,7 +95,7 @@ def _file(
     return FileLocation(Path(text).absolute(), durable, allow_network)
 
 
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 class Origin(Enum):
@@ -115,14 +115,14 @@ class Default(NamedTuple):
 
 
 def default_location() -> str:
-    """Return the default database; logged once.
+    """Return the default database, and log it once.
 
-    Raise SettingsNotTrusted if a settings file names it that another user can write.
+    Raise SettingsNotTrusted if another user can write the settings file that names it.
     """
     location, origin, source = default_database()
-    logging = sys.modules.get("logging")  # who has not imported it does not listen
-    if logging is not None and location not in _told:
-        _told.add(location)
+    logging = sys.modules.get("logging")  # without the import, the program has no log handler
+    if logging is not None and location not in _logged:
+        _logged.add(location)
         log = logging.getLogger("bullite.store")
         log.info("using the database %s (%s)", without_password(location), source)
         if origin is Origin.NOTHING and (doubt := doubt_about_default()) is not None:
@@ -146,8 +146,8 @@ def default_database() -> Default:
 def doubt_about_default() -> str | None:
     """Return why ./bullite.db is not trusted unless it is named; None if it is trusted.
 
-    The files that SQLite reads together with the database count, too: pages in a log of another
-    user are as good as pages in the database.
+    The files that SQLite reads together with the database are checked, too: pages in the WAL of
+    another user are equal to pages in the database.
     """
     database = Path.cwd() / DEFAULT_FILE
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -163,7 +163,7 @@ def doubt_about_default() -> str | None:
 def _url_in(file: Path) -> str | None:
     """Return the `url` of a settings file; a relative path counts from the folder of the file.
 
-    A file that names no database decides nothing, and may belong to any user.
+    A file that names no database is skipped, and may belong to any user.
     """
     try:
         text, doubt = read_settings(file)

@@ -1,4 +1,4 @@
-"""The numbered scripts that bring a store's schema up to date, one after the other."""
+"""The numbered scripts that bring a store's schema up to date, in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def scripts(package: str) -> list[str]:
-    """The migrations of a store, first to last: the number of one is its place."""
+    """Return the migrations of a store in order. Migration n is the n-th of them, from 1."""
     return [script.read_text(encoding="utf-8") for script in _files(package)]
 
 
 def newest(package: str) -> int:
-    """The number of the schema that they lead to."""
+    """Return the version of the schema after the last migration."""
     return len(_files(package))
 
 

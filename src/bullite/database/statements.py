@@ -1,4 +1,4 @@
-"""The statements of a SQL file: named ones, moves composed from the table in states.py, lists.
+"""The statements of a SQL file: named statements, moves from the table in states.py, and pages.
 
 Job flags are filled in by their names in job_flags.py: `traits & {cancelled}`.
 """
@@ -18,7 +18,7 @@ _HEADER = re.compile(
 
 
 class Statement(NamedTuple):
-    """One SQL statement, ready to run; what its flag means is its database's affair."""
+    """One SQL statement, ready to run. The driver of its database interprets the flag."""
 
     name: str
     text: str
@@ -35,7 +35,7 @@ class _Block(NamedTuple):
 
 
 def load(source: str) -> dict[str, Statement]:
-    """Return all statements of an SQL file, those of the moves under `move_statement`'s names."""
+    """Return all statements of an SQL file; moves are under the names of `move_statement`."""
     for name, bit in BY_NAME.items():
         source = source.replace(f"{{{name}}}", str(bit))
     blocks = _blocks(source)
@@ -66,17 +66,17 @@ def load(source: str) -> dict[str, Statement]:
 
 
 def move_statement(move: Move, source: State) -> str:
-    """The name of the statement that makes `move` from `source`."""
+    """Return the name of the statement that makes `move` from state `source`."""
     return f"{move.name}:{source}"
 
 
 def same_token_statement(move: Move, source: State) -> str:
-    """The same for jobs that are all held under one token."""
+    """Return the name of that statement for jobs that are all claimed under one token."""
     return f"{move.name}:{source}:same_token"
 
 
 def _page_statements(block: _Block, templates: dict[str, str]) -> dict[str, Statement]:
-    """A list of jobs: pages of it in both directions, from a place in it on or back, its oldest."""
+    """Return the statements of a list: pages in both directions, after and before a job, oldest."""
     first, second, aged = block.keys
     texts = {
         f"page_up:{block.name}": ("page", "asc"),

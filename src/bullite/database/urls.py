@@ -18,8 +18,8 @@ def choice(options: dict[str, list[str]], name: str, choices: tuple[str, ...]) -
 def without_password(location: str) -> str:
     """Return a location without user, password and options, so that it can be shown.
 
-    A password often holds a character that should have been written otherwise: what is not surely
-    the place is not shown.
+    A password often holds a character that should have been escaped. So only text that is surely
+    the address of the database is shown.
     """
     scheme, found, rest = location.partition("://")
     if not found:

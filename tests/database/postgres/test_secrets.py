@@ -226,7 +226,7 @@ def test_characters_that_libpq_allows_in_a_password_are_allowed(server, characte
 )
 def test_the_default_location_is_logged_without_it(broken, monkeypatch, caplog):
     monkeypatch.setenv("BULLITE_URL", broken.format(host=NOWHERE))
-    monkeypatch.setattr(locations, "_told", set())
+    monkeypatch.setattr(locations, "_logged", set())
 
     with caplog.at_level(logging.DEBUG):
         default_location()

@@ -1,27 +1,27 @@
 -- Every statement of the PostgreSQL store, under the names of the SQLite store.
 --
--- "-- name: x" opens statement x; its parameters are :names, "bullite." stands for the schema in use,
+-- "-- name: x" opens statement x. Its parameters are :names; "bullite." is replaced by the schema in use;
 -- `{cancelled}` and the like are job flags: see job_flags.py. A statement may have flags:
---   (multi_row):    for many rows; its parameters are the columns, each an array, in their order. If it
---                   only inserts, many rows are copied instead.
+--   (multi_row):    for many rows. Its parameters are the columns in their order, each an array. If it
+--                   only inserts, many rows are sent with COPY instead.
 --   (durable_read): reads the event log up to the last row before which no transaction is open;
 --                   :settled is its id.
---   (whole):        reads a whole table, however long that takes, by the plan that the server prefers.
--- "-- move: x" has what move x changes beside the state. The compare-and-swap around it is written
--- once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with
--- "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
+--   (whole):        reads a whole table, without a time limit, by the plan that the server prefers.
+-- "-- move: x" has the columns that move x changes beside the state. The compare-and-swap around it is
+-- written once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job;
+-- with "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
 -- "-- page: x by a, b aged c" has the filter of list x, which is ordered by the columns a and b; column
 -- c has the age of a job.
 --
--- Transactions run side by side, read committed. Rows that are read to be changed are locked as they
--- are read: in the order of ids if the transaction waits for them, or without the rows that others
--- have locked (skip locked) if any rows will do.
+-- Transactions run concurrently, at isolation level read committed. A statement locks the rows that it
+-- reads to change: in the order of ids if the transaction waits for them, or without the rows that other
+-- transactions have locked (skip locked) if any rows will do.
 
--- The server plans a statement by what it believes of its tables, and that may be long ago: that the
--- one with a million jobs is empty. So every statement is written in a way that leaves only the good
--- plan. Jobs that are named are found by `= any (array(…))` or by `between x and x`, for which their
--- index must be searched; for `x = y` or `in (select …)` it could also be read from end to end. Beside
--- that, a state is compared by `state || ''`, which no index of the jobs in that state can help with.
+-- The server plans a statement by its statistics of the tables, and they may be old: a table with a
+-- million jobs may count as empty. So every statement is written in a way that leaves only the good
+-- plan. Jobs are found by `= any (array(…))` or by `between x and x`, for which the server must search
+-- their index; for `x = y` or `in (select …)` it could also scan the whole index. Together with these, a
+-- state is compared by `state || ''`, so that the server cannot use the index of the jobs in that state.
 
 -- template: move
 update bullite.bullite_jobs as j set state = '{target}', updated_at = :now{changes}
@@ -223,11 +223,11 @@ where j.removed_from = 'completed'
 removed_at = null, removed_from = null
 where j.removed_from = 'failed'
 
--- The first of every transaction; no other asks for the time.
+-- The first statement of every transaction. No other statement reads the time.
 -- name: clock
 select (extract(epoch from clock_timestamp()) * 1000)::bigint
 
--- The first of one that need not be synced.
+-- The first statement of a transaction that need not be synced.
 -- name: clock_unsynced
 select (extract(epoch from clock_timestamp()) * 1000)::bigint,
     set_config('synchronous_commit', 'off', true)
@@ -245,10 +245,10 @@ where name = :name
 insert into bullite.bullite_queues (name, priority_order, created_at)
 values (:name, :priority_order, :now) returning id
 
--- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
--- first of those that were never begun expires, how many jobs wait for each of its workers, and its
--- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
--- back. Queue and worker stay like that until the claim is committed.
+-- Return the facts of a queue that a claim needs: by name, paused, when its next delayed job is due, when
+-- the first job that has not started expires, the number of waiting jobs per worker, and its limits. There
+-- is no row for a worker that is not registered: no process would recover a job that it claimed. Queue and
+-- worker do not change until the claim is committed.
 -- name: claim_info
 select by_name, paused,
     (select due_at from bullite.bullite_jobs where queue = :queue and state = 'delayed'
@@ -267,24 +267,24 @@ select by_name, paused,
 from bullite.bullite_queues as q join bullite.bullite_workers as w on w.id between :worker and :worker
 where q.id = :queue for key share of q, w
 
--- What a producer must know of it: by name, the version of its settings, by key, and whether it has
--- quotas.
+-- Return the facts of a queue that an add needs: by name, the version of its settings, by key, and whether
+-- it has quotas.
 -- name: add_info
 select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
     or max_rate_count is not null
 from bullite.bullite_queues where id = :queue for key share
 
--- Whatever looked at the queue's gates or terms has ended, and whatever will look waits.
+-- Wait for the transactions that have read the queue's settings or limits, and let later ones wait.
 -- name: lock_queue
 select id from bullite.bullite_queues where id = :queue for update
 
--- What a transaction needs that came to need it too late, and is run again: in the order of all locks.
+-- Lock the queues of a transaction that needed them too late and runs again, in the order of all locks.
 -- name: lock_queues
 select id from bullite.bullite_queues
 where id = any (array(select value::bigint from json_array_elements_text(:queues::json)))
 order by id for no key update
 
--- The same for jobs, and for those that wait for them.
+-- Lock such jobs, and the jobs that wait for them.
 -- name: lock_jobs
 select id from bullite.bullite_jobs where id = any (array(
     select value::bigint from json_array_elements_text(:jobs::json)
@@ -336,7 +336,8 @@ select id, name from bullite.bullite_queues
 -- name: enable_name_lanes
 update bullite.bullite_queues set by_name = 1 where id = :queue and by_name = 0
 
--- Adds to what this process has counted. Most transactions do no more, so it does not read what others have.
+-- Add to the counts of this process. Most transactions need no more, so it does not read the counts of other
+-- processes.
 -- name: add_to_counts
 insert into bullite.bullite_counts as c (
     queue, nonce, waiting, prioritized, delayed, active, waiting_children, completed, failed, events
@@ -351,8 +352,8 @@ on conflict (queue, nonce) do update set
     completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
     events = c.events + excluded.events
 
--- The same where the queue may be drained now: that is told by what is committed, and by this transaction.
--- It is an event more.
+-- The same if the queue may be drained now: that follows from the committed counts and from this transaction.
+-- A drained queue has one event more.
 -- name: change_counts
 with others as materialized (
     select coalesce(sum(waiting + prioritized + active), 0) as unfinished from bullite.bullite_counts
@@ -385,7 +386,7 @@ select coalesce(sum(waiting), 0)::bigint, coalesce(sum(prioritized), 0)::bigint,
     coalesce(sum(failed), 0)::bigint
 from bullite.bullite_counts where queue = :queue
 
--- Puts what processes that are silent have counted together.
+-- Add up the counts of processes that have not been seen since :silent_since.
 -- name: fold_counts
 with silent as (
     delete from bullite.bullite_counts where (queue, nonce) in (
@@ -411,7 +412,7 @@ on conflict (queue, nonce) do update set
     completed = c.completed + excluded.completed, failed = c.failed + excluded.failed,
     events = c.events + excluded.events
 
--- The last statement of a transaction. It fails if the transaction was given up for lost.
+-- The last statement of a transaction. It fails if the transaction was given up as lost.
 -- name: mark
 insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
 on conflict (nonce) do update set
@@ -419,8 +420,9 @@ on conflict (nonce) do update set
         else ('bullite undoes a transaction: it was given up; the last is ' || p.committed)::bigint end,
     seen_at = excluded.seen_at
 
--- Gives a transaction up for lost, for good, unless it was committed: then there is no row. Else it tells
--- whether its process was known, as it is unless it never committed anything or was forgotten, and the time.
+-- Give up a transaction as lost: it can never commit. If it was committed already, there is no row.
+-- Otherwise return whether its process had a row, and the time. A process has no row if it never committed
+-- or was deleted by `forget_processes`.
 -- name: give_up
 insert into bullite.bullite_processes as p (nonce, committed, seen_at) values (:nonce, :number, :now)
 on conflict (nonce) do update set committed = excluded.committed
@@ -515,9 +517,9 @@ update bullite.bullite_jobs set lane = name where id = any (array(
     order by rank, seq limit :most for update skip locked
 ))
 
--- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds. No name
--- has a control character: what comes next cannot be before the last with a space behind it, and
--- those that stand aside are before the first.
+-- Go from lane to lane along the index: one look-up per lane, whatever its number of jobs. No name has a
+-- control character. So the next lane is not less than the last one followed by a space, and the lane of
+-- parked jobs is before the first.
 -- name: lanes
 with recursive lanes (lane) as (
     select '' collate "C"
@@ -544,7 +546,7 @@ select * from unnest(:bigint[], :text[], :text[])
 on conflict (job) do update set
     return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
 
--- Taking a job that failed without a run was no start, and its failure no attempt.
+-- The claim of a job that failed without a run is not a start, and its failure is not an attempt.
 -- name: forget_start
 update bullite.bullite_jobs set
     attempts_made = attempts_made - 1, attempts_started = attempts_started - 1,
@@ -756,12 +758,12 @@ where queue = :queue and state = 'active' and worker = :worker and lease_until <
     )
 order by seq desc limit :most for update skip locked
 
--- Recovered jobs are nobody's: who ran them must not take their tokens for valid.
+-- Recovered jobs have no owner: the process that ran them must not treat its tokens as valid.
 -- name: forget_tokens
 update bullite.bullite_jobs set token = null, nonce = null
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- Of these jobs, those that this process took last, and the tokens they were taken with.
+-- Return those of these jobs that this process claimed last, and their claim tokens.
 -- name: tokens_here
 select id, token from bullite.bullite_jobs
 where id = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -778,11 +780,11 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 insert into bullite.bullite_events (queue, kind, jobs, size, at)
 select * from unnest(:bigint[], :text[], :text[], :bigint[], :bigint[])
 
--- One process does a piece of housekeeping for a queue at a time. Others pass over it.
+-- One process at a time does a housekeeping task of a queue. Other processes skip it.
 -- name: try_housekeeping
 select pg_try_advisory_xact_lock(hashtextextended('bullite.bullite_queues ' || :chore || :queue::bigint, 0))
 
--- Which other session has that lock: every role that may connect can take it.
+-- Return the other session that holds that lock: every role that may connect can take it.
 -- name: housekeeper
 select a.pid, a.usename::text from pg_locks as l join pg_stat_activity as a on a.pid = l.pid
 where locktype = 'advisory' and granted and objsubid = 1
@@ -790,11 +792,11 @@ where locktype = 'advisory' and granted and objsubid = 1
     and ((classid::bigint << 32) | objid::bigint)
         = hashtextextended('bullite.bullite_queues ' || :chore || :queue::bigint, 0)
 
--- The same for those who were asked to trim the log of a queue, which its sweep does, too: they wait.
+-- Wait for the lock of the sweep of a queue, to trim its event log on request: the sweep trims it, too.
 -- name: lock_sweep
 select pg_advisory_xact_lock(hashtextextended('bullite.bullite_queues sweep' || :queue::bigint, 0))
 
--- How many events the log holds is told by the counts: of the log, nothing is read but the piece that goes.
+-- The number of events in the log follows from the counts: only the rows to be deleted are read.
 -- name: trim_events
 with oldest as (
     select id, sum(size) over (order by id) as up_to from (
@@ -821,7 +823,7 @@ with oldest as (
 )
 select 1 from trimmed
 
--- Counts the log again, and sets its count right: processes of older versions do not count.
+-- Count the rows of the log and correct its count: processes of older versions do not count.
 -- name: recount_log
 insert into bullite.bullite_counts as c (queue, nonce, events)
 select id, 0, difference from (
@@ -837,8 +839,8 @@ on conflict (queue, nonce) do update set events = c.events + excluded.events
 update bullite.bullite_events set jobs = '[]' where queue = :queue and :keep::bigint = 0
     and id = (select max(id) from bullite.bullite_events where queue = :queue)
 
--- Up to where the log may be read: the newest row there is, and who may be about to add older ones.
--- They have a lock on the table from before they take an id until they have committed.
+-- Return up to where the log may be read: the newest row, and the transactions that may still add older
+-- ones. Such a transaction holds a lock on the table from before it takes an id until it has committed.
 -- name: end_of_settled
 select coalesce(max(id), 0), coalesce((
     select string_agg(virtualtransaction, ' ') from pg_locks
@@ -854,7 +856,7 @@ with alone as materialized (
 select setval('bullite.bullite_events_id_seq', nextval('bullite.bullite_events_id_seq') + :skipped)
 from alone
 
--- How far the log of one queue, or of each, has come: in all and up to a row. This sums the log.
+-- Return the number of events of one queue, or of each: in all and up to a row. This sums the log.
 -- name: log_position (durable_read)
 select id, name, (events_trimmed + coalesce((
     select sum(size) from bullite.bullite_events where queue = q.id and id <= :settled
@@ -863,9 +865,9 @@ select id, name, (events_trimmed + coalesce((
     where queue = q.id and id <= :after having count(*) > 0
 ) from bullite.bullite_queues as q where :queue::bigint is null or q.id = :queue
 
--- Rows of the log, each with how many events its queue ever had up to it. To sum the log for that would
--- make each page cost more the longer the log is. So the reader says how many there were up to the row
--- :counted, in :seen, by queue; what was trimmed since are always the oldest.
+-- Return rows of the log, each with the number of events that its queue ever had up to it. A sum over the
+-- log would cost more per page the longer the log is. So the reader passes the number of events up to the
+-- row :counted, by queue, in :seen. Events that were trimmed since are always the oldest.
 -- name: events_after (durable_read)
 with page as (
     select id, queue, kind, jobs, size, at from bullite.bullite_events
@@ -883,9 +885,9 @@ from page join bullite.bullite_queues as q on q.id = page.queue
     left join known on known.queue = page.queue
 order by page.id
 
--- How jobs ended that are gone: of each its number and its queue. A job with a custom id has its
--- number further back in the entry that tells of its end. They are looked up in an object: a join
--- would compare each job with each entry.
+-- Return the outcomes of jobs that were deleted: of each its number and its queue. If a job has a custom
+-- id, its number is further back in its entry. The jobs are looked up in an object: a join would compare
+-- each job with each entry.
 -- name: ends_in_log
 with asked as materialized (
     select jsonb_object_agg(value ->> 0, value -> 1) as queues
@@ -912,13 +914,13 @@ where (asked.queues ->> number)::bigint = queue
 insert into bullite.bullite_links (downstream, upstream, kind, policy, state, key, value)
 select * from unnest(:bigint[], :bigint[], :text[], :text[], :text[], :text[], :text[])
 
--- Who waits for these jobs.
+-- Return the links of the jobs that wait for these jobs.
 -- name: links_from
 select upstream, downstream, kind, policy, key from bullite.bullite_links
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state || '' = 'pending'
 
--- The kind is asked for because no index has it: else one might be read from end to end.
+-- The kind is compared because no index has it: otherwise the server might scan a whole index.
 -- name: dependents_of
 select downstream, kind from bullite.bullite_links
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -934,8 +936,8 @@ where (
         and up.queue <> down.queue limit 1
 )
 
--- Pending links of a job, all those of one kind and policy. A pair of jobs could not be found as
--- quickly: from the first column of an index that is no plain equality, the server reads to its end.
+-- Delete the pending links of a job of one kind and policy. A pair of jobs could not be found as quickly:
+-- behind the first column of an index that is compared by no plain equality, the server reads to its end.
 -- name: resolve_links
 update bullite.bullite_links as l set state = asked.state, value = asked.value
 from (
@@ -955,7 +957,8 @@ using (
 where l.upstream between asked.upstream and asked.upstream
     and l.kind || ' ' || l.policy between asked.sort and asked.sort and l.state || '' = 'pending'
 
--- Whatever ties these pairs of jobs, few of them: it is over, or about to be written anew.
+-- Delete all links between these pairs of jobs, of which there are few: they have ended, or will be written
+-- again.
 -- name: unlink_jobs
 delete from bullite.bullite_links as l
 using (
@@ -972,13 +975,13 @@ delete from bullite.bullite_links where upstream = :job and kind = 'child'
 delete from bullite.bullite_links
 where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
--- Jobs that were removed have a link each to be brought back by; when they are deleted it goes, too.
+-- A removed job has a link by which it can be restored. If the job is deleted, this link is deleted, too.
 -- name: delete_links_of_removed
 delete from bullite.bullite_links
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and state || '' = 'removed'
 
--- Which of these jobs wait for somebody still.
+-- Return those of these jobs that still wait for another job.
 -- name: with_pending_links
 select asked.job from (
     select value::bigint as job from json_array_elements_text(:jobs::json)
@@ -987,8 +990,8 @@ select asked.job from (
     where downstream = asked.job and state = 'pending' limit 1
 )
 
--- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
--- pending; whether one failed so that they need not wait for the others.
+-- Return the reasons why these jobs cannot complete: a failed child whose policy fails its parent; whether a
+-- child is pending; whether a child failed whose policy ends the waiting for the remaining children.
 -- name: completion_blockers
 select asked.job,
     (select key from bullite.bullite_links where downstream = asked.job and kind = 'child'
@@ -999,7 +1002,7 @@ select asked.job,
         where downstream = asked.job and state = 'ignored' and policy = 'continue' limit 1), false)
 from (select value::bigint as job from json_array_elements_text(:jobs::json)) as asked
 
--- The parents that these jobs have, but for those that are gone.
+-- Return the parents of these jobs that still exist.
 -- name: parents_of
 select l.upstream, l.downstream, l.key
 from bullite.bullite_links as l
@@ -1007,7 +1010,7 @@ from bullite.bullite_links as l
 where l.upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
     and l.kind = 'child' and l.state || '' <> 'removed' and j.state || '' <> 'removed'
 
--- Children, their children and so on, each with the one it belongs to and where it is.
+-- Return children, their children and so on, each with its parent, the state of the link and its own.
 -- name: descendants
 with recursive tree (job, parent, link) as (
     select upstream, downstream, state from bullite.bullite_links
@@ -1021,7 +1024,7 @@ with recursive tree (job, parent, link) as (
 select tree.job, tree.parent, tree.link, j.state
 from tree join bullite.bullite_jobs as j on j.id between tree.job and tree.job
 
--- What these jobs wait for, and what that waits for, and so on.
+-- Return the jobs that these jobs wait for, the jobs that those wait for, and so on.
 -- name: transitive_dependencies
 with recursive chain (downstream, upstream) as (
     select downstream, upstream from bullite.bullite_links
@@ -1033,7 +1036,7 @@ with recursive chain (downstream, upstream) as (
 )
 select downstream, upstream from chain
 
--- Jobs run again that somebody waited for, who has not ended yet and so waits again.
+-- Children run again whose parents have not finished: the parents wait for them again.
 -- name: reopen_links
 update bullite.bullite_links as l set state = 'pending', value = null
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1042,7 +1045,7 @@ where upstream = any (array(select value::bigint from json_array_elements_text(:
         from bullite.bullite_jobs as j where j.id between l.downstream and l.downstream
     )
 
--- Links that the removal of jobs put aside, and that hold again now that they are back.
+-- Links that the removal of jobs suspended, and that count again now that the jobs are restored.
 -- name: restore_links
 update bullite.bullite_links as l set state = 'pending'
 where upstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1051,7 +1054,7 @@ where upstream = any (array(select value::bigint from json_array_elements_text(:
         from bullite.bullite_jobs as j where j.id between l.downstream and l.downstream
     )
 
--- Parents run again although children failed them.
+-- Parents run again although children have failed.
 -- name: ignore_failed_links
 update bullite.bullite_links set policy = 'ignore'
 where downstream = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1103,7 +1106,7 @@ where (l.downstream, l.upstream) > (:job, :after) and l.downstream = :job
     and l.kind = 'child' and l.state || '' = :state
 order by l.downstream, l.upstream limit :most
 
--- Jobs that wait for others which will not complete by themselves.
+-- Return jobs that wait for jobs which will not complete without an operator.
 -- name: blocked_forever
 select l.downstream, l.key, up.state, r.failed_reason
 from bullite.bullite_jobs as down
@@ -1118,8 +1121,8 @@ order by down.created_at, down.id, l.upstream limit :most
 
 -- schedulers --------------------------------------------------------------------------------------
 
--- Who changes a scheduler locks its queue first, so that no claim is under way in it; a claim, which has
--- a share in the queue, changes the schedulers of the jobs it takes.
+-- A transaction that changes a scheduler locks its queue first, so that no claim is under way in the queue.
+-- A claim has a shared lock on the queue and changes the schedulers of the jobs that it claims.
 
 -- name: scheduler_named
 select id, queue, key, recurrence, name, data, opts, next_at, job, iterations, last_at, last_job, enabled,
@@ -1159,7 +1162,7 @@ delete from bullite.bullite_schedulers where queue = :queue and key = :key
 -- name: delete_schedulers
 delete from bullite.bullite_schedulers where queue = :queue
 
--- The enabled schedulers that wait for one of these jobs to be taken.
+-- Return the enabled schedulers that have one of these jobs as their pending job.
 -- name: owning_schedulers
 select job, key from bullite.bullite_schedulers
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json))) and enabled + 0 = 1
@@ -1168,7 +1171,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 select key from bullite.bullite_schedulers
 where queue = :queue and key = any (array(select json_array_elements_text(:keys::json)))
 
--- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- Return schedulers that have no pending job although it is due, and those whose pending job may be late.
 -- name: late_schedulers
 select queue, key from bullite.bullite_schedulers as s
 where enabled = 1 and next_at <= :now and (
@@ -1202,12 +1205,12 @@ select count(*) from bullite.bullite_schedulers where queue = :queue
 
 -- deduplication -----------------------------------------------------------------------------------
 
--- Makes sure that a key is there, and locks it: a conflict locks the row, whatever is done about it.
+-- Insert a missing key, and lock it: a conflict locks the row even if it is not updated.
 -- name: lock_dedup_keys (multi_row)
 insert into bullite.bullite_deduplication (queue, key) select * from unnest(:bigint[], :text[])
 on conflict (queue, key) do update set job = excluded.job where false
 
--- A key is found by itself; beside that, its queue is compared by `queue + 0`, for the reason above.
+-- A key is found by its own index; its queue is compared by `queue + 0`, for the reason given at the top.
 -- name: key_holders
 select d.key, d.job, d.custom_id, d.until, d.next, j.state
 from bullite.bullite_deduplication as d
@@ -1225,7 +1228,7 @@ delete from bullite.bullite_deduplication
 where key = any (array(select json_array_elements_text(:keys::json))) and queue + 0 = :queue
 returning next
 
--- Locked in the order in which adds lock them; a job that was kept meanwhile is seen.
+-- The keys are locked in the order in which adds lock them. A job that was kept meanwhile is seen.
 -- name: free_keys
 delete from bullite.bullite_deduplication
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1237,7 +1240,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
     ))
 returning queue, until, next
 
--- Locked in the same order, for those who will free the keys of several jobs one after the other.
+-- Lock keys in the same order, for a transaction that will release the keys of several jobs one by one.
 -- name: lock_keys
 select key from bullite.bullite_deduplication
 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
@@ -1275,7 +1278,7 @@ with turn as materialized (
 )
 select (extract(epoch from clock_timestamp()) * 1000)::bigint from turn
 
--- The same, if nobody else has it.
+-- The same, if no other transaction holds the lock.
 -- name: lock_queue_limits_now
 with turn as materialized (
     select id from bullite.bullite_queues where id = :queue for no key update skip locked
@@ -1289,7 +1292,7 @@ select count(*) from bullite.bullite_jobs where queue = :queue and state = 'acti
 select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite.bullite_queues where id = :queue
 
--- How many stand before a job in its lane, as far as that is counted.
+-- Return the number of jobs before a job in its lane, at most :most.
 -- name: count_ahead_in_lane
 select count(*) from bullite.bullite_jobs as me
     cross join lateral (
@@ -1400,7 +1403,7 @@ delete from bullite.bullite_limits where queue = :queue and key = any (array(
 -- name: forget_limits
 delete from bullite.bullite_limits where queue = :queue
 
--- What the quotas of a queue let in.
+-- Return the quotas of a queue and their use.
 -- name: quotas
 select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
 from bullite.bullite_queues where id = :queue
@@ -1429,7 +1432,7 @@ where id = any (array(select value::bigint from json_array_elements_text(:jobs::
 select value, due_at, ended_at from bullite.bullite_steps
 where job = :job and kind = :kind and name = :name and number = :number
 
--- A job that waits is put off already: by the number of its run it is known that it does.
+-- A job that waits for an event is suspended already: the number of its run shows that it waits.
 -- name: insert_suspension
 insert into bullite.bullite_steps (job, kind, name, number, place, due_at, run, at)
 select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
@@ -1469,7 +1472,7 @@ where job = any (array(select value::bigint from json_array_elements_text(:jobs:
 
 -- cancelling --------------------------------------------------------------------------------------
 
--- The jobs that this process runs and that are cancelled.
+-- Return the cancelled jobs that this process runs.
 -- name: cancelled_running_jobs
 select j.id, j.worker, token, deferred_failure
 from bullite.bullite_jobs as j
@@ -1482,7 +1485,7 @@ select pg_notify(:channel, :name)
 
 -- locks -------------------------------------------------------------------------------------------
 
--- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- Take a lock that has no holder or whose lease has expired, or take it from a holder known to be dead.
 -- name: take_lock
 insert into bullite.bullite_locks as l (name, token, nonce, boot, ttl, lease_until)
 values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
@@ -1509,7 +1512,7 @@ delete from bullite.bullite_locks
 where name = :name and token = :token and nonce = :nonce and lease_until >= :lease_now
 returning token
 
--- A holder that has left needs no lease to be known to be gone.
+-- A holder whose process has left counts as dead before its lease expires.
 -- name: lock_holder
 select token, nonce, boot, lease_until, not exists (
     select 1 from bullite.bullite_processes as p where p.nonce = l.nonce
@@ -1567,7 +1570,7 @@ state = 'waiting' and rank = 0 and lane = ''
 -- page: prioritized by rank, seq aged created_at
 state = 'waiting' and rank <> 0 and lane = ''
 
--- The same where jobs stand in the lanes of their names, which have to be sorted together.
+-- The same if jobs are in the lanes of their names, which must be sorted together.
 -- page: waiting-by-name by seq, id aged created_at
 state = 'waiting' and rank = 0
 
@@ -1609,7 +1612,7 @@ select id, removed_from, removed_at from bullite.bullite_jobs
 where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
 order by removed_at desc, id desc limit 1
 
--- How many jobs of which names have yet to run, but for these names.
+-- Return the number of pending jobs by name, without these names.
 -- name: unserved_names
 select name, count(*) from (
     select name from bullite.bullite_jobs where queue = :queue and state = 'waiting'
@@ -1619,7 +1622,7 @@ select name, count(*) from (
 where not name = any (array(select json_array_elements_text(:names::json)))
 group by name order by name limit :most
 
--- How many jobs of which names that are due soon have this line in their log.
+-- Return the number of jobs by name that are due soon and have this line in their log.
 -- name: postponed_names
 select name, count(*) from bullite.bullite_jobs as jobs
 where queue = :queue and state = 'delayed' and due_at <= :until
@@ -1698,7 +1701,7 @@ where j.id = any (array(
 ))
 order by j.created_at desc, j.id desc
 
--- The queues that have a job of this number, or of this id.
+-- Return the queues that have a job with this number or this custom id.
 -- name: queues_with_job
 select q.name from bullite.bullite_jobs as j join bullite.bullite_queues as q on q.id = j.queue
 where j.id = :number and state <> 'removed'
@@ -1711,8 +1714,8 @@ select q.name from bullite.bullite_queues as q where (
 
 -- measuring ---------------------------------------------------------------------------------------
 
--- No other process adds to the minutes of the queue until the transaction ends. Not an advisory lock:
--- every role that may connect could hold that.
+-- Lock the minutes of a queue until the transaction ends. This is not an advisory lock: every role that may
+-- connect could hold one.
 -- name: lock_minute
 select id from bullite.bullite_queues where id = :queue for no key update
 
@@ -1734,7 +1737,7 @@ where queue = :queue and minute >= :first and minute <= :last order by minute
 -- name: forget_minutes
 delete from bullite.bullite_minutes where queue = :queue and minute < :before
 
--- Not worth to wait for: a row that is locked is written the next time.
+-- A locked row is skipped: the next write updates it, and waiting costs more than it gains.
 -- name: write_stats
 update bullite.bullite_workers set stats = :stats, seen_at = :now where id = any (array(
     select id from bullite.bullite_workers where id between :worker and :worker for no key update skip locked
@@ -1754,25 +1757,25 @@ where registered = 1 order by w.id
 select priority, count(*) from bullite.bullite_jobs
 where queue = :queue and state <> 'removed' group by priority
 
--- In ms: a job's own, or what the data of a command says, in seconds. An escape in data may be one that
--- the server cannot read.
+-- Timeouts in ms: the option of a job, or the value in the data of a command, which is in seconds. The data
+-- may contain an escape that the server cannot parse.
 -- name: stats_timeouts (whole)
 select count(timeout), coalesce(sum(least(timeout, 1e13)) filter (where timeout is not null), 0)::bigint
 from (
     select coalesce(
         (opts::json ->> 'timeout')::numeric,
-        case when json_typeof(told -> 'timeout') = 'number' then 1000 * (told ->> 'timeout')::numeric end
+        case when json_typeof(command_data -> 'timeout') = 'number' then 1000 * (command_data ->> 'timeout')::numeric end
     ) as timeout
     from bullite.bullite_jobs join bullite.bullite_payloads on job = id, lateral (
         select case
             when name in ('shell', 'http-webhook', 'python-function') and position('"timeout"' in data) > 0
             then regexp_replace(data, '\\.', '_', 'g')::json
-        end as told
+        end as command_data
     ) as command
     where queue = :queue and state <> 'removed'
 ) as jobs
 
--- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
+-- A deferred failure that is not a cancellation ends a job that was claimed and did not run.
 -- name: stats_slowest (whole)
 select id, finished_at - processed_at from bullite.bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
@@ -1842,7 +1845,7 @@ delete from bullite.bullite_output where job = any (array(select value::bigint f
 
 -- kept by name ------------------------------------------------------------------------------------
 
--- One value is changed at a time, whichever it is: there is no row to lock for a new one.
+-- Only one value of the whole store is changed at a time: a new value has no row that could be locked.
 -- name: lock_value
 select key from bullite.bullite_meta where key = 'schema' for no key update
 
@@ -1861,7 +1864,7 @@ delete from bullite.bullite_kept where kind = :kind and name = :name
 
 -- dead letters ------------------------------------------------------------------------------------
 
--- When failed jobs are tried again by themselves: those that are named, or all of a queue.
+-- Set the time of the automatic retry of failed jobs: of the given jobs, or of all jobs of a queue.
 -- name: schedule_auto_retry
 update bullite.bullite_jobs as j set due_at = case when exists (
         select 1 from bullite.bullite_results
@@ -1897,7 +1900,7 @@ select id from bullite.bullite_queues as q where (
 update bullite.bullite_results set revived = revived + 1 where job = any (array(select value::bigint from json_array_elements_text(:jobs::json)))
 
 -- verifying ---------------------------------------------------------------------------------------
--- Each gives one line per broken promise.
+-- Each statement returns one line per violated invariant.
 
 -- name: verify_counts (whole)
 with counted as (

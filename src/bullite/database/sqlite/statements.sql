@@ -2,18 +2,18 @@
 --
 -- "-- name: x" opens statement x; its parameters are :names. `{cancelled}` and the like are job flags:
 -- see job_flags.py. A statement may have flags:
---   (json_rows):    all rows come as one row, a JSON array of arrays, which the driver parses. One row
---                   is one step, and Python hands its interpreter lock over at every step.
+--   (json_rows):    all rows come as one row, a JSON array of arrays, which the driver parses. Each row
+--                   is a step of the statement, and Python releases its interpreter lock at each step.
 --   (payload_last): the last column is a payload; the driver reads all rows as JSON while payloads are
 --                   short.
 --   (multi_row):    an insert of one row, which the driver repeats. It takes the first columns of each
---                   row, as many as it has places; the other store may have more.
+--                   row, one for each placeholder. The PostgreSQL store may have more columns.
 --   (durable_read): a reader returns the rows only when they are on the disk.
--- "-- move: x" has what move x changes beside the state. The compare-and-swap around it is written
--- once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job; with
--- "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
--- Jobs that were claimed together have one :token, and are an array, too: a join with their tokens
--- would be a third of the time of the swap.
+-- "-- move: x" has the columns that move x changes beside the state. The compare-and-swap around it is
+-- written once, in the templates, from the table in states.py. :jobs is a JSON object of tokens by job;
+-- with "takes" it is an object of [token, value] by job; for a move without tokens it is an array of jobs.
+-- For jobs that were claimed together, :token is their token and :jobs an array: a join with their tokens
+-- would take a third of the time of the swap.
 -- "-- page: x by a, b aged c" has the filter of list x, which is ordered by the columns a and b; column
 -- c has the age of a job. Each becomes statements for pages in both directions, for the jobs after and
 -- before a place, for the oldest jobs, and, for finished jobs, for the oldest that may be deleted.
@@ -225,10 +225,9 @@ select id, priority_order, version, default_job_options from bullite_queues wher
 insert into bullite_queues (name, priority_order, created_at) values (:name, :priority_order, :now)
 returning id
 
--- What a claim must know of its queue: by name, paused, when its next delayed job is due, when the
--- first of those that were never begun expires, how many jobs wait for each of its workers, and its
--- limits. Nothing for a worker that is not on the register: if it took a job, nobody would take that
--- back.
+-- Return the facts of a queue that a claim needs: by name, paused, when its next delayed job is due, when
+-- the first job that has not started expires, the number of waiting jobs per worker, and its limits. There
+-- is no row for a worker that is not registered: no process would recover a job that it claimed.
 -- name: claim_info
 select by_name, paused,
     (select min(due_at) from bullite_jobs where queue = :queue and state = 'delayed'), (
@@ -243,14 +242,15 @@ select by_name, paused,
 from bullite_queues join bullite_workers on bullite_workers.id = :worker
 where bullite_queues.id = :queue
 
--- What a producer must know of it: by name, the version of its settings, by key, and whether it has
--- quotas.
+-- Return the facts of a queue that an add needs: by name, the version of its settings, by key, and whether
+-- it has quotas.
 -- name: add_info
 select by_name, version, by_key, max_waiting is not null or max_payload_bytes is not null
     or max_rate_count is not null
 from bullite_queues where id = :queue
 
--- Whatever looked at the queue's settings has ended, and whatever will look waits: here always so.
+-- Wait for the transactions that have read the queue's settings, and let later ones wait: the write lock of
+-- SQLite already does so.
 -- name: lock_queue
 select id from bullite_queues where id = :queue
 
@@ -373,9 +373,9 @@ update bullite_jobs set lane = name where id in (
     order by rank, seq limit :most
 )
 
--- Steps from lane to lane along the index: one look-up a lane, however many jobs each holds. No name
--- has a control character: what comes next cannot be before the last with a space behind it, and
--- those that stand aside are before the first.
+-- Go from lane to lane along the index: one look-up per lane, whatever its number of jobs. No name has a
+-- control character. So the next lane is not less than the last one followed by a space, and the lane of
+-- parked jobs is before the first.
 -- name: lanes (json_rows)
 with recursive lanes (lane) as (
     select ''
@@ -400,7 +400,7 @@ insert into bullite_results (job, failed_reason, outcome) values (?, ?, ?)
 on conflict (job) do update set
     return_value = null, failed_reason = excluded.failed_reason, outcome = excluded.outcome
 
--- Taking a job that failed without a run was no start, and its failure no attempt.
+-- The claim of a job that failed without a run is not a start, and its failure is not an attempt.
 -- name: forget_start
 update bullite_jobs set
     attempts_made = attempts_made - 1, attempts_started = attempts_started - 1,
@@ -589,11 +589,11 @@ select json_group_array(json_array(id, token, priority, ahead, custom_id, traits
     order by seq desc limit :most
 )
 
--- Recovered jobs are nobody's: who ran them must not take their tokens for valid.
+-- Recovered jobs have no owner: the process that ran them must not treat its tokens as valid.
 -- name: forget_tokens
 update bullite_jobs set token = null, nonce = null where id in (select value from json_each(:jobs))
 
--- Of these jobs, those that this process took last, and the tokens they were taken with.
+-- Return those of these jobs that this process claimed last, and their claim tokens.
 -- name: tokens_here (json_rows)
 select json_group_array(json_array(id, token)) from bullite_jobs
 where id in (select value from json_each(:jobs)) and nonce = :nonce
@@ -608,18 +608,18 @@ where id in (select value from json_each(:jobs)) and opts is not null
 -- name: insert_events (multi_row)
 insert into bullite_events (queue, kind, jobs, total, at) values (?, ?, ?, ?, ?)
 
--- There is one writer.
+-- SQLite has one writer at a time, so there is nothing to lock.
 -- name: try_housekeeping
 select true, :queue, :chore
 
 -- name: lock_sweep
 select :queue
 
--- The counts are in the queue's row, and each row of the log tells how far it reaches.
+-- The counts are in the queue's row, and each row of the log has the number of events up to it.
 -- name: recount_log
 select :queue
 
--- The newest row of a queue is emptied rather than deleted, so that no id is handed out twice.
+-- The newest row of a queue is emptied and not deleted, so that no id is assigned twice.
 -- name: trim_events
 delete from bullite_events where id in (
     select id from bullite_events
@@ -632,7 +632,7 @@ delete from bullite_events where id in (
 update bullite_events set jobs = '[]' where queue = :queue and :keep = 0
     and id = (select id from bullite_events where queue = :queue order by total desc, id desc limit 1)
 
--- How far the log of one queue, or of each, has come: in all and up to a row.
+-- Return the number of events of one queue, or of each: in all and up to a row.
 -- name: log_position (durable_read)
 select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
     select total from bullite_events
@@ -643,8 +643,8 @@ select id, name, events, (select coalesce(max(id), 0) from bullite_events), (
 select id, queue, kind, jobs, total, at from bullite_events
 where id > :after and (:queue is null or queue = :queue) order by id limit :most
 
--- How jobs ended that are gone: of each its number and its queue. A job with a custom id has its
--- number further back in the entry that tells of its end.
+-- Return the outcomes of jobs that were deleted: of each its number and its queue. If a job has a custom
+-- id, its number is further back in its entry.
 -- name: ends_in_log (durable_read)
 select number, kind, entry, id from (
     select e.id, queue, kind, entry.value as entry, case kind
@@ -666,7 +666,7 @@ insert into bullite_links (
     downstream, upstream, kind, policy, state, key, value
 ) values (?, ?, ?, ?, ?, ?, ?)
 
--- Who waits for these jobs.
+-- Return the links of the jobs that wait for these jobs.
 -- name: links_from (json_rows)
 select json_group_array(json_array(upstream, downstream, kind, policy, key)) from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'pending'
@@ -684,7 +684,7 @@ where exists (
         and up.queue <> down.queue
 )
 
--- Pending links of a job, all those of one kind and policy.
+-- Delete the pending links of a job of one kind and policy.
 -- name: resolve_links
 update bullite_links set state = asked.value ->> 2, value = asked.value ->> 3
 from json_each(:links) as asked
@@ -696,7 +696,7 @@ delete from bullite_links where state = 'pending' and (upstream, kind || ' ' || 
     select value ->> 0, value ->> 1 from json_each(:links)
 )
 
--- Whatever ties these pairs of jobs: it is over, or about to be written anew.
+-- Delete all links between these pairs of jobs: they have ended, or will be written again.
 -- name: unlink_jobs
 delete from bullite_links where (downstream, upstream) in (
     select value ->> 0, value ->> 1 from json_each(:links)
@@ -708,19 +708,19 @@ delete from bullite_links where upstream = :job and kind = 'child'
 -- name: delete_links_to
 delete from bullite_links where downstream in (select value from json_each(:jobs))
 
--- Jobs that were removed have a link each to be brought back by; when they are deleted it goes, too.
+-- A removed job has a link by which it can be restored. If the job is deleted, this link is deleted, too.
 -- name: delete_links_of_removed
 delete from bullite_links
 where upstream in (select value from json_each(:jobs)) and state = 'removed'
 
--- Which of these jobs wait for somebody still.
+-- Return those of these jobs that still wait for another job.
 -- name: with_pending_links (json_rows)
 select json_group_array(json_array(asked.value)) from json_each(:jobs) as asked where exists (
     select 1 from bullite_links where downstream = asked.value and state = 'pending'
 )
 
--- What keeps these jobs from being completed: a child that failed and was to fail them; whether one is
--- pending; whether one failed so that they need not wait for the others.
+-- Return the reasons why these jobs cannot complete: a failed child whose policy fails its parent; whether a
+-- child is pending; whether a child failed whose policy ends the waiting for the remaining children.
 -- name: completion_blockers (json_rows)
 select json_group_array(json_array(asked.value,
     (select key from bullite_links where downstream = asked.value and kind = 'child'
@@ -731,14 +731,14 @@ select json_group_array(json_array(asked.value,
         where downstream = asked.value and state = 'ignored' and policy = 'continue')
 )) from json_each(:jobs) as asked
 
--- The parents that these jobs have, but for those that are gone.
+-- Return the parents of these jobs that still exist.
 -- name: parents_of (json_rows)
 select json_group_array(json_array(upstream, downstream, bullite_links.key))
 from bullite_links join bullite_jobs on bullite_jobs.id = downstream
 where upstream in (select value from json_each(:jobs)) and kind = 'child'
     and bullite_links.state <> 'removed' and bullite_jobs.state <> 'removed'
 
--- Children, their children and so on, each with the one it belongs to and where it is.
+-- Return children, their children and so on, each with its parent, the state of the link and its own.
 -- name: descendants (json_rows)
 with recursive tree (job, parent, link) as (
     select upstream, downstream, state from bullite_links
@@ -750,7 +750,7 @@ with recursive tree (job, parent, link) as (
 select json_group_array(json_array(tree.job, tree.parent, tree.link, bullite_jobs.state))
 from tree join bullite_jobs on bullite_jobs.id = tree.job
 
--- What these jobs wait for, and what that waits for, and so on.
+-- Return the jobs that these jobs wait for, the jobs that those wait for, and so on.
 -- name: transitive_dependencies (json_rows)
 with recursive chain (downstream, upstream) as (
     select downstream, upstream from bullite_links
@@ -761,7 +761,7 @@ with recursive chain (downstream, upstream) as (
 )
 select json_group_array(json_array(downstream, upstream)) from chain
 
--- Jobs run again that somebody waited for, who has not ended yet and so waits again.
+-- Children run again whose parents have not finished: the parents wait for them again.
 -- name: reopen_links
 update bullite_links set state = 'pending', value = null
 where upstream in (select value from json_each(:jobs)) and kind = 'child'
@@ -770,7 +770,7 @@ where upstream in (select value from json_each(:jobs)) and kind = 'child'
             and state in ('waiting', 'delayed', 'active', 'waiting-children')
     )
 
--- Links that the removal of jobs put aside, and that hold again now that they are back.
+-- Links that the removal of jobs suspended, and that count again now that the jobs are restored.
 -- name: restore_links
 update bullite_links set state = 'pending'
 where upstream in (select value from json_each(:jobs)) and state = 'removed' and exists (
@@ -778,7 +778,7 @@ where upstream in (select value from json_each(:jobs)) and state = 'removed' and
     where id = downstream and (state = 'waiting-children' or removed_from = 'waiting-children')
 )
 
--- Parents run again although children failed them.
+-- Parents run again although children have failed.
 -- name: ignore_failed_links
 update bullite_links set policy = 'ignore'
 where downstream in (select value from json_each(:jobs)) and state = 'failed'
@@ -821,7 +821,7 @@ from bullite_links
 where downstream = :job and kind = 'child' and bullite_links.state = :state and upstream > :after
 order by upstream limit :most
 
--- Jobs that wait for others which will not complete by themselves.
+-- Return jobs that wait for jobs which will not complete without an operator.
 -- name: blocked_forever
 select bullite_links.downstream, bullite_links.key, up.state, failed_reason
 from bullite_jobs as down
@@ -868,7 +868,7 @@ delete from bullite_schedulers where queue = :queue and key = :key
 -- name: delete_schedulers
 delete from bullite_schedulers where queue = :queue
 
--- The enabled schedulers that wait for one of these jobs to be taken.
+-- Return the enabled schedulers that have one of these jobs as their pending job.
 -- name: owning_schedulers
 select job, key from bullite_schedulers
 where job in (select value from json_each(:jobs)) and enabled = 1
@@ -877,7 +877,7 @@ where job in (select value from json_each(:jobs)) and enabled = 1
 select key from bullite_schedulers
 where queue = :queue and key in (select value from json_each(:keys))
 
--- Those that have no pending job although its time has come, and those whose pending job may be too late.
+-- Return schedulers that have no pending job although it is due, and those whose pending job may be late.
 -- name: late_schedulers
 select queue, key from bullite_schedulers
 where enabled = 1 and next_at <= :now and (
@@ -911,7 +911,7 @@ select count(*) from bullite_schedulers where queue = :queue
 
 -- deduplication -----------------------------------------------------------------------------------
 
--- Makes sure that a key is there, to be locked until the transaction ends: here it always is.
+-- Insert a missing key. Its row need not be locked: the write lock of SQLite covers all rows.
 -- name: lock_dedup_keys (multi_row)
 insert into bullite_deduplication (queue, key) values (?, ?)
 on conflict (queue, key) do nothing
@@ -966,7 +966,7 @@ select count(*) from bullite_jobs where queue = :queue and state = 'active'
 select concurrency, rate_max, rate_duration, rate_until, rate_used, by_key
 from bullite_queues where id = :queue
 
--- How many stand before a job in its lane, as far as that is counted.
+-- Return the number of jobs before a job in its lane, at most :most.
 -- name: count_ahead_in_lane
 select count(*) from (
     select 1 from bullite_jobs as me cross join bullite_jobs as j
@@ -1064,7 +1064,7 @@ delete from bullite_limits where (queue, key) in (
 -- name: forget_limits
 delete from bullite_limits where queue = :queue
 
--- What the quotas of a queue let in.
+-- Return the quotas of a queue and their use.
 -- name: quotas
 select name, max_waiting, max_payload_bytes, max_rate_count, max_rate_duration, adds_until, adds_used
 from bullite_queues where id = :queue
@@ -1091,7 +1091,7 @@ update bullite_jobs set traits = traits | :trait where id in (select value from 
 select value, due_at, ended_at from bullite_steps
 where job = :job and kind = :kind and name = :name and number = :number
 
--- A job that waits is put off already: by the number of its run it is known that it does.
+-- A job that waits for an event is suspended already: the number of its run shows that it waits.
 -- name: insert_suspension
 insert into bullite_steps (job, kind, name, number, place, due_at, run, at)
 select :job, :kind, :name, :number, :place, :due_at, attempts_started, :now
@@ -1128,7 +1128,7 @@ delete from bullite_signals where job in (select value from json_each(:jobs))
 
 -- cancelling --------------------------------------------------------------------------------------
 
--- The jobs that this process runs and that are cancelled.
+-- Return the cancelled jobs that this process runs.
 -- name: cancelled_running_jobs
 select bullite_jobs.id, bullite_jobs.worker, token, deferred_failure
 from bullite_workers cross join bullite_jobs
@@ -1140,7 +1140,7 @@ select address from bullite_workers where nonce = :nonce and address is not null
 
 -- locks -------------------------------------------------------------------------------------------
 
--- Taken if nobody has it, if its holder let its lease end, or from the holder that is known to be gone.
+-- Take a lock that has no holder or whose lease has expired, or take it from a holder known to be dead.
 -- name: take_lock
 insert into bullite_locks (name, token, nonce, boot, ttl, lease_until)
 values (:name, :token, :nonce, :boot, :ttl, :lease_now + :ttl)
@@ -1224,7 +1224,7 @@ state = 'waiting' and rank = 0 and lane = ''
 -- page: prioritized by rank, seq aged created_at
 state = 'waiting' and rank <> 0 and lane = ''
 
--- The same where jobs stand in the lanes of their names, which have to be sorted together.
+-- The same if jobs are in the lanes of their names, which must be sorted together.
 -- page: waiting-by-name by seq, id aged created_at
 state = 'waiting' and rank = 0
 
@@ -1266,7 +1266,7 @@ select id, removed_from, removed_at from bullite_jobs
 where queue = :queue and state = 'removed' and (id = :number or custom_id = :custom_id)
 order by removed_at desc, id desc limit 1
 
--- How many jobs of which names have yet to run, but for these names.
+-- Return the number of pending jobs by name, without these names.
 -- name: unserved_names
 select name, count(*) from (
     select name from bullite_jobs where queue = :queue and state = 'waiting'
@@ -1274,7 +1274,7 @@ select name, count(*) from (
     select name from bullite_jobs where queue = :queue and state = 'delayed'
 ) where name not in (select value from json_each(:names)) group by name order by name limit :most
 
--- How many jobs of which names that are due soon have this line in their log.
+-- Return the number of jobs by name that are due soon and have this line in their log.
 -- name: postponed_names
 select name, count(*) from bullite_jobs as jobs
 where queue = :queue and state = 'delayed' and due_at <= :until
@@ -1350,7 +1350,7 @@ where bullite_jobs.id in (
 )
 order by bullite_jobs.created_at desc, bullite_jobs.id desc
 
--- The queues that have a job of this number, or of this id.
+-- Return the queues that have a job with this number or this custom id.
 -- name: queues_with_job
 select bullite_queues.name from bullite_jobs join bullite_queues on bullite_queues.id = queue
 where bullite_jobs.id = :number and state <> 'removed'
@@ -1362,7 +1362,7 @@ where custom_id = :custom_id and state <> 'removed' order by bullite_queues.name
 
 -- measuring ---------------------------------------------------------------------------------------
 
--- Makes sure that a minute is there, to be locked until the transaction ends: here it always is.
+-- Lock the minutes of a queue until the transaction ends: the write lock of SQLite already does so.
 -- name: lock_minute
 select :queue, :minute
 
@@ -1402,7 +1402,7 @@ where registered = 1 order by bullite_workers.id
 select priority, count(*) from bullite_jobs
 where queue = :queue and state <> 'removed' group by priority
 
--- In ms: a job's own, or what the data of a command says, in seconds.
+-- Timeouts in ms: the option of a job, or the value in the data of a command, which is in seconds.
 -- name: stats_timeouts
 select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) from (
     select coalesce(
@@ -1417,7 +1417,7 @@ select count(timeout), coalesce(sum(cast(min(timeout, 1e13) as integer)), 0) fro
     where queue = :queue and state <> 'removed'
 )
 
--- A failure that was deferred, and is no cancellation, ends a job that was taken and not run.
+-- A deferred failure that is not a cancellation ends a job that was claimed and did not run.
 -- name: stats_slowest
 select id, finished_at - processed_at from bullite_jobs
 where queue = :queue and state in ('completed', 'failed') and processed_at is not null
@@ -1500,7 +1500,7 @@ delete from bullite_kept where kind = :kind and name = :name
 
 -- dead letters ------------------------------------------------------------------------------------
 
--- When failed jobs are tried again by themselves: those that are named, or all of a queue.
+-- Set the time of the automatic retry of failed jobs: of the given jobs, or of all jobs of a queue.
 -- name: schedule_auto_retry
 update bullite_jobs set due_at = case when exists (
         select 1 from bullite_results
@@ -1533,7 +1533,7 @@ select json_group_array(json_array(id)) from bullite_queues where exists (
 update bullite_results set revived = revived + 1 where job in (select value from json_each(:jobs))
 
 -- verifying ---------------------------------------------------------------------------------------
--- Each gives one line per broken promise.
+-- Each statement returns one line per violated invariant.
 
 -- name: verify_counts
 select 'queue ' || name || ': ' || kept.state || ' is kept as ' || kept.kept || ' but counts ' || kept.counted
