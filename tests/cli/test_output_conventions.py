@@ -134,7 +134,7 @@ def test_on_a_terminal_it_is_said_that_a_lock_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.2)
-    monkeypatch.setattr(schema, "TOLD_AFTER", 0.1)
+    monkeypatch.setattr(schema, "WARN_AFTER", 0.1)
     db = str(tmp_path / "jobs.db")
     run_well("enqueue", "x", db=db)
     with closing(sqlite3.connect(db, isolation_level=None)) as stranger:

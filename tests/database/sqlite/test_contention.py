@@ -130,7 +130,7 @@ def test_a_database_that_another_process_holds_locked_is_not_called_unwritable(
     database: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "BUSY_TIMEOUT", 0.1)
-    monkeypatch.setattr(schema, "TOLD_AFTER", 0.05)
+    monkeypatch.setattr(schema, "WARN_AFTER", 0.05)
     add(database, "job")
     with closing(sqlite3.connect(database, isolation_level=None)) as stranger:
         stranger.execute("begin exclusive")
@@ -143,7 +143,7 @@ def test_a_database_that_another_process_holds_locked_is_not_called_unwritable(
 
 
 def test_a_database_that_is_let_go_in_time_is_opened(database, start, tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "TOLD_AFTER", 0.05)
+    monkeypatch.setattr(schema, "WARN_AFTER", 0.05)
     release = tmp_path / "release"
     add(database, "job")
     start(hold_the_lock, database, release).said("holding")

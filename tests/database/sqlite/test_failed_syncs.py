@@ -159,7 +159,7 @@ def other(database) -> Iterator[SQLiteDriver]:
 
 @pytest.fixture
 def mark(other) -> SyncMark:
-    return SyncMark(other._places.gate)
+    return SyncMark(other._places.write_lock)
 
 
 class Rewrites:

@@ -198,7 +198,7 @@ def thread_states(child: Child) -> list[str]:
 
 
 def is_free_to_write(database: Path) -> bool:
-    gate = FairWriteLock(SideFiles(database).gate)
+    gate = FairWriteLock(SideFiles(database).write_lock)
     connection = sqlite3.connect(database, timeout=0, isolation_level=None)
     is_inside = gate.enter(timeout=0.2)
     try:

@@ -113,7 +113,7 @@ def test_a_side_folder_that_other_users_can_write_is_refused(
 
 
 def test_a_side_folder_of_the_owner_of_the_database_is_used(places: SideFiles) -> None:
-    for path in (places.database, places.side_folder, places.gate):
+    for path in (places.database, places.side_folder, places.write_lock):
         os.chown(path, STRANGER, STRANGER)
 
     add(places.database, "another")
@@ -132,28 +132,28 @@ def test_a_side_folder_that_only_its_owner_can_use_is_used(places: SideFiles) ->
 
 def test_a_gate_that_is_a_link_is_refused(places: SideFiles) -> None:
     precious = places.database.parent / "precious"
-    places.gate.unlink()
-    places.gate.symlink_to(precious)
+    places.write_lock.unlink()
+    places.write_lock.symlink_to(precious)
 
     message = refusal(places.database)
 
-    assert message.startswith(f"cannot open {places.gate}: it is a symbolic link")
+    assert message.startswith(f"cannot open {places.write_lock}: it is a symbolic link")
     assert not precious.exists()
 
 
 def test_a_gate_that_is_another_name_of_a_file_is_refused(places: SideFiles) -> None:
     precious = places.database.parent / "precious"
     precious.write_text("precious")
-    places.gate.unlink()
-    os.link(precious, places.gate)
+    places.write_lock.unlink()
+    os.link(precious, places.write_lock)
 
     assert "it has several names (hard links)" in refusal(places.database)
     assert precious.read_text() == "precious"
 
 
 def test_a_gate_that_is_a_pipe_is_refused(places: SideFiles) -> None:
-    places.gate.unlink()
-    os.mkfifo(places.gate, 0o600)
+    places.write_lock.unlink()
+    os.mkfifo(places.write_lock, 0o600)
 
     assert "it is not a file" in refusal(places.database)
 
@@ -228,13 +228,13 @@ def test_a_database_that_exists_is_opened_through_a_link(places: SideFiles) -> N
 
 
 def test_a_gate_that_another_user_holds_is_refused_at_once(places: SideFiles) -> None:
-    os.chown(places.gate, STRANGER, STRANGER)
-    with places.gate.open() as held:
+    os.chown(places.write_lock, STRANGER, STRANGER)
+    with places.write_lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         message = refusal(places.database)
 
-    assert message.startswith(f"cannot open {places.gate}: it belongs to user {STRANGER}")
-    assert f"rm {places.gate}" in message
+    assert message.startswith(f"cannot open {places.write_lock}: it belongs to user {STRANGER}")
+    assert f"rm {places.write_lock}" in message
 
 
 def open_gate_as_stranger(gate: str) -> None:
@@ -255,20 +255,20 @@ def test_a_gate_that_others_can_open_is_closed_to_them(
     places = SideFiles(shared / "jobs.db")
     add(places.database, "job")
     os.chmod(places.side_folder, 0o755)
-    os.chmod(places.gate, 0o644)
+    os.chmod(places.write_lock, 0o644)
 
     add(places.database, "another")
 
-    assert mode(places.gate) == 0o600
-    assert start(open_gate_as_stranger, places.gate).line() == "Permission denied"
+    assert mode(places.write_lock) == 0o600
+    assert start(open_gate_as_stranger, places.write_lock).line() == "Permission denied"
 
 
 def test_a_gate_of_another_user_that_others_can_open_is_refused(places: SideFiles) -> None:
-    for path in (places.database, places.side_folder, places.gate):
+    for path in (places.database, places.side_folder, places.write_lock):
         os.chown(path, STRANGER, STRANGER)
-    os.chmod(places.gate, 0o644)
+    os.chmod(places.write_lock, 0o644)
 
-    assert f"other users can open it: chmod 600 {places.gate}" in refusal(places.database)
+    assert f"other users can open it: chmod 600 {places.write_lock}" in refusal(places.database)
 
 
 # --- a database of several users -----------------------------------------------------------------
@@ -315,11 +315,11 @@ def of_a_group(shared: Path) -> SideFiles:
     add(places.database, "job")
     os.chown(shared, MEMBERS[0], GROUP)
     os.chmod(shared, 0o2770)
-    for path in (places.database, places.side_folder, places.gate):
+    for path in (places.database, places.side_folder, places.write_lock):
         os.chown(path, MEMBERS[0], GROUP)
     os.chmod(places.database, 0o660)
     os.chmod(places.side_folder, 0o2770)
-    os.chmod(places.gate, 0o660)
+    os.chmod(places.write_lock, 0o660)
     return places
 
 

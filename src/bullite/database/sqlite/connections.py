@@ -1,4 +1,4 @@
-"""Connections with the right settings, and what is to be known of a file before it is used."""
+"""Connections with our settings, the schema version of a file, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .files import no_room
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_TIMEOUT = 30.0
-"""Seconds to wait for the gate, and for a foreign writer that does not know it."""
+"""Seconds to wait for the write lock, and for a program that does not use it."""
 
 _SETTINGS = (
     "pragma synchronous = full",
     # Checkpoints happen in one place and one way only: see checkpoints.py.
     "pragma wal_autocheckpoint = 0",
     "pragma journal_size_limit = 67108864",
-    # On in some distributions' builds: overwrites what is deleted, at a third of the speed.
+    # On in the builds of some distributions: overwrites deleted data, at a third of the speed.
     "pragma secure_delete = off",
     "pragma cache_size = -16000",
     "pragma temp_store = memory",
@@ -35,9 +35,9 @@ _SETTINGS = (
 
 
 def connect(path: Path, patience: float | None = None, mode: str = "rw") -> sqlite3.Connection:
-    """A connection with our settings, in autocommit mode; `mode` is SQLite's: ro or rw.
+    """Return a connection with our settings, in autocommit mode; `mode` is SQLite's: ro or rw.
 
-    Not rwc: SQLite would make a database that others can read (`Places.make_database`).
+    Not rwc: SQLite would create a file that other users can read (`SideFiles.make_database`).
     """
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
@@ -68,7 +68,7 @@ def refuse_old_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
 
 
 def schema_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The number of the schema; 0 if there is nothing of ours yet."""
+    """Return the version of the schema; 0 if the file has no tables of Bullite yet."""
     tables = {
         table
         for [table] in connection.execute(
@@ -94,7 +94,7 @@ def schema_version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds a lock."""
+    """Return True if the error means that another connection holds a lock."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -104,13 +104,13 @@ def is_no_room(error: sqlite3.Error) -> bool:
 
 
 def is_failed_sync(error: sqlite3.Error) -> bool:
-    """Whether SQLite could not sync a file or its folder."""
+    """Return True if the error means that SQLite could not sync a file or its folder."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """What an error of SQLite means to those who use the store."""
+    """Return the StoreError for an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_failed_sync(error):
         return StoreUnsynced(

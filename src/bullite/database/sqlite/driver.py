@@ -1,4 +1,4 @@
-"""The driver: runs the engine's statements on one SQLite file, and speaks for its errors."""
+"""The SQLite driver: runs the engine's statements on one file and translates its errors."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ log = logging.getLogger("bullite.sqlite")
 
 ROWS_PER_INSERT = 100
 BINDS_NUMBERS = not (3, 12) <= sys.version_info < (3, 12, 4)
-"""Whether a value for `?1` may be given by position. Python 3.12.0 to 3.12.3 take that for a name,
-and warn of every one."""
+"""Whether a value for `?1` may be given by position. Python 3.12.0 to 3.12.3 treat `?1` as a name
+and warn about each one."""
 
 MAX_INSERTS = 200
-"""Texts of inserts to remember, by the number of rows and the columns they share."""
+"""Texts of inserts to cache, by the number of rows and the columns that are constant."""
 
 
 class SQLiteDriver:
@@ -60,7 +60,7 @@ class SQLiteDriver:
 
     has_other_writers = False
     notices_changes = True
-    recover_every = 250  # jobs of dead workers are promised back within a second
+    recover_every = 250  # jobs of dead workers must be recovered within a second
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SQLiteDriver:
     ) -> None:
         self.clock = clock
         self.nonce = random_bits(64) - (1 << 63)
-        # Through whatever links: all processes must meet at the same side folder.
+        # Links are resolved: all processes must use the same side folder.
         self.path = path.resolve()
         self._link = path if self.path != path.parent.resolve() / path.name else None
         self._places = SideFiles(self.path)
@@ -83,7 +83,7 @@ class SQLiteDriver:
         self._written_rows = self._written_bytes = 0
         self._gauge = CheckpointGauge()
         self._loading = RowLoader()
-        self._mark = SyncMark(self._places.gate)
+        self._mark = SyncMark(self._places.write_lock)
         self._liveness: Liveness | None = None
         self._notifier = Notifier(self._places.socket(self.nonce))
         self._inserts: dict[tuple[str, int, tuple[bool, ...]], str] = {}
@@ -99,23 +99,23 @@ class SQLiteDriver:
             refuse_network_file_system(self.path)
         self._refuse_new_database_behind_link()
         self._places.make_side_folder()
-        self._open_gate()
+        self._open_write_lock()
         with forks.opening:
             try:
-                self._writer = prepare(self._places, self._gate)
+                self._writer = prepare(self._places, self._write_lock)
                 self._checkpointer = connect(self.path)
             except BaseException as error:
                 if isinstance(error, StoreUnsynced):
                     self._mark.set()
-                self._gate.close()
+                self._write_lock.close()
                 self._mark.close()
                 raise
-            self._journal = WalFile.of(self._places.log, self._mark)
+            self._wal = WalFile.of(self._places.log, self._mark)
             forks.guard(self)
         self._identity = FileIdentity(self._places)
         self._data_version = self._read_data_version()
         try:
-            self._mend_if_marked()  # those who only read may not be told of what is unsynced
+            self._mend_if_marked()  # a reader must not see commits that are not synced
         except BaseException:
             self._let_go()
             raise
@@ -127,10 +127,10 @@ class SQLiteDriver:
                 f"is not made through a link; name {self.path} itself"
             )
 
-    def _open_gate(self) -> None:
+    def _open_write_lock(self) -> None:
         try:
             self._mark.make()
-            self._gate = FairWriteLock(self._places.gate)
+            self._write_lock = FairWriteLock(self._places.write_lock)
         except StoreError:
             self._mark.close()
             raise
@@ -140,9 +140,9 @@ class SQLiteDriver:
             owner = named(folder.stat().st_uid)
             fix = f"{folder} belongs to {owner}: do this as that user, or ask them for"
             raise cannot_make(
-                self._places.gate,
+                self._places.write_lock,
                 error,
-                f"cannot open {self._places.gate}: {error.strerror}"
+                f"cannot open {self._places.write_lock}: {error.strerror}"
                 + (f"; {fix} the right" if isinstance(error, PermissionError) else ""),
             ) from error
 
@@ -171,13 +171,13 @@ class SQLiteDriver:
         self._checkpointer.close()
         # The last connection to close checkpoints, under SQLite's own exclusive lock.
         writer.close()
-        if self._journal is not None:
-            self._journal.close()
-        self._gate.close()
+        if self._wal is not None:
+            self._wal.close()
+        self._write_lock.close()
         self._mark.close()
 
     def _is_missed(self, writer: sqlite3.Connection) -> bool:
-        """Whether workers or locks of this process are left: others must see that it is gone."""
+        """Return True if workers or locks remain: their recovery needs the liveness file."""
         try:
             text = STATEMENTS["workers_of_process"].text
             workers = writer.execute(text, {"nonce": self.nonce}).fetchone()[0] != "[]"
@@ -187,7 +187,7 @@ class SQLiteDriver:
             return True
 
     def before_fork(self) -> None:
-        """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
+        """Before a fork: wait until no thread is inside SQLite here, and keep threads out."""
         self._in_use.acquire()
 
     def after_fork_parent(self) -> None:
@@ -198,9 +198,9 @@ class SQLiteDriver:
             _drop(self._writer)
             _drop(self._checkpointer)
             self._writer = None
-            if self._journal is not None:
-                self._journal.close()
-            self._gate.abandon()
+            if self._wal is not None:
+                self._wal.close()
+            self._write_lock.abandon()
             self._mark.close()
             self._notifier.abandon()
 
@@ -212,7 +212,7 @@ class SQLiteDriver:
     def begin(self, durable: bool, foreseen: Sequence[Step] = ()) -> None:
         writer = self._connection()
         self._sync_due = durable and self._durable
-        full = self._sync_due and self._journal is None
+        full = self._sync_due and self._wal is None
         self._enter()
         self._in_use.acquire()
         self._inside = True
@@ -228,7 +228,7 @@ class SQLiteDriver:
     def _end_transaction(self) -> None:
         self._inside = False
         self._in_use.release()
-        self._gate.leave()
+        self._write_lock.leave()
 
     def execute(self, statement: str, params: Params) -> Result:
         known = STATEMENTS[statement]
@@ -266,8 +266,8 @@ class SQLiteDriver:
         if not BINDS_NUMBERS:
             columns = [[c.value] * number if isinstance(c, ConstantColumn) else c for c in columns]
         shared = tuple([type(column) is ConstantColumn for column in columns])
-        # What all rows share is bound once: binding costs more than anything else that SQLite does
-        # with a row.
+        # A constant column is bound once: binding costs more than all else that SQLite does with a
+        # row.
         common = [column.value for column in columns if isinstance(column, ConstantColumn)]
         own = [column for column in columns if not isinstance(column, ConstantColumn)]
         for start in range(0, number, ROWS_PER_INSERT):
@@ -279,7 +279,7 @@ class SQLiteDriver:
         return Result((), number)
 
     def _wrote(self, rows: int, one: Sequence[Any]) -> None:
-        """One row stands for its chunk: an estimate is all the gauge needs."""
+        """Count rows, and estimate their size from one row: the gauge needs no more."""
         self._written_rows += rows
         self._written_bytes += rows * sum([len(value) for value in one if type(value) is str])
 
@@ -301,11 +301,11 @@ class SQLiteDriver:
         self._gauge.wrote(self._written_rows, self._written_bytes)
         self._written_rows = self._written_bytes = 0
         self._identity.check()
-        return self._sync_due and self._journal is not None
+        return self._sync_due and self._wal is not None
 
     def sync(self) -> None:
-        if self._durable and self._journal is not None:
-            self._journal.sync()
+        if self._durable and self._wal is not None:
+            self._wal.sync()
 
     def rollback(self) -> None:
         self._notifier.forget()
@@ -321,7 +321,7 @@ class SQLiteDriver:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Move the log into the database now."""
+        """Run a checkpoint now."""
         self._enter()
         try:
             with self._in_use:
@@ -329,7 +329,7 @@ class SQLiteDriver:
         except sqlite3.Error as error:
             raise self._error(error) from error
         finally:
-            self._gate.leave()
+            self._write_lock.leave()
         self._gauge.found(frames)
 
     def _error(self, error: sqlite3.Error) -> StoreError:
@@ -340,24 +340,24 @@ class SQLiteDriver:
     # --- after a failed sync ---
 
     def _enter(self) -> None:
-        """Pass the gate; the log is whole then, and stays so until this process leaves it."""
-        enter(self._gate, self.path)
+        """Take the write lock. The WAL is then complete on the disk until the lock is released."""
+        enter(self._write_lock, self.path)
         if self._mark.is_set():
             try:
                 self._mend()
             except BaseException:
-                self._gate.leave()
+                self._write_lock.leave()
                 raise
 
     def _mend_if_marked(self) -> None:
         if self._mark.is_set():
             self._enter()
-            self._gate.leave()
+            self._write_lock.leave()
 
     def _mend(self) -> None:
-        """Inside the gate: have on the disk what could not be synced, then let all go on.
+        """Under the write lock: sync the commits that could not be synced, then clear the mark.
 
-        Raise StoreUnsynced if the disk still fails; the mark stays then.
+        Raise StoreUnsynced if the disk still fails. The mark then stays set.
         """
         self._identity.check()
         try:
@@ -369,7 +369,7 @@ class SQLiteDriver:
             self._mark.clear()
         except OSError as error:
             raise StoreUnavailable(
-                f"cannot write to {self._places.gate}: {error.strerror}; nothing was written"
+                f"cannot write to {self._places.write_lock}: {error.strerror}; nothing was written"
             ) from error
         log.warning("the log of %s could not be synced: it was written again", self.path)
 
@@ -378,7 +378,7 @@ class SQLiteDriver:
             raise StoreClosed(f"{self.path} is closed")
         return self._writer
 
-    # --- waking ----------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------
 
     def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         wanted = None if ANY_NAME in names else as_json(list(names))
@@ -404,7 +404,7 @@ class SQLiteDriver:
         return self._notifier.listen()
 
     def registered(self) -> None:
-        """Nothing: here the engine alone renews leases."""
+        """Do nothing: the engine renews the leases."""
 
     def notification_fds(self) -> Sequence[int]:
         return self._notifier.notification_fds()
@@ -425,7 +425,7 @@ class SQLiteDriver:
             return -1  # count it as a change: the read that follows raises the error
         return version
 
-    # --- living and dying ------------------------------------------------------------------------
+    # --- dead processes --------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
         if self._liveness is not None:
@@ -456,7 +456,7 @@ class SQLiteDriver:
     def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
         if not (worker.registered and worker.renews):
             return False
-        # A missing file cannot vouch for anyone: then the lease decides.
+        # Without a liveness file, the lease decides.
         return bool(is_alive(self._places.liveness(worker.nonce)))
 
     def remove_stale_files(self, known: Iterable[int]) -> None:
@@ -470,12 +470,12 @@ class SQLiteDriver:
 
 @cache
 def _places(text: str) -> int:
-    """For how many columns an insert has places."""
+    """Return the number of columns that an insert takes."""
     return text.count("?")
 
 
 def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
-    """An insert of one row made one of many; the columns they share are the first parameters."""
+    """Return an insert of many rows. The constant columns are its first parameters."""
     before, _, rest = text.partition(" values ")
     after = rest[rest.index(")") + 1 :]
     first, own = count(1), count(1 + sum(shared))
@@ -489,10 +489,10 @@ def _insert_many(text: str, rows: int, shared: Sequence[bool]) -> str:
 
 
 def _drop(connection: sqlite3.Connection) -> None:
-    """In the child: let go of an inherited connection."""
+    """In the child of a fork: drop an inherited connection."""
     if connection.in_transaction:
-        # The thread that forks is inside it: it must not even be collected, for that would end the
-        # parent's transaction in the child's memory.
+        # The thread that forks is in a transaction. The connection must not even be collected: that
+        # would end the parent's transaction in the child's memory.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     else:
         connection.close()

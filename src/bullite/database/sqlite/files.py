@@ -1,8 +1,8 @@
-"""The files around a database: where they are, what they stand on, whether they are still the same.
+"""The files of a database: their paths, their file system, and whether they were replaced.
 
-Never opens a database or its logs: closing any descriptor of them would drop the locks that
-SQLite holds in this process. Everything here goes by name and `stat`, but for a new database, which
-is made before there is a connection to it.
+This module never opens a database or its logs: closing any descriptor of them would drop the locks
+that SQLite holds in this process. It uses names and `stat`. The one exception is a new database,
+which is created before a connection to it exists.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class SideFiles(NamedTuple):
-    """The names of everything that belongs to one database."""
+    """The paths of all files that belong to one database."""
 
     database: Path
 
@@ -37,12 +37,12 @@ class SideFiles(NamedTuple):
 
     @property
     def side_folder(self) -> Path:
-        """Holds the write gate, and for each process a liveness file and a socket."""
+        """Return the folder of the write lock, and of each process's liveness file and socket."""
         return self.database.with_name(self.database.name + ".bullite")
 
     @property
-    def gate(self) -> Path:
-        """The write gate is a lock on it, and its first byte the mark of a failed sync."""
+    def write_lock(self) -> Path:
+        """Return the file of the write lock. Its first byte is the mark of a failed sync."""
         return self.side_folder / "gate"
 
     def liveness(self, nonce: int) -> Path:
@@ -52,15 +52,15 @@ class SideFiles(NamedTuple):
         return self.side_folder / f"{_hex(nonce)}.sock"
 
     def nonces(self) -> list[int]:
-        """Of all processes that left a liveness file."""
+        """Return the nonces of all processes that have a liveness file."""
         names = [path.stem for path in self.side_folder.glob("*.alive")]
         numbers = [int(name, 16) for name in names if re.fullmatch("[0-9a-f]{16}", name)]
         return [number - ((number >> 63) << 64) for number in numbers]
 
     def doubt(self) -> str | None:
-        """Return why the files beside the database are not used; None if they are.
+        """Return why the files beside the database are not trusted; None if they are.
 
-        Other users made them, or can write them.
+        They are not trusted if another user made them or can write them.
         """
         folder = self.side_folder
         if (reason := doubt_about_side_folder(folder, self.database)) is not None:
@@ -68,11 +68,11 @@ class SideFiles(NamedTuple):
         return doubt_about_logs(self.database, ("-wal", "-shm", "-journal"))
 
     def make_database(self) -> bool:
-        """Make an empty file for SQLite to open, which only this user can read.
+        """Create an empty file for SQLite to open, which only this user can read.
 
-        Return False if the name is taken, be it by a link. SQLite gives its other files the mode of
-        this one. The caller sees to it that this process makes no connection meanwhile
-        (`forks.opening`): to close a descriptor of ours would drop its locks.
+        Return False if the name exists, even as a link. SQLite gives its other files the mode of
+        this one. The caller holds `forks.opening`, so that this process makes no connection
+        meanwhile: closing our descriptor would drop the locks of that connection.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
@@ -85,7 +85,7 @@ class SideFiles(NamedTuple):
         return True
 
     def make_side_folder(self) -> None:
-        """Have the side folder. Raise StoreUnwritable if other users made it or can write it."""
+        """Create the side folder if missing. Raise StoreUnwritable if it is not trusted."""
         try:
             self.side_folder.mkdir(mode=0o700)
         except FileExistsError:
@@ -107,7 +107,7 @@ class SideFiles(NamedTuple):
 
 
 NEEDED = 128 * 1024
-"""Bytes: SQLite makes its files in steps of up to 32 KiB, and does not say why it could not."""
+"""Bytes. SQLite extends its files by up to 32 KiB, and does not say why it could not."""
 
 
 def no_room(path: Path) -> StoreFull:
@@ -115,7 +115,7 @@ def no_room(path: Path) -> StoreFull:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether there is hardly any room where `folder` is, for data or for one more file."""
+    """Return True if the file system of `folder` has hardly any space, or no file left."""
     try:
         room = os.statvfs(folder)
     except OSError:
@@ -124,7 +124,7 @@ def is_full(folder: Path) -> bool:
 
 
 def cannot_make(path: Path, error: OSError, otherwise: str) -> StoreError:
-    """What it means that a file or folder cannot be made: no room, or what `otherwise` says."""
+    """Return the error for a file or folder that cannot be made: disk full, or `otherwise`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return no_room(path)
     return StoreUnwritable(otherwise)
@@ -135,7 +135,7 @@ def _hex(nonce: int) -> str:
 
 
 def refuse_network_file_system(path: Path, mounts: str | None = None) -> None:
-    """Raise NetworkFileSystem if `path` is on one, as far as the system can tell."""
+    """Raise NetworkFileSystem if the system reports that `path` is on one."""
     kind = file_system_of(path, _mounts() if mounts is None else mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise NetworkFileSystem(
@@ -152,7 +152,7 @@ def _mounts() -> str:
 
 
 def file_system_of(path: Path, mounts: str) -> str | None:
-    """The type of the file system `path` is on, read from a mountinfo table."""
+    """Return the type of the file system of `path`, read from a mountinfo table."""
     target = os.path.realpath(path)
     best, kind = -1, None
     for line in mounts.splitlines():
@@ -169,10 +169,10 @@ def file_system_of(path: Path, mounts: str) -> str | None:
 
 
 class FileIdentity:
-    """Remembers which files were opened, to notice when others have taken their names."""
+    """The identity of the opened files, to detect that other files have replaced them."""
 
     def __init__(self, places: SideFiles) -> None:
-        # As text: they are looked at after every commit.
+        # As text, which is faster: they are checked after every commit.
         self._paths = os.fspath(places.database), os.fspath(places.log)
         self._database, self._log = map(_identity, self._paths)
 
@@ -182,7 +182,7 @@ class FileIdentity:
         if database != self._database:
             raise StoreReplaced(self._message("database file"))
         if self._log is None:
-            self._log = log  # made by the first write
+            self._log = log  # created by the first write
         elif log != self._log:
             raise StoreReplaced(self._message("log (-wal)"))
 

@@ -1,9 +1,9 @@
-"""No connection is carried over a fork.
+"""Fork safety: the child of a fork uses no connection of its parent.
 
 SQLite counts its locks per process, in memory that a fork copies: a connection that the child opens
-would believe that the locks of its parent's connections are its own. So the child closes what it
-inherited before it opens anything, which takes nothing from the parent. That is only safe while no
-thread is inside SQLite, so a fork waits for the end of the transactions under way.
+would treat the locks of the parent's connections as its own. So the child closes the inherited
+connections before it opens any, which does not affect the parent. That is only safe while no thread
+is inside SQLite, so a fork waits for the end of the current transactions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .liveness import forget_after_fork
 
 
 class ForkAware(Protocol):
-    """Somebody who has connections."""
+    """An object that owns connections."""
 
     def before_fork(self) -> None:
-        """Before a fork: wait until no thread is inside SQLite here, and keep it so."""
+        """Before a fork: wait until no thread is inside SQLite here, and keep threads out."""
 
     def after_fork_parent(self) -> None:
-        """After a fork, in the parent."""
+        """After a fork, in the parent: let threads in again."""
 
     def after_fork_child(self) -> None:
-        """After a fork, in the child: let go of everything, it is the parent's."""
+        """After a fork, in the child: drop all connections. They belong to the parent."""
 
 
 opening = threading.RLock()
-"""Held while connections are made that nobody guards yet: a fork waits for that, too."""
+"""Held while a connection is made that is not guarded yet: a fork waits for that, too."""
 
 _guarded: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _still: list[ForkAware] = []

@@ -1,9 +1,9 @@
-"""Who is alive: every process with a worker holds a kernel lock on a file of its own.
+"""Liveness of processes: every process with a worker holds a kernel lock on its own file.
 
-The kernel frees the lock the moment the process is gone, and never before: a frozen or busy process
-is not taken for dead. It is a POSIX lock, which a forked child does not inherit. Such a lock is
-dropped when *any* descriptor of the file is closed in its process, so nothing here ever opens the
-file of its own process a second time.
+The kernel releases the lock when the process dies, and never before: a frozen or busy process does
+not count as dead. It is a POSIX lock, which a forked child does not inherit. A process loses such a
+lock when it closes *any* descriptor of the file, so a process never opens its own file a second
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _held_here: set[Path] = set()
 
 
 class Liveness:
-    """This process's sign of life."""
+    """The liveness file of this process, and the lock on it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,9 +27,10 @@ class Liveness:
         _held_here.add(path)
 
     def release(self, keep_file: bool = False, keep_lock: bool = False) -> None:
-        """Give the sign up and clear it away, or leave the file to say that nobody is there.
+        """Release the lock and delete the file. An unlocked file shows that the process is dead.
 
-        With `keep_lock` it says that only when the process is gone: the kernel frees the lock.
+        With `keep_file` the file stays, unlocked. With `keep_lock` as well, it stays locked until
+        the process ends and the kernel releases the lock.
         """
         if keep_file and keep_lock:
             return
@@ -46,7 +47,7 @@ def _open_and_lock(path: Path) -> int:
 
 
 def is_alive(path: Path) -> bool | None:
-    """Whether the process behind a liveness file lives; None if the file cannot tell."""
+    """Return whether the process of a liveness file is alive; None if the file cannot be opened."""
     if path in _held_here:
         return True
     try:
@@ -64,5 +65,5 @@ def is_alive(path: Path) -> bool | None:
 
 
 def forget_after_fork() -> None:
-    """The child of a fork holds none of its parent's locks."""
+    """Forget the locks of the parent: the child of a fork does not hold them."""
     _held_here.clear()

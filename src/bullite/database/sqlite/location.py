@@ -1,4 +1,4 @@
-"""A SQLite file as a location: which file it is, and how it is to be opened."""
+"""A SQLite file as a location: its path and the options to open it with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FileLocation(NamedTuple):
     durable: bool = True
     """Whether commits are synced."""
     allow_network: bool = False
-    """Whether it may be on a network file system."""
+    """Whether the file may be on a network file system."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -33,11 +33,11 @@ class FileLocation(NamedTuple):
         return os.path.realpath(self.path)
 
     def identity(self) -> Hashable:
-        """Names the file, whatever path leads to it."""
+        """Return the device and inode: the same for every path to the file."""
         try:
             status = os.stat(self.path)
         except OSError:
-            return None  # it is not there yet
+            return None  # the file does not exist yet
         return status.st_dev, status.st_ino
 
     def reader(self) -> SQLiteReader | None:

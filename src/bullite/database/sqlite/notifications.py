@@ -26,7 +26,7 @@ MAX_SOCKET_PATH = 100
 
 
 class Notifier:
-    """Sends the notifications of this process and, once it listens, receives those of others."""
+    """Sends notifications to other processes and, after `listen`, receives theirs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Notifier:
     def _bind(self, receiver: socket.socket) -> None:
         """Give a socket its path; only the users of the side folder can send to it."""
         with suppress(OSError):  # not on every system
-            os.fchmod(receiver.fileno(), 0o600)  # before others can find its path
+            os.fchmod(receiver.fileno(), 0o600)  # before other processes can find its path
         receiver.bind(self._short(os.fspath(self._path)))
         made = os.lstat(self._path)
         mode = side_mode(made, os.lstat(self._side))
@@ -112,7 +112,7 @@ class Notifier:
             # The address is from the database. Only sockets of the side folder are sent to.
             path = os.path.join(self._side, os.path.basename(address))
             with suppress(OSError, ValueError):
-                if stat.S_ISSOCK(os.lstat(path).st_mode):  # not a link to another
+                if stat.S_ISSOCK(os.lstat(path).st_mode):  # not a link to another file
                     self._sender.sendto(message, self._short(path))
         self._calls.clear()
 

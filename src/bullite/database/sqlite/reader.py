@@ -1,4 +1,4 @@
-"""A connection that only reads: beside a driver, or to look into a file that needs none."""
+"""A connection that only reads: beside a driver, or on a file that needs no driver."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SQLiteReader:
         self._path = places.database
         self._log = places.log
         self._durable = durable
-        self._journal: WalFile | None = None
-        self._mark = SyncMark(places.gate)
+        self._wal: WalFile | None = None
+        self._mark = SyncMark(places.write_lock)
         self._in_use = threading.RLock()
         with forks.opening:
             self._connection = connected(self._path)
@@ -46,8 +46,8 @@ class SQLiteReader:
     def of_file_as_it_is(
         cls, places: SideFiles, clock: Clock, durable: bool
     ) -> SQLiteReader | None:
-        """A reader of a file that no driver has opened; None if one has to, to make it ready or to
-        say what is wrong with it."""
+        """Return a reader of a file that no driver has opened; None if a driver must open the file,
+        to migrate it or to report its problem."""
         try:
             return cls(places, clock, durable, _connect_and_change_nothing)
         except (sqlite3.Error, _NotReady):
@@ -70,10 +70,10 @@ class SQLiteReader:
         return Result(rows, 0)
 
     def _sync(self) -> None:
-        # Opened here and not before: a connection opens the log when it reads.
-        self._journal = self._journal or WalFile.of(self._log, self._mark)
-        if self._journal is not None:
-            self._journal.sync()
+        # Opened here and not before: a connection opens the WAL when it reads.
+        self._wal = self._wal or WalFile.of(self._log, self._mark)
+        if self._wal is not None:
+            self._wal.sync()
 
     def close(self) -> None:
         forks.unguard(self)
@@ -81,8 +81,8 @@ class SQLiteReader:
         self._let_go_of_log()
 
     def _let_go_of_log(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
+        if self._wal is not None:
+            self._wal.close()
         self._mark.close()
 
     def before_fork(self) -> None:
@@ -97,7 +97,7 @@ class SQLiteReader:
 
 
 class _NotReady(Exception):
-    """The file is not as a driver would leave it."""
+    """The file is not in WAL mode, or its schema is not the newest."""
 
 
 def _connect_and_change_nothing(path: Path) -> sqlite3.Connection:

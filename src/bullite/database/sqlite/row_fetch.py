@@ -1,10 +1,10 @@
 """Reading many rows in few steps.
 
-`sqlite3` gives the interpreter lock away for every step of a statement, and fetching a row is a
-step; beside a thread that computes, each may take 5 ms. So rows are folded into one: a JSON array
-of arrays, and payloads apart, joined by a separator that JSON text cannot contain, which is cheaper
-than escaping them. But joining long ones costs several times what reading them does: those are
-fetched one by one, as long as nobody computes.
+`sqlite3` releases the interpreter lock at every step of a statement, and each row is a step. If
+another thread computes, a step may take 5 ms. So rows are folded into one: a JSON array of arrays,
+and a text of all payloads. A separator that JSON text cannot contain joins them, which is cheaper
+than escaping them. But joining long payloads costs several times as much as reading them. So long
+payloads are fetched one by one while no other thread computes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..driver import Params
 RECORD_SEPARATOR = "\x1e"
 
 LONG = 2_000
-"""Characters of the average payload from which joining costs more than steps."""
+"""Average length of the payloads, in characters, from which joining costs more than steps."""
 
 FEW = 8
-"""Rows between looks at the clock."""
+"""Rows between two readings of the clock."""
 
 SLOW = 0.003
-"""Seconds that a few rows take only if somebody else had the interpreter lock."""
+"""Seconds that `FEW` rows take only if another thread had the interpreter lock."""
 
 FOLDS_AFTER = 500
-"""How often rows are folded after that, whatever their length."""
+"""Reads after such a wait that fold their rows, whatever their length."""
 
 
 def parse_json_rows(row: Sequence[Any]) -> list[list[Any]]:
-    """The rows behind one folded row; columns of joined texts are appended to each."""
+    """Return the rows of one folded row, each with its part of the joined texts appended."""
     rows: list[list[Any]] = decode(row[0])
     for joined in row[1:]:
         if rows:
@@ -43,7 +43,7 @@ def parse_json_rows(row: Sequence[Any]) -> list[list[Any]]:
 
 
 class RowLoader:
-    """Reads rows that end in a payload, in the way that is quicker as things are."""
+    """Reads rows that end in a payload, in the way that is faster at the moment."""
 
     def __init__(self) -> None:
         self._folded: dict[str, str] = {}
@@ -51,7 +51,7 @@ class RowLoader:
         self._folds = 0
 
     def read(self, connection: sqlite3.Connection, text: str, params: Params) -> Sequence[Any]:
-        """The rows of a select whose last column is a payload."""
+        """Return the rows of a select whose last column is a payload."""
         rows: Sequence[Any] | None = None
         if self._is_long and not self._folds:
             rows = self._one_by_one(connection, text, params)
@@ -67,7 +67,7 @@ class RowLoader:
     def _one_by_one(
         self, connection: sqlite3.Connection, text: str, params: Params
     ) -> Sequence[Any] | None:
-        """The rows; None if that takes too long."""
+        """Return the rows; None if that takes too long."""
         cursor = connection.execute(text, params)
         rows: list[Any] = []
         while True:
@@ -88,10 +88,10 @@ class RowLoader:
             columns_of = f"select * from ({text}) limit 0"  # noqa: S608
             number = len(connection.execute(columns_of, params).description)
             columns = [f"c{index}" for index in range(number)]
-            *others, payload = columns
+            *leading, payload = columns
             folded = self._folded[text] = (
                 f"with found ({', '.join(columns)}) as ({text}) "  # noqa: S608
-                f"select json_group_array(json_array({', '.join(others)})), "
+                f"select json_group_array(json_array({', '.join(leading)})), "
                 f"group_concat({payload}, char({ord(RECORD_SEPARATOR)})) from found"
             )
         return folded

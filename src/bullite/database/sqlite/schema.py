@@ -1,4 +1,4 @@
-"""Opening a database to use it: made if need be, in WAL mode, its schema brought up to date."""
+"""Opening a database: create it if it is missing, switch to WAL mode, migrate its schema."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .write_lock import FairWriteLock
 
 log = logging.getLogger("bullite.sqlite")
 waiting = logging.getLogger("bullite.sqlite.waiting")
-"""Of its own, for a program whose user wants to know what takes so long and nothing else."""
+"""A separate logger, for a program that shows its user only the reason of a long wait."""
 
-TOLD_AFTER = 1.5
-"""Seconds after which those who open a database hear that they wait for a foreign writer."""
+WARN_AFTER = 1.5
+"""Seconds after which opening a database logs that it waits for another program's lock."""
 
 
-def prepare(places: SideFiles, gate: FairWriteLock) -> sqlite3.Connection:
-    """Open the file, making it if need be, and migrate it. Any number of processes may race."""
-    enter(gate, places.database)
+def prepare(places: SideFiles, write_lock: FairWriteLock) -> sqlite3.Connection:
+    """Open the file, created if missing, and migrate it. Any number of processes may race."""
+    enter(write_lock, places.database)
     try:
         return _open_patiently(places)
     except sqlite3.Error as error:
         raise _cannot_open(places.database, error) from error
     finally:
-        gate.leave()
+        write_lock.leave()
 
 
 def _open_patiently(places: SideFiles) -> sqlite3.Connection:
     path, is_new = places.database, places.make_database()
     try:
-        connection = _open_and_migrate(path, is_new, min(TOLD_AFTER, connections.BUSY_TIMEOUT))
+        connection = _open_and_migrate(path, is_new, min(WARN_AFTER, connections.BUSY_TIMEOUT))
     except sqlite3.Error as error:
         if not is_busy(error):
             raise
@@ -46,9 +46,9 @@ def _open_patiently(places: SideFiles) -> sqlite3.Connection:
     return connection
 
 
-def enter(gate: FairWriteLock, path: Path) -> None:
-    """Pass the gate, or say that somebody holds it."""
-    if not gate.enter(connections.BUSY_TIMEOUT):
+def enter(write_lock: FairWriteLock, path: Path) -> None:
+    """Take the write lock. Raise StoreBusy if another process holds it for too long."""
+    if not write_lock.enter(connections.BUSY_TIMEOUT):
         raise StoreBusy(
             f"another process has been writing to {path} for {connections.BUSY_TIMEOUT:.0f} s; "
             "nothing was written: if it is stopped, continue or end it"
@@ -58,7 +58,7 @@ def enter(gate: FairWriteLock, path: Path) -> None:
 def _open_and_migrate(path: Path, is_new: bool, patience: float) -> sqlite3.Connection:
     connection = connect(path, patience)
     try:
-        schema_version(connection, path)  # a file that is not ours is left as it is
+        schema_version(connection, path)  # a file that is not ours is not changed
         _switch_to_wal(connection, path, is_new)
         _migrate(connection, path)
     except BaseException:
@@ -79,7 +79,7 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> Exception:
     if is_failed_sync(error) or is_no_room(error):
         return store_error(error, path)
     if is_full(path.parent):
-        return no_room(path)  # SQLite does not tell why it could not make one of its files
+        return no_room(path)  # SQLite does not say why it could not create one of its files
     return StoreUnwritable(
         f"cannot open {path}: {error}; check that the file and its folder exist and can be written"
     )
@@ -122,6 +122,6 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _statements_of(script: str) -> list[str]:
-    """The statements of a migration; `executescript` would commit our transaction first."""
+    """Return the statements of a migration: `executescript` would commit our transaction first."""
     text = re.sub(r"--[^\n]*", "", script)
     return [statement.strip() for statement in text.split(";") if statement.strip()]

@@ -1,4 +1,4 @@
-"""Opening the files of a side folder: through no link, and none that other users can open."""
+"""Opening the files of a side folder: never through a link, never one that other users can open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from ...core.ownership import doubt_about_side_file, side_mode
 from ...errors import StoreUnwritable
 
-# Not blocking: if a FIFO takes the place of a file, its opening must not wait.
+# Not blocking: if a FIFO has the name of a file, opening it must not wait.
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -19,7 +19,7 @@ def open_existing(path: Path) -> int:
 
 
 def open_or_make(path: Path) -> int:
-    """Open a file to read and write it, made if need be; one of ours is closed to other users.
+    """Open a file to read and write it, created if missing. Set the mode of a file that is ours.
 
     Raise StoreUnwritable if another user made it or can open it, and OSError if it cannot be made.
     """

@@ -1,12 +1,12 @@
-"""The mark of a failed sync: the first byte of the gate's file, read before every transaction.
+"""The mark of a failed sync: the first byte of the write lock's file, read before a transaction.
 
-Linux reports a failed write-back once to each open file, and then calls the lost pages clean. A
-process that opens the log later syncs it without an error; but recovery reads a log only up to the
-first page that is wrong, so what was committed behind the lost pages would not survive a power cut.
-While the mark is set, nothing is accepted; who finds it set has the lost pages written again, then
-clears it (decision 39).
+Linux reports a failed write-back once to each open file, and then marks the lost pages as clean. A
+process that opens the WAL later syncs it without an error. But recovery reads a WAL only up to the
+first wrong page, so commits behind the lost pages would not survive a power cut. While the mark is
+set, no request is accepted. A process that finds it set writes the lost pages again and then clears
+it (decision 39).
 
-It need not survive a power cut itself: after one, recovery has cut the log where it is wrong.
+The mark need not survive a power cut: recovery then cuts the WAL at the first wrong page.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ class SyncMark:
         self._descriptor: int | None = None
 
     def make(self) -> None:
-        """Make the file if need be, with that byte, so that setting it later needs no room."""
+        """Create the file with that byte if it is missing, so that `set` needs no disk space."""
         self._descriptor = open_or_make(self._path)
         if hasattr(os, "posix_fallocate"):
-            with contextlib.suppress(OSError):  # it only makes `set` safer
+            with contextlib.suppress(OSError):  # this only makes `set` safer
                 os.posix_fallocate(self._descriptor, 0, 1)
 
     def is_set(self) -> bool:
-        """Whether a sync failed and the log has not been written again since."""
+        """Return True if a sync failed and the WAL has not been written again since."""
         if self._descriptor is None:
             try:
                 self._descriptor = open_existing(self._path)
             except OSError:
-                return False  # no process has written, or this one must not
+                return False  # no process has written, or this one has no permission
         try:
             return os.pread(self._descriptor, 1, 0) == _SET
         except OSError:
-            return True  # the disk that cannot be read is the one that failed
+            return True  # a disk that cannot be read has failed
 
     def set(self) -> None:
-        """Say to all processes that a sync failed; never raises, the caller raises the error."""
+        """Mark the database for all processes. Never raise: the caller raises the error."""
         try:
             if self._descriptor is None:
                 self._descriptor = open_or_make(self._path)
             os.pwrite(self._descriptor, _SET, 0)
         except (OSError, StoreUnwritable) as error:
-            import logging  # programs that only look into a queue need not wait for it
+            import logging  # a program that only reads need not import it
 
             logging.getLogger("bullite.sqlite").error(
                 "a sync failed, and %s cannot say so: %s; stop all processes that use the database",
@@ -63,7 +63,7 @@ class SyncMark:
             )
 
     def clear(self) -> None:
-        """The log is whole: all may write again."""
+        """Clear the mark, after the WAL was written again: all processes may write."""
         assert self._descriptor is not None
         os.pwrite(self._descriptor, _CLEAR, 0)
 

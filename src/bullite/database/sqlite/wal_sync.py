@@ -2,7 +2,7 @@
 
 Inside a commit, SQLite would call fsync while all writers wait for the write lock and no reader
 sees the commit. So a commit only writes, and the engine calls fsync on the WAL before it replies.
-One fsync puts all earlier commits on the disk, also those of other processes.
+One fsync writes all earlier commits to the disk, also those of other processes.
 
 The WAL is the only file of SQLite that is opened here. SQLite holds no lock on it, so closing a
 descriptor of it releases none (decision 38).
@@ -22,7 +22,7 @@ _PIECE = 1 << 20
 
 
 class WalFile:
-    """A descriptor of the log, which hears by itself of every write-back that failed."""
+    """A descriptor of the WAL. The system reports each failed write-back to each descriptor."""
 
     def __init__(self, descriptor: int, path: Path, mark: SyncMark) -> None:
         self._descriptor = descriptor
@@ -31,10 +31,10 @@ class WalFile:
 
     @classmethod
     def of(cls, path: Path, mark: SyncMark) -> WalFile | None:
-        """The log at `path`; None if it cannot be opened.
+        """Return the WAL at `path`; None if it cannot be opened.
 
-        A connection of this process must have it open, and keep it open as long as this is used: so
-        no other process is the last to close the database, which would delete the log.
+        A connection of this process must have the WAL open while this descriptor is used. So no
+        other process is the last to close the database: that would delete the WAL.
         """
         try:
             return cls(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), path, mark)
@@ -42,10 +42,10 @@ class WalFile:
             return None
 
     def sync(self) -> None:
-        """Return when everything written to the log so far is on the disk.
+        """Return when everything written to the WAL so far is on the disk.
 
-        Raise StoreUnsynced, and set the mark, if that fails; raise it also if the mark is set: what
-        was committed here may stand behind what another process could not sync.
+        If that fails, set the mark and raise StoreUnsynced. Raise it also if the mark is set: our
+        commits may be behind pages in the WAL that another process could not sync.
         """
         try:
             _sync(self._descriptor)
@@ -60,11 +60,11 @@ class WalFile:
 
 
 def rewrite(path: Path) -> None:
-    """Write every byte of the log over itself, and sync it; raise StoreUnsynced if that fails.
+    """Write every byte of the WAL over itself, and sync it. Raise StoreUnsynced if that fails.
 
-    The caller holds SQLite's write lock, so nobody else changes the log. After a failed sync the
-    system calls the pages clean that it has lost: they reach the disk once they are written again.
-    Those that are there already stay as they are, even if the power is cut meanwhile.
+    The caller holds SQLite's write lock, so no other connection changes the WAL. After a failed
+    sync, the system marks the lost pages as clean: they reach the disk only if they are written
+    again. Pages that are on the disk already do not change, even if the power is cut meanwhile.
     """
     try:
         log = os.open(path, os.O_RDWR | os.O_NOFOLLOW)

@@ -1,7 +1,7 @@
-"""The write gate: processes queue in the kernel for the write lock, first come, first served.
+"""The fair write lock: processes queue for it in the kernel, first come, first served.
 
-SQLite's own busy handler sleeps and retries, so one process can keep the others from writing for
-seconds. Other programs do not use the gate: SQLite's lock and its timeout still apply to them.
+SQLite's own busy handler sleeps and retries, so one process can keep other processes from writing
+for seconds. Other programs do not use this lock: SQLite's own lock and its timeout apply to them.
 """
 
 from __future__ import annotations
@@ -15,57 +15,57 @@ from .side_files import open_or_make
 
 
 class FairWriteLock:
-    """Held while this process writes; entered by one thread at a time."""
+    """A lock that this process holds while it writes. One thread at a time uses it."""
 
     def __init__(self, path: Path) -> None:
         self._fd = open_or_make(path)
-        self._porter: _LockWaiter | None = None
+        self._waiter: _LockWaiter | None = None
 
     def enter(self, timeout: float) -> bool:
-        """Wait until no other process is inside; False if that takes longer than `timeout` s."""
-        if self._porter is None or not self._porter.is_waiting():
+        """Take the lock. Return False if other processes hold it for longer than `timeout` s."""
+        if self._waiter is None or not self._waiter.is_waiting():
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._porter = self._porter or _LockWaiter(self._fd)
+                self._waiter = self._waiter or _LockWaiter(self._fd)
             else:
                 return True
-        return self._porter.wait(timeout)
+        return self._waiter.wait(timeout)
 
     def leave(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        if self._porter is not None:
-            self._porter.dismiss()
+        if self._waiter is not None:
+            self._waiter.dismiss()
         os.close(self._fd)
 
     def abandon(self) -> None:
-        """After a fork, in the child: the parent, if it is inside, stays inside.
+        """After a fork, in the child: close the descriptor. The parent keeps the lock if it has it.
 
-        A number kept open here would keep the lock when the parent dies.
+        An open descriptor in the child would keep the lock after the parent's death.
         """
-        if self._porter is not None:
-            self._porter.abandon()
+        if self._waiter is not None:
+            self._waiter.abandon()
         os.close(self._fd)
 
 
 class _LockWaiter:
-    """A thread that queues in the kernel on behalf of another, which may give up waiting.
+    """A thread that queues in the kernel for the engine thread, which may give up waiting.
 
-    The kernel's queue is fair but knows no time limit, and a process frozen while inside would hold
-    all others for ever.
+    The kernel's queue is fair but has no time limit. If a process froze while it held the lock, all
+    other processes would wait for ever.
     """
 
     def __init__(self, fd: int) -> None:
-        # The same lock under a number of its own: it may still queue when the gate is closed.
+        # A second descriptor of the same lock: this may still queue after `FairWriteLock.close`.
         self._fd = os.dup(fd)
         self._changed = threading.Condition()
         self._queueing = self._wanted = self._dismissed = False
-        threading.Thread(target=self._work, name="bullite-gate", daemon=True).start()
+        threading.Thread(target=self._work, name="bullite-write-lock", daemon=True).start()
 
     def is_waiting(self) -> bool:
-        """Whether it still queues for somebody who gave up."""
+        """Return True if the thread still queues for a caller that gave up."""
         return self._queueing
 
     def wait(self, timeout: float) -> bool:
@@ -82,7 +82,7 @@ class _LockWaiter:
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """After a fork, in the child, where the thread does not exist."""
+        """After a fork, in the child: close the descriptor. The thread does not exist there."""
         os.close(self._fd)
 
     def _work(self) -> None:
