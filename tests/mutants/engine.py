@@ -102,7 +102,7 @@ MUTANTS = (
         "if claimed.paused or (",
         "if False or (",
         [
-            "test_queue_settings.py::test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause"
+            "test_queue_settings.py::test_prefetched_jobs_are_returned_when_a_claim_finds_a_pause_of_another_process"
         ],
     ),
     # --- leases that nobody renews, workers by hand ---

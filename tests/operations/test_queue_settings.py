@@ -153,14 +153,17 @@ def test_due_jobs_join_the_line_of_a_paused_queue(store: Store) -> None:
     assert store.state(job) == "waiting"
 
 
-def test_a_worker_is_told_to_give_back_what_it_fetched_ahead_of_a_pause(store: Store) -> None:
+def test_prefetched_jobs_are_returned_when_a_claim_finds_a_pause_of_another_process(
+    store: Store,
+) -> None:
     store.add_all(*(new_job() for _ in range(3)))
     worker = store.worker()
     worker.claim(1, ahead=2)
+    assert store.process().ask(SetPaused(store.queue, True))
+    returned = worker.unloaded
     worker.wants(1)
-    unloaded = worker.unloaded
-    pause(store)
-    assert worker.unloaded > unloaded
+    store.home.turn()
+    assert worker.unloaded > returned
 
 
 def test_claim_happens_when_a_queue_is_resumed_if_a_worker_is_idle(store: Store) -> None:
