@@ -676,7 +676,7 @@ MUTANTS = (
     Mutant(
         "a commit of a process that was forgotten is not taken for undone",
         "database/postgres/driver.py",
-        "if was_known or at - self._begun_at < CERTAIN:",
+        "if was_known or at - self._began_at < CERTAIN:",
         "if True:",
         [
             "database/postgres/test_processes.py"
@@ -696,7 +696,7 @@ MUTANTS = (
     Mutant(
         "on PostgreSQL a new listener looks for what it missed",
         "database/postgres/listener.py",
-        "            self._tell(set(new.values()))",
+        "            self._add_notified(set(new.values()))",
         "            pass",
         [
             "database/postgres/test_listener.py::test_a_job_added_while_the_listener_is_gone_is_found"

@@ -83,7 +83,7 @@ def lose_the_answer(process: Process, database: PostgresDatabase, begun_ago: int
     """Ask what became of the last transaction, when nothing is known of its process any more."""
     driver: PostgresDriver = process.driver._driver
     database.write(f"delete from bullite_processes where nonce = {driver.nonce}")
-    driver._begun_at -= begun_ago
+    driver._began_at -= begun_ago
     return driver._was_committed(driver_module.errors.AdminShutdown("its answer was lost"))
 
 

@@ -1,1 +1,1 @@
-"""The PostgreSQL store: SQL, connections and wake-ups; no rule about jobs."""
+"""The PostgreSQL store: SQL, connections and notifications. It holds no rule about jobs."""

@@ -1,4 +1,4 @@
-"""Connections to a server: never without a limit to waiting, never with a secret in an error."""
+"""Connections to a server: every wait has a time limit, and no error contains a secret."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ...errors import (
 from .location import Credentials
 
 CONNECT_WITHIN = 10
-"""Seconds to connect, for each address that a name stands for."""
+"""Seconds to connect, for each address of a host name."""
 
 ANSWER_WITHIN = 40.0
-"""Seconds that we wait for an answer: a little longer than the server works on one."""
+"""Seconds to wait for a reply: a little longer than the server's statement timeout."""
 
 _SECONDS = 1_000
 
 SEARCH_PATH = "pg_catalog, pg_temp"
-"""Where the server looks up names without a schema: where only its superuser can create.
+"""The schemas for names without a schema: only a superuser can create objects in them.
 
 Names of functions, operators and types in our SQL have no schema. If another schema were searched,
 a role that may create in it could add an overload that matches the types of our arguments better,
@@ -42,25 +42,25 @@ and it would run with the rights of our role. `pg_temp` is searched first unless
 
 SESSION = {
     "search_path": SEARCH_PATH,
-    # Whatever the server's own setting: what is acknowledged is on its disk.
+    # Whatever the server's own setting: an acknowledged commit is on its disk.
     "synchronous_commit": "on",
     "statement_timeout": 35 * _SECONDS,
     "lock_timeout": 30 * _SECONDS,
     # A process that was stopped in the middle of a transaction must not hold its locks for ever.
     "idle_in_transaction_session_timeout": 60 * _SECONDS,
-    # Every statement has an index made for it. Left alone, the planner prefers to read a table that
-    # was empty when it last looked, and goes on with that plan when the table holds a million jobs.
+    # Every statement has an index made for it. Otherwise the planner would scan a table that was
+    # empty when last analyzed, and would keep that plan when the table has a million jobs.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
-    # It takes what is switched off above for very dear, and dear things for worth the start of two
-    # more processes: 10 ms, for a table with three rows.
+    # The planner adds a high cost to what is switched off above, and starts two more processes for
+    # a plan of high cost: 10 ms, for a table with three rows.
     "max_parallel_workers_per_gather": 0,
 }
-"""What every transaction runs under."""
+"""The settings of every transaction."""
 
 _LIBPQ: Mapping[str, Any] = {
     "connect_timeout": CONNECT_WITHIN,
@@ -71,7 +71,7 @@ _LIBPQ: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20 * _SECONDS,
 }
-"""Unless the URL says otherwise."""
+"""Defaults of connection parameters; the URL may override them."""
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -81,7 +81,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     prepared: frozenset[bytes] = frozenset()
     """The names of the statements that the server has prepared for messages."""
     is_unsure = False
-    """Whether it is not known which those are."""
+    """Whether the set of prepared statements is unknown."""
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
         return super().wait(gen, interval, self.answer_within if timeout is None else timeout)
@@ -92,14 +92,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     @classmethod
     def open(cls, access: Credentials, pooled: bool) -> Self:
-        """Connect; raises psycopg's errors."""
+        """Connect. Raise psycopg's errors."""
         parameters: dict[str, Any] = {**_LIBPQ, **access.parameters}
         if not pooled:
-            # A pooler would refuse them; there they are set in each transaction instead.
+            # A pooler would refuse them. Behind one, each transaction sets them.
             parameters["options"] = _options(parameters.get("options", ""))
-        # psycopg forgets what it prepared, and what we did, at every rollback.
+        # At every rollback, psycopg forgets which statements it and we have prepared.
         connection = cls.connect(autocommit=True, prepare_threshold=None, **parameters)
-        # One type for every integer: else a statement would be prepared anew for each size of each.
+        # One type for all integers: otherwise each size of each would need a statement of its own.
         connection.adapters.register_dumper(int, Int8Dumper)
         connection._made_in = os.getpid()
         _open.add(connection)
@@ -108,15 +108,15 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     _made_in = 0
 
     def __del__(self) -> None:  # type: ignore[override]
-        # In the child of a fork it is the parent's, and not ours to close or to speak of.
+        # In the child of a fork, the connection is the parent's: do not close it or warn about it.
         if self._made_in == os.getpid():
             super().__del__()
 
 
 def _options(of_user: str) -> str:
-    """The settings of a session, as the server takes them while a client connects.
+    """Return the settings of a session in the form of the connection parameter `options`.
 
-    The last one of a name counts: the user may change all of ours but the search path.
+    The last value of a name counts: the user may change all our settings but the search path.
     """
     ours = [f"-c {name}={value}" for name, value in SESSION.items() if name != "search_path"]
     path = SEARCH_PATH.replace(" ", "\\ ")
@@ -127,7 +127,7 @@ _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """Close the sockets, and only these: while a child had them, a parent would never seem gone."""
+    """Close the sockets only: if a child kept them, the server would not see its parent die."""
     for connection in list(_open):
         with contextlib.suppress(psycopg.Error, OSError):
             os.close(connection.pgconn.socket)
@@ -146,11 +146,11 @@ _PASSING = (
     errors.TooManyConnections,
     errors.IdleInTransactionSessionTimeout,
 )
-"""What a server says that is going, coming, full, or has become a standby."""
+"""Errors of a server that stops, starts, is full, or has become a standby."""
 
 
 def is_passing(error: psycopg.Error, connection: Connection | None) -> bool:
-    """Whether a new connection may do better."""
+    """Return True if a new connection may succeed."""
     if isinstance(error, _PASSING):
         return True
     return isinstance(error, psycopg.OperationalError) and (
@@ -159,12 +159,12 @@ def is_passing(error: psycopg.Error, connection: Connection | None) -> bool:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """What an error says, without the lines that tell where in a statement."""
+    """Return the message of an error, without the lines that show its place in a statement."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def cannot_connect(error: psycopg.Error, where: str, access: Credentials) -> StoreError:
-    """Why there is no connection, in one line."""
+    """Return the error, in one line, for a connection that could not be made."""
     text = str(error)
     user = access.parameters.get("user", "")
     name = access.parameters.get("dbname", "")
@@ -188,7 +188,7 @@ def cannot_connect(error: psycopg.Error, where: str, access: Credentials) -> Sto
 
 
 def store_error(error: psycopg.Error, where: str) -> StoreError:
-    """What a failed statement means, in one line; nothing of its transaction was written."""
+    """Return the error, in one line, for a failed statement; its transaction wrote nothing."""
     reason = first_line(error)
     if isinstance(error, errors.QueryCanceled | errors.LockNotAvailable):
         return StoreBusy(f"{where} was busy for too long ({reason}); nothing was written")

@@ -1,4 +1,4 @@
-"""The driver: runs the engine's statements on one PostgreSQL database, beside other writers."""
+"""The PostgreSQL driver: runs the engine's statements on one schema beside other writers."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from .statements import REFUSAL, Prepared, statements, storable
 log = logging.getLogger("bullite.postgres")
 
 SILENT = 60_000
-"""Ms after which what a process has counted is folded together with what others have."""
+"""Ms without a heartbeat after which the counts of a process are added to the common row."""
 
 SURELY_GONE = 10 * 60_000
-"""Ms after which a process of which nothing is heard is gone, and forgotten if it left nothing."""
+"""Ms without a heartbeat after which a process is dead. Its row is deleted if nothing needs it."""
 
 MAX_FOLDED = 1_000
 MOST_FORGOTTEN = 1_000
 
 CERTAIN = SURELY_GONE - 60_000
-"""Ms after the start of a transaction during which the record of its commit is surely kept."""
+"""Ms after the start of a transaction during which its process's row certainly exists."""
 
 SKIPPED_EVENTS = 100_000
 """Event ids skipped at each connect. A server crash can lose a commit that was not synced, and its
 event ids are then assigned again. A reader may have read the lost events: if ids were reused, it
 would miss the new events. Such commits cannot have used as many ids as are skipped."""
 
-_LOOKED_AT = frozenset({"lock_queue_limits", "lock_queue_limits_now", "try_housekeeping"})
-"""Statements whose answers mean something to the driver, too."""
+_READ_HERE = frozenset({"lock_queue_limits", "lock_queue_limits_now", "try_housekeeping"})
+"""Statements whose results the driver reads, too."""
 
 _REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError)
 
@@ -79,7 +79,7 @@ class PostgresDriver:
         self.nonce = random_bits(64) - (1 << 63) or 1
         self._statements = statements(location.schema)
         self._connection = ReconnectingConnection(location, location.access, self._welcome)
-        self._number = self._begun_at = 0
+        self._number = self._began_at = 0
         self._inside: Connection | None = None
         self._pipeline: StatementPipeline
         self._first_statements: list[tuple[Step, Result]] = []
@@ -109,7 +109,7 @@ class PostgresDriver:
             self._listener.close()
             self._listener = None
         if exiting or not still_runs:
-            # Workers of ours that were not closed are seen to be gone by this.
+            # This marks workers of ours that were not closed as dead.
             with contextlib.suppress(StoreError, psycopg.Error):
                 self._run_alone("leave", {"nonce": self.nonce})
         self._connection.drop()
@@ -118,7 +118,7 @@ class PostgresDriver:
         return PostgresReader(self.location, self.clock)
 
     def _welcome(self, connection: Connection) -> None:
-        """With every new connection: whatever the one before it left under way is ended."""
+        """Prepare a new connection, and end a transaction that the last one left open."""
         if not self._is_open:
             prepare(connection, self.location)
         self._is_new = self._is_open
@@ -126,12 +126,12 @@ class PostgresDriver:
             self._replace_backend(connection)
         self._run(connection, "skip_events", {"skipped": SKIPPED_EVENTS})
         if self._server_clock is not None:
-            # Before the first transaction there is work by the clock: who is dead, what is due.
+            # The clock is used before the first transaction, to find dead workers and due jobs.
             [[now]] = self._run(connection, "clock", {}).rows
             self._server_clock.set(now)
 
     def _replace_backend(self, connection: Connection) -> None:
-        """End the session of the connection before this one, and remember this one's."""
+        """End the session of the previous connection, and remember that of this one."""
         if self._backend is not None:
             connection.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -165,27 +165,25 @@ class PostgresDriver:
                 if not is_broken:
                     raise self._meaning(error) from error
         self._first_statements.extend(zip(reversed(foreseen), reversed(answers), strict=False))
-        [[self._begun_at, *_]] = answers[-1 - len(foreseen)].rows
+        [[self._began_at, *_]] = answers[-1 - len(foreseen)].rows
         if self._server_clock is not None:
-            self._server_clock.set(self._begun_at)
+            self._server_clock.set(self._began_at)
         self._number += 1
 
     def execute(self, statement: str, params: Params) -> Result:
         try:
             if self._inside is None:
                 return self._run_alone(statement, params)
-            answer = self._answered_already(statement, params) or self._run_inside(
-                statement, params
-            )
-            if statement in _LOOKED_AT and isinstance(params, Mapping):
-                return self._looked_at(statement, params, answer)
+            answer = self._take_foreseen(statement, params) or self._run_inside(statement, params)
+            if statement in _READ_HERE and isinstance(params, Mapping):
+                return self._read_result(statement, params, answer)
             return answer
         except psycopg.Error as error:
             raise self._meaning(error) from error
         except (OverflowError, UnicodeError) as error:
             raise InvalidData(str(error)) from error
 
-    def _looked_at(self, statement: str, params: Mapping[str, Any], answer: Result) -> Result:
+    def _read_result(self, statement: str, params: Mapping[str, Any], answer: Result) -> Result:
         if statement != "try_housekeeping":
             return self._at_our_time(answer)
         chore = params["chore"], params["queue"]
@@ -197,7 +195,7 @@ class PostgresDriver:
         return answer
 
     def _name_housekeeper(self, params: Mapping[str, Any]) -> None:
-        """Log which session holds the lock of a chore: any role may."""
+        """Log which session holds the lock of a chore: any role may take it."""
         for pid, role in self._run_inside("housekeeper", params).rows:
             log.warning(
                 "%s: housekeeping (%s of queue %d) is not possible: session %d of role %r has held "
@@ -207,15 +205,15 @@ class PostgresDriver:
             )
 
     def _at_our_time(self, answer: Result) -> Result:
-        """The time that the server told, unless another clock is used."""
+        """Set the server's clock from the result, or return the time of the clock in use."""
         if self._server_clock is None:
             return Result([(self.clock.now(),) for _ in answer.rows], len(answer.rows))
         for [now] in answer.rows:
             self._server_clock.set(now)
         return answer
 
-    def _answered_already(self, statement: str, params: Params) -> Result | None:
-        """The answer to what was foreseen; nothing is, once something else is asked."""
+    def _take_foreseen(self, statement: str, params: Params) -> Result | None:
+        """Return the result of a foreseen step. Drop the remaining ones if another step comes."""
         if self._first_statements:
             step, answer = self._first_statements.pop()
             if step == (statement, params):
@@ -298,17 +296,17 @@ class PostgresDriver:
         return False
 
     def sync(self) -> None:
-        """The server's commits return when they are on its disk, and show nothing before."""
+        """Do nothing: a commit is on the server's disk before it returns or becomes visible."""
 
     def _has_ended(self, connection: Connection) -> bool:
-        """Whether the server is past the commit, be it made or refused."""
+        """Return True if the server has ended the transaction, committed or not."""
         return connection.info.transaction_status is TransactionStatus.IDLE
 
     def _was_committed(self, lost: psycopg.Error) -> bool:
-        """Whether the transaction whose answer was lost is in the database.
+        """Return True if the transaction whose reply was lost is in the database.
 
-        If it is not, it is given up, so that it cannot be later: what was sent may still arrive.
-        A process that slept meanwhile may have been forgotten, and with it what it committed.
+        If it is not, give it up: a commit that was sent may still arrive, and then it must fail.
+        If this process slept, its row with its last commit may have been deleted meanwhile.
         """
         params = {"nonce": self.nonce, "number": self._number, "now": self.clock.now()}
         for _ in range(3):
@@ -317,7 +315,7 @@ class PostgresDriver:
                 if not given_up:
                     return True
                 [(was_known, at)] = given_up
-                if was_known or at - self._begun_at < CERTAIN:
+                if was_known or at - self._began_at < CERTAIN:
                     return False
                 break
             except psycopg.Error as error:
@@ -340,7 +338,7 @@ class PostgresDriver:
                 self._connection.drop(error)
 
     def _meaning(self, error: psycopg.Error) -> Exception:
-        """What an error inside a transaction means for the engine."""
+        """Return the exception for the engine, for an error inside a transaction."""
         reason = first_line(error)
         if isinstance(error, UNDONE):
             return TransactionAborted(reason)
@@ -350,16 +348,16 @@ class PostgresDriver:
         if isinstance(error, errors.InvalidTextRepresentation) and REFUSAL in reason:
             return Conflict(reason)
         if isinstance(error, errors.UniqueViolation):
-            # Somebody else has just made the same: a second look will find it.
+            # Another process has just inserted the same row: the second try will find it.
             return Conflict(reason)
         if isinstance(error, _REFUSED):
             return InvalidData(reason)
         return store_error(error, str(self.location))
 
     def checkpoint_if_due(self) -> None:
-        """Nothing: the server does that by itself."""
+        """Do nothing: the server runs checkpoints by itself."""
 
-    # --- waking ----------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------
 
     def queue_notification(self, queue: int, names: Iterable[str], most: int) -> None:
         only = list(names)
@@ -369,8 +367,8 @@ class PostgresDriver:
         self._alerted.add(queue)
 
     def send_notifications(self) -> None:
-        """Done by the message with the commit, behind it: in it, NOTIFY would make all commits of
-        the server wait for each other's sync."""
+        """Do nothing: `commit` sends NOTIFY behind the commit, in the same message. Inside the
+        transaction, NOTIFY would make all commits of the server wait for each other's sync."""
 
     def may_have_lost_commits(self) -> bool:
         was_new, self._is_new = self._is_new, False
@@ -390,7 +388,7 @@ class PostgresDriver:
             self._listener.renew_now()
 
     def renewal(self) -> tuple[Prepared, dict[str, int]]:
-        """What the ear renews the leases of this process's workers with; on its thread."""
+        """Return the statement that renews this process's leases. The listener thread calls it."""
         return self._statements["renew_workers"], {
             "lease_now": self.clock.lease_now(),
             "now": self.clock.now(),
@@ -410,19 +408,19 @@ class PostgresDriver:
     def changed(self) -> bool:
         return True
 
-    # --- living and dying ------------------------------------------------------------------------
+    # --- dead processes --------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
-        """Nothing: a process is seen by what it wrote."""
+        """Do nothing: other processes see this one by the rows that it writes."""
 
     def is_dead(self, nonce: int, boot: str) -> bool:
-        """From afar that cannot be told: leases decide."""
+        """Return False: another machine's processes cannot be checked, so leases decide."""
         return False
 
     def find_dead(self, workers: Sequence[WorkerRow]) -> list[WorkerRow]:
-        """Those whose process has left, or has said nothing for far longer than any lease.
+        """Return the workers whose process has left, or has sent no heartbeat for `SURELY_GONE` ms.
 
-        Otherwise a process that is gone cannot be told from one out of reach: its leases decide.
+        Before that, a dead process and one out of reach look the same: the lease decides.
         """
         if not workers:
             return []
@@ -437,7 +435,7 @@ class PostgresDriver:
         ]
 
     def is_alive_despite_lease(self, worker: WorkerRow) -> bool:
-        """A process knows that it lives itself."""
+        """Return True for the workers of this process: only of them it is known."""
         return bool(worker.nonce == self.nonce and worker.registered and worker.renews)
 
     def remove_stale_files(self, known: Iterable[int]) -> None:

@@ -1,7 +1,7 @@
 """The second connection of a process with workers: receives notifications, renews leases.
 
-It has a thread of its own: neither a slow statement nor a handler can keep it from renewing.
-It is made again when it breaks or falls silent; after that, every queue counts as woken for.
+It has a thread of its own, so that neither a slow statement nor a handler delays a renewal. If it
+breaks or the server stops to reply, the thread connects again; then every queue counts as notified.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from .statements import Prepared, quote
 log = logging.getLogger("bullite.postgres")
 
 HEARTBEAT = 5.0
-"""Seconds between two renewals, which also show that the connection lives."""
+"""Seconds between two renewals, which also show that the connection works."""
 
 ANSWER_WITHIN = 4.0
-"""Seconds after which a server that does not answer here counts as out of reach."""
+"""Seconds after which a server that does not reply counts as out of reach."""
 
 SOONEST, LATEST = 0.02, 0.5
-"""Seconds after which leases are tried again that could not be renewed: their rows were locked."""
+"""Seconds until the next try if leases could not be renewed because their rows were locked."""
 
 ALERT = "\x01"
-"""Said to the processes that run jobs of a queue when one of them is cancelled: no job's name."""
+"""Sent to the processes that run jobs of a queue if one job is cancelled. No job has this name."""
 
 Renewal = Callable[[], tuple[Prepared, Mapping[str, Any]]]
 
 
 class Listener:
-    """Listens for the queues that this process has workers of."""
+    """Receives the notifications of the queues for which this process has workers."""
 
     def __init__(self, location: ServerLocation, renewal: Renewal) -> None:
         self._location = location
@@ -69,7 +69,7 @@ class Listener:
 
     @staticmethod
     def channel(schema: str, queue: int) -> str:
-        """The channel of a queue: the schemas of one database must not wake each other."""
+        """Return the channel of a queue. It differs between the schemas of one database."""
         digest = hashlib.blake2s(schema.encode(), digest_size=6).hexdigest()
         return f"bullite_{digest}_{queue}"
 
@@ -81,21 +81,21 @@ class Listener:
         self._ring(self._poke)
 
     def renew_now(self) -> None:
-        """There is a lease that may run out sooner than those that were renewed before."""
+        """Renew now: a new lease may expire before the next planned renewal."""
         self._has_new_lease = True
         self._ring(self._poke)
 
     def notification_fds(self) -> Sequence[int]:
         if not self._can_listen:
             return ()
-        # The engine listens to the connection itself: a wake-up wakes one thread. While there is
-        # none, it must hear when there is one again.
-        ears = [self._engines.fileno()]
+        # The engine thread waits on the connection itself, so that a notification wakes one thread.
+        # While there is no connection, it waits for the socket that reports a new one.
+        descriptors = [self._engines.fileno()]
         connection = self._listening
         if connection is not None:
             with contextlib.suppress(psycopg.Error):  # it has just been closed
-                ears.append(connection.fileno())
-        return ears
+                descriptors.append(connection.fileno())
+        return descriptors
 
     def read_notifications(self) -> Notifications:
         with contextlib.suppress(BlockingIOError):
@@ -106,7 +106,7 @@ class Listener:
             try:
                 self._take_in(connection)
             except psycopg.Error:
-                # libpq has closed the socket, and who waits for a closed one waits in vain.
+                # libpq has closed the socket: the listener thread must connect again.
                 self._ring(self._poke)
         with self._lock:
             queues, self._notified = self._notified, set()
@@ -154,23 +154,23 @@ class Listener:
             self._rest_until(renew_at)
 
     def _renew(self, connection: Connection) -> float:
-        """Renew what nobody has locked; in how many seconds to do so again."""
+        """Renew the leases whose rows are not locked. Return the seconds until the next renewal."""
         leases = look(connection, self._location.pooled, *self._renewal())
         shortest = min((ms / 1000 for ms, _ in leases), default=3.0)
         again = min(HEARTBEAT, shortest / 3)
         if not all(is_renewed for _, is_renewed in leases):
-            # The engine of this process changes the row just now, and is about to commit.
+            # The engine of this process changes the row, and will commit soon.
             return min(max(SOONEST, shortest / 20), LATEST, again)
         return again
 
     def _renewal_is_due(self, renew_at: float) -> bool:
         if self._has_new_lease:
-            self._has_new_lease = False  # before the renewal: what is registered during it is next
+            self._has_new_lease = False  # before the renewal: a worker registered during it is next
             return True
         return time.monotonic() >= renew_at
 
     def _rest_until(self, moment: float) -> None:
-        """Not for what arrives on the connection: if the engine sleeps, it hears that by itself."""
+        """Wait until `moment` or a call of the engine. Notifications wake the engine directly."""
         self._poked.settimeout(max(0.001, moment - time.monotonic()))
         with contextlib.suppress(TimeoutError):
             self._poked.recv(4096)
@@ -183,11 +183,11 @@ class Listener:
         listening.update(new)
         self._listening = connection
         if new:
-            # What was said before anybody listened is looked for.
-            self._tell(set(new.values()))
+            # Notifications sent before LISTEN were missed, so the engine must poll these queues.
+            self._add_notified(set(new.values()))
 
     def _take_in(self, connection: Connection) -> None:
-        """Note what has arrived, unless the other thread is just about it."""
+        """Note the notifications that have arrived, unless the other thread is doing so."""
         if connection.lock.acquire(blocking=False):
             try:
                 connection.pgconn.consume_input()
@@ -200,11 +200,11 @@ class Listener:
         if notify.relname not in self._channels:
             return
         if notify.extra == ALERT.encode():
-            self._tell(set(), alert=True)
+            self._add_notified(set(), alert=True)
         else:
-            self._tell({self._channels[notify.relname]})
+            self._add_notified({self._channels[notify.relname]})
 
-    def _tell(self, queues: set[int], alert: bool = False) -> None:
+    def _add_notified(self, queues: set[int], alert: bool = False) -> None:
         with self._lock:
             self._notified |= queues
             self._is_alerted = self._is_alerted or alert
@@ -212,5 +212,5 @@ class Listener:
             self._ring(self._ours)
 
     def _ring(self, end: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # full: it rings already; closed: nobody is there
+        with contextlib.suppress(OSError):  # full: a wake-up is pending; or closed
             end.send(b"!")

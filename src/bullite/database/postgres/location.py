@@ -1,4 +1,4 @@
-"""A PostgreSQL database as a location: what its URL says, kept so that no password is shown."""
+"""A PostgreSQL database as a location: the parts of its URL. No password is ever shown."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEMA = "bullite"
 MAX_NAME_LENGTH = 63
-"""Bytes of a name in PostgreSQL; longer ones it cuts off without a word."""
+"""Bytes of a name in PostgreSQL, which cuts off longer names without an error."""
 
 _OURS = ("schema", "durability", "pooler", "listen")
 _SECRET = ("password", "passfile", "sslpassword", "sslkey")
 _NOT_THE_PLACE = (*_SECRET, "user", "application_name", "connect_timeout", "options")
-"""What may differ between two ways to the same database."""
+"""Parameters that may differ between two URLs of the same database."""
 
 
 class Credentials:
-    """What libpq needs to connect; never shows more than who and where."""
+    """The parameters that libpq needs to connect. As text, only host, port and database."""
 
     def __init__(self, url: str) -> None:
         from psycopg import ProgrammingError
@@ -38,7 +38,7 @@ class Credentials:
                 name: str(value) for name, value in conninfo_to_dict(url).items()
             }
         except (ProgrammingError, UnicodeError) as error:
-            # Of what libpq says only the name of an option is told: the rest may hold the password.
+            # Of libpq's message only an option's name is shown: the rest may hold the password.
             named = re.search(r'URI query parameter: "([\w-]+)"', str(error))
             wrong = f"it has no option {named[1]!r}" if named else "check it against the manual"
             raise InvalidOption(
@@ -54,7 +54,7 @@ class Credentials:
             )
 
     def place(self) -> Hashable:
-        """The same for two that lead to the same database."""
+        """Return equal values for two URLs of the same database."""
         known = self.parameters.items()
         return frozenset((name, value) for name, value in known if name not in _NOT_THE_PLACE)
 
@@ -77,9 +77,9 @@ class ServerLocation:
     schema: str
     durable: bool
     pooled: bool
-    """Whether a transaction pooler stands in between: then no session can keep anything."""
+    """Whether there is a transaction pooler in between: then a session keeps no state."""
     listener: Credentials | None
-    """How to reach the server itself for wake-ups; None if that cannot be done."""
+    """The credentials for LISTEN on the server itself; None if it cannot be reached."""
 
     def __str__(self) -> str:
         schema = "" if self.schema == DEFAULT_SCHEMA else f" (schema {self.schema})"
@@ -92,10 +92,10 @@ class ServerLocation:
         return self.place()
 
     def reader(self) -> None:
-        """None: what a server can do, and whether its schema is ours, is a driver's to find out."""
+        """Return None: only a driver checks the server's version and the schema."""
 
     def import_driver(self) -> None:
-        """Nothing to do: who named the database has imported it."""
+        """Do nothing: `server_location` has imported the driver."""
 
     def driver(self, clock: Clock | None, random_bits: Callable[[int], int]) -> PostgresDriver:
         from .driver import PostgresDriver
@@ -104,7 +104,7 @@ class ServerLocation:
 
 
 def server_location(url: str) -> ServerLocation:
-    """What a postgresql:// URL means; our own options are taken out before libpq sees it."""
+    """Return the location of a postgresql:// URL. libpq does not get our own options."""
     try:
         import_module(".driver", __package__)  # its library is needed to read the URL, too
     except ImportError as error:
@@ -132,7 +132,7 @@ def server_location(url: str) -> ServerLocation:
 
 
 def _without_options(url: str) -> tuple[str, str]:
-    """A URL up to its `?`, and what stands behind that."""
+    """Return a URL up to its `?`, and the text behind it."""
     who, place, query = split(url.partition("://")[2])
     if "?" in who or (place[:1] != "/" and "@" in place):
         raise InvalidOption(
@@ -143,7 +143,7 @@ def _without_options(url: str) -> tuple[str, str]:
 
 
 def _parted(query: str) -> tuple[dict[str, list[str]], str]:
-    """Our options, and those of libpq as they are written: it has rules of its own for them."""
+    """Return our options, and the unparsed options of libpq, which parses them itself."""
     ours: dict[str, list[str]] = {}
     libpqs: list[str] = []
     for option in filter(None, query.split("&")):

@@ -1,7 +1,7 @@
-"""Chores that other sessions keep this process from for long: they hold the chore's advisory lock.
+"""Chores that this process cannot do because another session holds their advisory lock for long.
 
-Another process of Bullite holds it for a moment. Only a session that has nothing to do with jobs
-holds it for long: every role that may connect can take an advisory lock.
+A process of Bullite holds such a lock only briefly. A session that holds it for long is not ours:
+every role that may connect can take an advisory lock.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Chore = tuple[str, int]
-"""Its name and its queue."""
+"""The name of a chore and its queue."""
 
 HINDERED = 60_000
 """Ms from the first refusal to the one that is reported."""
 
 REFUSALS = 3
-"""How many refusals are reported at the earliest."""
+"""The lowest number of refusals that is reported."""
 
 FORGOTTEN = 5 * 60_000
 """Ms after a refusal in which the next one counts as the same hindrance."""
@@ -28,7 +28,7 @@ class _Hindrance(NamedTuple):
 
 
 class Hindrances:
-    """The refusals of one process."""
+    """The chores that this process was refused, and since when."""
 
     def __init__(self) -> None:
         self._known: dict[Chore, _Hindrance] = {}

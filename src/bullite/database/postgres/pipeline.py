@@ -1,7 +1,7 @@
-"""Statements that are sent together: one way to the server and back.
+"""Statements that are sent together, in one round trip to the server.
 
-A transaction is a dozen small statements, and the way to the server takes longer than most of them.
-So what nobody waits for the answer of is kept until somebody waits, or until the commit.
+A transaction is a dozen small statements, and the round trip takes longer than most of them. So a
+statement whose result is known beforehand is kept until the engine needs a result, or commits.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if not psycopg.Pipeline.is_supported():
     raise ImportError("libpq, which it uses, is older than 14")
 
 MIN_PIPELINED = 12
-"""Rows; more of them are worth a way of their own."""
+"""Rows. That many rows or more are worth a round trip of their own."""
 
 
 PIN = f"set local search_path = {SEARCH_PATH}"
-"""Said behind a pooler before whatever is looked up outside of the engine's transactions. It holds
-until the end of the message, which the server takes for one transaction."""
+"""Sent behind a pooler before statements outside the engine's transactions. It applies until the
+end of the message, which the server treats as one transaction."""
 
 
 def predicted_result(name: str, params: Params) -> Result | None:
-    """What a statement will answer, if that is known before; then it can wait."""
+    """Return the result of a statement that can wait; None if it is not known beforehand."""
     if not isinstance(params, Mapping):
         return Result((), len(params)) if len(params) < MIN_PIPELINED else None
     if "expected" in params:
@@ -44,18 +44,18 @@ def predicted_result(name: str, params: Params) -> Result | None:
 
 
 class StatementPipeline(Protocol):
-    """Statements on their way, for one connection."""
+    """Statements to be sent together on one connection."""
 
     def __bool__(self) -> bool: ...
 
     def add_sql(self, text: str) -> None:
-        """Add SQL as it is."""
+        """Add SQL without parameters."""
 
     def add_statement(self, statement: Prepared, params: Params) -> None:
         """Add a statement, with its values or with its rows of values."""
 
     def execute(self) -> list[Result]:
-        """Send everything; the answers, in order. Raises psycopg's errors."""
+        """Send all statements. Return their results in order. Raise psycopg's errors."""
 
 
 def message(connection: Connection, pooled: bool) -> StatementPipeline:
@@ -63,7 +63,7 @@ def message(connection: Connection, pooled: bool) -> StatementPipeline:
 
 
 def ask(connection: Connection, pooled: bool, statement: Prepared, params: Params) -> Result:
-    """The answer to one statement in a transaction of its own."""
+    """Return the result of one statement in a transaction of its own."""
     alone = message(connection, pooled)
     if pooled:
         alone.add_sql(PIN)
@@ -74,7 +74,7 @@ def ask(connection: Connection, pooled: bool, statement: Prepared, params: Param
 def look(
     connection: Connection, pooled: bool, statement: Prepared, params: Mapping[str, Any]
 ) -> Sequence[Any]:
-    """The rows of one statement, for those who have nothing else to send."""
+    """Return the rows of one statement that is sent alone."""
     if pooled:
         return ask(connection, pooled, statement, params).rows
     return connection.execute(statement.text, params).fetchall()
@@ -83,8 +83,8 @@ def look(
 class LibpqPipeline:
     """A pipeline of statements, each prepared by the server with the first message that holds it.
 
-    It speaks to libpq by itself: psycopg's own pipelines stop to look around at every statement,
-    for longer than most statements take.
+    It calls libpq directly: psycopg's own pipeline checks the socket at every statement, which
+    takes longer than most statements.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -139,7 +139,7 @@ class LibpqPipeline:
                 raise psycopg.OperationalError("the connection was lost amid the answers")
         except psycopg.Error:
             if preparing:
-                # It broke off somewhere: nobody knows what is prepared.
+                # It failed at an unknown place: the set of prepared statements is unknown.
                 connection.prepared, connection.is_unsure = frozenset(), True
             raise
         if not preparing:
@@ -194,7 +194,7 @@ def _encoded(value: Any) -> bytes | None:
 
 
 class SeparateStatements:
-    """One query with all values written in: behind a pooler the next may go to another session."""
+    """One query with literal values: a pooler may send the next query to another session."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

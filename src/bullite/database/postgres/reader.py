@@ -22,10 +22,10 @@ _AT_LEISURE = "; ".join(
 
 
 class PostgresReader:
-    """Reads the latest committed state; of the event log only what nobody can still add to.
+    """Reads the latest committed state, and the event log up to the last settled row.
 
-    Ids of events are handed out in the order of causes and effects, but not committed in it. So a
-    row is read only when all who may add older ones have ended.
+    Ids of events are assigned in causal order, but not committed in that order. So a row is settled
+    when all transactions that may add an older row have ended.
     """
 
     def __init__(self, location: ServerLocation, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""A connection that is made again when it breaks: patiently, quietly, and with clear errors."""
+"""A connection that is made again when it breaks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .location import Credentials, ServerLocation
 log = logging.getLogger("bullite.postgres")
 
 UNDONE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-"""Nothing was wrong with what the server undid so: it is to be run again."""
+"""Errors of a transaction that the server rolled back and that can be run again as it is."""
 
 TIMEOUT = 30.0
-"""Seconds for which work waits until the server is back."""
+"""Seconds for which a transaction waits until the server is back."""
 
 MIN_BACKOFF, MAX_BACKOFF = 0.05, 2.0
 """Seconds between two tries to connect."""
 
 
 class ReconnectingConnection:
-    """The way to the server of one user of it: at most one connection at a time."""
+    """A connection for one user of the server: at most one is open at a time."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class ReconnectingConnection:
         self.location = location
         self._access = access
         self._welcome = welcome
-        """Done with every new connection before anything else."""
+        """Called with every new connection before its first use."""
         self._connection: Connection | None = None
         self._broken_at: float | None = None
         self._tried_at = 0.0
 
     def connect(self) -> Connection:
-        """The connection, made if there is none; one try. Raises a StoreError."""
+        """Return the connection, made in one try if there is none. Raise a StoreError."""
         if self._connection is None:
             self._connection = self._new()
         return self._connection
 
     def connect_patiently(self) -> Connection:
-        """The connection, waited for while the server is away. Raises a StoreError."""
+        """Return the connection, after a wait of up to `TIMEOUT` s. Raise a StoreError."""
         gives_up_at = time.monotonic() + TIMEOUT
         rest = MIN_BACKOFF
         while True:
@@ -63,7 +63,7 @@ class ReconnectingConnection:
             rest = min(2 * rest, MAX_BACKOFF)
 
     def connect_if_it_may_help(self) -> Connection:
-        """The connection; one try, unless the last one failed a moment ago."""
+        """Return the connection, made in one try unless the last try failed a moment ago."""
         if self._connection is None and time.monotonic() < self._tried_at + MAX_BACKOFF:
             raise StoreUnavailable(f"{self.location} cannot be reached; nothing was written")
         return self.connect()
@@ -92,14 +92,14 @@ class ReconnectingConnection:
         return connection
 
     def is_broken_by(self, error: psycopg.Error) -> bool:
-        """Whether another connection may do better; then this one is dropped."""
+        """Drop the connection and return True, if another connection may succeed."""
         if not is_passing(error, self._connection):
             return False
         self.drop(error)
         return True
 
     def drop(self, error: psycopg.Error | None = None) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -108,9 +108,9 @@ class ReconnectingConnection:
             log.warning("%s: the connection was lost (%s)", self.location, first_line(error))
 
     def read(self, run: Callable[[Connection], Any]) -> Any:
-        """What `run` reads, tried once more on a new connection, or if the server undid it.
+        """Return the result of `run`. Try once more if the connection broke or on a rollback.
 
-        Raises a StoreError, or psycopg's DataError if a value was at fault.
+        Raise a StoreError, or psycopg's DataError if a value is at fault.
         """
         for last in (False, True):
             try:

@@ -1,4 +1,4 @@
-"""Opening a database: is the server new enough, are the tables ours, and the schema up to date."""
+"""Opening a database: check the server's version and our tables, and migrate the schema."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ log = logging.getLogger("bullite.postgres")
 OLDEST_SERVER = 14
 _MIGRATE_WITHIN = "set local statement_timeout = 0; set local lock_timeout = '60s'"
 _MIGRATED_WITHIN = 24 * 3600.0
-"""Seconds that a statement of a migration may take: it may rewrite all jobs. If the server is gone,
-the keepalives of the connection notice it before."""
+"""Seconds that a statement of a migration may take: it may rewrite all jobs. If the server dies,
+the keepalives of the connection detect that earlier."""
 
 _MADE_MEANWHILE = (errors.DuplicateSchema, errors.DuplicateTable, errors.UniqueViolation)
-"""What the server says to a process when another one has just made the same schema or table."""
+"""Errors of the server if another process has just made the same schema or table."""
 
 
 def prepare(connection: Connection, location: ServerLocation) -> None:
-    """Bring the schema up to date, making it if need be. Any number of processes may race."""
+    """Migrate the schema, created if missing. Any number of processes may race."""
     _refuse_old_server(connection, location)
     migrations = scripts(__package__)
     with connection.transaction():
         connection.execute(PIN.encode())
         version = _version(connection, location)
     if version < len(migrations):
-        _migrate_beside_others(connection, location, migrations)
+        _migrate_with_retries(connection, location, migrations)
     elif version > len(migrations):
         raise SchemaTooNew(
             f"{location} has schema {version}, this Bullite knows {len(migrations)}; upgrade it"
@@ -50,7 +50,7 @@ def _refuse_old_server(connection: Connection, location: ServerLocation) -> None
 
 
 def _version(connection: Connection, location: ServerLocation) -> int:
-    """The version of the schema; 0 if nothing of ours is there."""
+    """Return the version of the schema; 0 if it has no tables of Bullite."""
     tables = {
         table
         for [table] in connection.execute(
@@ -81,10 +81,10 @@ def _version(connection: Connection, location: ServerLocation) -> int:
     )
 
 
-def _migrate_beside_others(
+def _migrate_with_retries(
     connection: Connection, location: ServerLocation, migrations: list[str]
 ) -> None:
-    """Migrate; if another process makes the schema at the same time, see what it has left to do."""
+    """Migrate. If another process makes the schema at the same time, try again after it."""
     connection.answer_within = _MIGRATED_WITHIN
     try:
         for last in (False, False, True):
@@ -107,9 +107,9 @@ def _migrate_beside_others(
 def _migrate(connection: Connection, location: ServerLocation, migrations: list[str]) -> None:
     """Run the scripts that are missing, in one transaction.
 
-    Processes that migrate at once wait for each other by what only a role with rights in the schema
-    can hold: the schema or the first table that one of them makes, or a lock on that table. An
-    advisory lock could be held by every role that may connect.
+    Processes that migrate at the same time wait for each other on an object that needs rights in
+    the schema: the schema or the first table, which one of them makes, or a lock on that table. Any
+    role that may connect could hold an advisory lock.
     """
     with connection.transaction():
         connection.execute(f"{_MIGRATE_WITHIN}; {PIN}".encode())

@@ -6,16 +6,16 @@ import time
 
 
 class ServerClock:
-    """Goes on by this machine's clock that never jumps from what the server last said."""
+    """The server's last time, advanced by this machine's monotonic clock."""
 
     boot = ""
-    """Leases count from the server's time: the boots of machines mean nothing."""
+    """Empty: leases count from the server's time, so a reboot does not affect them."""
 
     def __init__(self) -> None:
         self._ahead = time.time_ns() - time.monotonic_ns()
 
     def set(self, server_now: int) -> None:
-        """The server says that it is so many ms since the epoch."""
+        """Set the clock to the server's time, in ms since the epoch."""
         self._ahead = server_now * 1_000_000 - time.monotonic_ns()
 
     def now(self) -> int:

@@ -1,4 +1,4 @@
-"""The SQL file made ready for psycopg and for one schema, and texts that PostgreSQL can keep."""
+"""The statements of the SQL file for psycopg and one schema, and texts PostgreSQL can store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSERT = re.compile(
 )
 
 REFUSAL = "bullite undoes a transaction:"
-"""How the error begins that a statement of ours raises on purpose.
+"""The beginning of an error that a statement of ours raises on purpose.
 
 Plain SQL cannot raise an error. So the statement casts this text to a number, and the log of the
 server shows it in quotes.
@@ -47,30 +47,30 @@ _TEXTS = frozenset(
         ),
     }
 )
-"""The parameters that are texts; all others are integers."""
+"""The parameters that are texts. All other parameters are integers."""
 _NUL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A statement in the forms in which it is sent."""
+    """A statement in all forms in which it is sent."""
 
     name: bytes
     text: bytes
-    """As psycopg takes it."""
+    """The statement with psycopg's placeholders."""
     flag: str | None = None
     parameters: tuple[str, ...] = ()
     prepare: bytes = b""
-    """What makes the server prepare it."""
+    """The PREPARE command for the statement."""
     head: str = ""
     tail: str = ""
-    """Of an insert of many rows: what stands in front of the values, and behind them."""
+    """Of an insert of many rows: the text before the values (`head`) and behind them (`tail`)."""
     copy: bytes | None = None
-    """The same as a COPY, for a statement that does nothing but insert rows."""
+    """The COPY command, for a statement that only inserts rows."""
 
 
 class Statements(dict[str, Prepared]):
-    """The statements for the tables in one schema, each made ready when it is first used."""
+    """The statements for the tables of one schema, each prepared at its first use."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -83,7 +83,7 @@ class Statements(dict[str, Prepared]):
 
 
 def _now(name: str) -> Statement:
-    """A statement that ends with a lock, by its name with `_now`: it passes over locked rows."""
+    """Return the variant `x_now` of a locking statement `x`: it skips locked rows."""
     statement = SOURCE[name.removesuffix("_now")]
     assert name.endswith("_now")
     return statement._replace(name=name, text=f"{statement.text} skip locked")
@@ -95,26 +95,26 @@ def statements(schema: str) -> Statements:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """SQL that says `bullite.` where it means the schema, for this one."""
+    """Return SQL in which the schema `bullite.` is replaced by this one."""
     quoted = f"{quote(schema)}."
     in_text = quoted.replace("'", "''")
     return re.sub(r"('?)\bbullite\.", lambda found: f"'{in_text}" if found[1] else quoted, text)
 
 
 def with_parameters(text: str, schema: str) -> bytes:
-    """The same for SQL that psycopg puts values into: there a per cent of a name is doubled."""
+    """Do the same for SQL with psycopg's placeholders: each `%` in the name is doubled."""
     return in_schema(text, schema.replace("%", "%%")).encode()
 
 
 def quote(name: str) -> str:
-    """A name as an identifier."""
+    """Return a name as a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _single(statement: Statement, schema: str) -> Prepared:
     text = statement.text
     if statement.flag == "move":
-        # A move that does not find all its jobs fails: nothing behind it is carried out.
+        # A move that does not find all its jobs fails, so no later statement runs.
         text = (  # from our own SQL file; values are parameters
             f"with moved as ({text} returning 1) select case when count(*) = :expected then 1 "  # noqa: S608
             f"else ('{REFUSAL} not all jobs are where they were; moved ' || count(*))::integer end "
@@ -154,12 +154,12 @@ def _multi_row(statement: Statement, schema: str) -> Prepared:
 
 
 def storable(value: Any) -> Any:
-    """A value as PostgreSQL can keep it: no text has a NUL."""
+    """Return a value that PostgreSQL can store: its texts cannot contain NUL."""
     return value.replace(NUL, INSTEAD) if type(value) is str and NUL in value else value
 
 
 def storable_parameter(name: str, value: Any) -> Any:
-    """The same for a parameter, which may be JSON that a statement takes texts out of."""
+    """Do the same for a parameter, which may be JSON from which a statement takes texts."""
     if name in _JSON and NUL_IN_JSON in value:
         return _NUL_IN_JSON.sub(r"\1\\ufffd", value)
     return storable(value)
