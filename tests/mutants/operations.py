@@ -9,8 +9,8 @@ MUTANTS = (
     Mutant(
         "only the holder of a job records its steps",
         "operations/steps.py",
-        "answers.append(_lost_or_missing(tx, r.job, place, r.token))",
-        "answers.append(_lost_or_missing(tx, r.job, place, None))",
+        "answers.append(_lost_or_missing(tx, r.job, row, r.token))",
+        "answers.append(_lost_or_missing(tx, r.job, row, None))",
         ["test_steps.py"],
     ),
     Mutant(
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a removed job is restored to where it came from (in the request)",
         "operations/move.py",
-        "return place.removed_from == move.target",
+        "return row.removed_from == move.target",
         "return True",
         ["test_moves.py::test_a_move_is_made_if_and_only_if_the_table_allows_it"],
     ),
@@ -67,14 +67,14 @@ MUTANTS = (
     Mutant(
         "a careful look compares the nonce",
         "operations/finish.py",
-        "(place.token, place.nonce) != (outcome.token, tx.nonce)",
-        "place.token != outcome.token",
+        "(row.token, row.nonce) != (outcome.token, tx.nonce)",
+        "row.token != outcome.token",
         ["test_moves.py::test_a_verdict_of_another_process_with_the_same_number_is_refused"],
     ),
     Mutant(
         "a repeated outcome is recognised only in its target state",
         "operations/finish.py",
-        "elif not (outcome.again and _already_applied(outcome, place)):",
+        "elif not (outcome.again and _already_applied(outcome, row)):",
         "elif not outcome.again:",
         [
             "test_finish.py::test_a_different_verdict_for_a_finished_job_is_a_lost_lock_however"
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "an outcome that was not sent before is not taken for a repetition",
         "operations/finish.py",
-        "elif not (outcome.again and _already_applied(outcome, place)):",
-        "elif not _already_applied(outcome, place):",
+        "elif not (outcome.again and _already_applied(outcome, row)):",
+        "elif not _already_applied(outcome, row):",
         ["test_finish.py::test_a_second_completion_is_a_lost_lock"],
     ),
     Mutant(
@@ -212,42 +212,42 @@ MUTANTS = (
     Mutant(
         "a change needs the number of the token",
         "operations/update.py",
-        "(place.token, place.nonce) != (token, tx.nonce)",
-        "place.nonce != tx.nonce",
+        "(row.token, row.nonce) != (token, tx.nonce)",
+        "row.nonce != tx.nonce",
         ["test_update.py::test_a_change_needs_the_number_of_the_token"],
     ),
     Mutant(
         "a change needs the nonce of the token",
         "operations/update.py",
-        "(place.token, place.nonce) != (token, tx.nonce)",
-        "place.token != token",
+        "(row.token, row.nonce) != (token, tx.nonce)",
+        "row.token != token",
         ["test_update.py::test_a_change_needs_the_nonce_of_the_token"],
     ),
     Mutant(
         "a change with a token needs an active job",
         "operations/update.py",
-        "if place.state != State.ACTIVE or (",
+        "if row.state != State.ACTIVE or (",
         "if (",
         ["test_update.py::test_a_change_with_a_token_needs_a_job_that_runs"],
     ),
     Mutant(
         "a removed job cannot be changed",
         "operations/update.py",
-        "if place is None or place.state == State.REMOVED:",
-        "if place is None:",
+        "if row is None or row.state == State.REMOVED:",
+        "if row is None:",
         ["test_update.py::test_a_job_that_is_gone_cannot_be_changed_by_anybody"],
     ),
     Mutant(
         "a finished job gets no priority",
         "operations/update.py",
-        " and place.state not in _UNFINISHED:",
+        " and row.state not in _UNFINISHED:",
         " and False:",
         ["test_update.py::test_a_finished_job_has_no_use_for_a_priority"],
     ),
     Mutant(
         "the counts follow a priority",
         "operations/update.py",
-        "tx.count_waiting(place.queue, [place.priority], -1)",
+        "tx.count_waiting(row.queue, [row.priority], -1)",
         "pass",
         ["test_update.py::test_the_counts_follow_a_priority"],
     ),
@@ -261,15 +261,15 @@ MUTANTS = (
     Mutant(
         "what a job fetched ahead says begins it",
         "operations/update.py",
-        "    if place.prefetched",
-        "    if False and place.prefetched",
+        "    if row.prefetched",
+        "    if False and row.prefetched",
         ["test_prefetch.py::test_a_job_that_says_something_has_begun_and_that_is_told_first"],
     ),
     # --- the gates of a queue ---
     Mutant(
         "an expired job is not handed out",
         "operations/claim.py",
-        "gates.next_expiry is not None and gates.next_expiry <= tx.now",
+        "info.next_expiry is not None and info.next_expiry <= tx.now",
         "False",
         ["test_expire.py::test_an_expired_job_is_never_handed_out"],
     ),
@@ -283,15 +283,15 @@ MUTANTS = (
     Mutant(
         "behind as many as one go can fail nothing is handed out",
         "operations/claim.py",
-        "gates.paused or expired >= MAX_EXPIRED",
-        "gates.paused",
+        "info.paused or expired >= MAX_EXPIRED",
+        "info.paused",
         ["test_expire.py"],
     ),
     Mutant(
         "only the run itself begins a job fetched ahead",
         "operations/update.py",
-        "place.prefetched and token is not None",
-        "place.prefetched",
+        "row.prefetched and token is not None",
+        "row.prefetched",
         ["test_prefetch.py"],
     ),
     Mutant(
@@ -318,7 +318,7 @@ MUTANTS = (
     Mutant(
         "an old version of the settings is refused",
         "operations/add.py",
-        "if batch.terms[request.queue].version != request.version:",
+        "if batch.add_info[request.queue].version != request.version:",
         "if False:",
         ["test_queue_settings.py::test_jobs_resolved_under_older_settings_are_not_added"],
     ),
@@ -361,15 +361,15 @@ MUTANTS = (
     Mutant(
         "a dead letter whose id was taken meanwhile stays",
         "operations/move.py",
-        "target = place.original_queue",
+        "target = row.original_queue",
         "target = None",
         ["test_dead_letter.py::test_a_job_whose_id_was_taken_meanwhile_stays_with_the_dead"],
     ),
     Mutant(
         "a caller's one state is the only one",
         "operations/move.py",
-        "place is not None and request.source in (None, place.state)",
-        "place is not None",
+        "row is not None and request.source in (None, row.state)",
+        "row is not None",
         ["test_move_one.py::test_a_caller_may_allow_only_one_of_the_states_a_move_starts_from"],
     ),
     # --- dead letters ---
@@ -397,7 +397,7 @@ MUTANTS = (
     Mutant(
         "a dead letter is spared by its own retention",
         "operations/finish.py",
-        "v.retention) for v in outcomes if v.job not in buried]",
+        "v.retention) for v in outcomes if v.job not in dead_lettered]",
         "v.retention) for v in outcomes]",
         ["test_dead_letter.py::test_a_job_that_moves_is_spared_by_its_own_retention"],
     ),
@@ -418,7 +418,7 @@ MUTANTS = (
     Mutant(
         "a revived dead letter goes home",
         "operations/move.py",
-        "places = yield from _prepare_to_run_again(tx, source, places)",
+        "rows = yield from _prepare_to_run_again(tx, source, rows)",
         "pass",
         ["test_dead_letter.py::test_a_revived_job_goes_back_to_the_queue_it_came_from"],
     ),
@@ -551,16 +551,16 @@ MUTANTS = (
     Mutant(
         "a parent waits until its last child has ended",
         "operations/dependencies.py",
-        "    return [place for place in places if place.job not in still]\n",
-        "    return [place for place in places if still is not None]\n",
+        "    return [row for row in rows if row.job not in still]\n",
+        "    return [row for row in rows if still is not None]\n",
         ["test_dependencies.py::test_the_last_child_lets_its_parent_run"],
     ),
     Mutant(
         "a running parent is held while its children are looked at",
         "operations/dependencies.py",
-        "    places = yield from load_for_update(jobs)  # from now on no other "
+        "    rows = yield from load_for_update(jobs)  # from now on no other "
         "transaction can add a child\n",
-        "    places: dict[int, LockedJob] = {}\n",
+        "    rows: dict[int, LockedJob] = {}\n",
         [
             "database/postgres/test_collisions_of_families.py"
             "::test_a_child_that_comes_in_time_keeps_its_parent_from_completing"
@@ -593,7 +593,7 @@ MUTANTS = (
     Mutant(
         "a parent goes with its last child when its queue is emptied",
         "operations/move.py",
-        "queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()",
+        "queues = {row.queue for row in moved} if request.with_parents else frozenset[int]()",
         "queues = frozenset[int]()",
         ["test_dependencies.py::test_a_parent_goes_with_its_last_child_when_a_queue_is_emptied"],
     ),
@@ -632,8 +632,8 @@ MUTANTS = (
     Mutant(
         "the pending job of a scheduler cannot be removed",
         "operations/move.py",
-        "if place.job not in owned",
-        "if place",
+        "if row.job not in owned",
+        "if row",
         ["test_schedulers.py::test_the_pending_job_cannot_be_removed_by_itself"],
     ),
     Mutant(
@@ -646,16 +646,16 @@ MUTANTS = (
     Mutant(
         "an upsert with the same rhythm keeps the next tick",
         "operations/schedulers.py",
-        "_rhythm(before) == _rhythm(recurrence) and is_started",
-        "_rhythm(before) == 0",
+        "_ticks_of(before) == _ticks_of(recurrence) and is_started",
+        "_ticks_of(before) == 0",
         ["test_schedulers.py::test_an_upsert_with_the_same_interval_keeps_the_next_time"],
     ),
     # --- limits ---
     Mutant(
         "under a limit, what may begin is looked at again when its turn has come",
         "operations/claim.py",
-        "    return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))",
-        "    return gates, allowed",
+        "    return info, (yield from available_slots(tx, queue, info.limits, limiter, slots))",
+        "    return info, allowed",
         ["database/postgres/test_queue_limits_lock.py"],
     ),
     Mutant(
@@ -713,7 +713,7 @@ MUTANTS = (
     Mutant(
         "a limit counts nothing of a flow that another limit refuses",
         "operations/add_flow.py",
-        "            raise FlowRejected(refusal)\n    for queue, door in doors.items():\n",
+        "            raise FlowRejected(refusal)\n    for queue, check in checks.items():\n",
         "            raise FlowRejected(refusal)\n",
         [
             "client/test_model_together.py::test_a_flow_over_the_quota_of_one_queue_is_stored_nowhere"
@@ -744,8 +744,8 @@ MUTANTS = (
     Mutant(
         "an outcome on a cancelled job that is sent again is recognised",
         "operations/finish.py",
-        "        return place.state == State.FAILED\n",
-        "        return place.state == outcome.move.target\n",
+        "        return row.state == State.FAILED\n",
+        "        return row.state == outcome.move.target\n",
         ["test_cancel.py"],
     ),
     Mutant(
@@ -772,7 +772,7 @@ MUTANTS = (
     Mutant(
         "a cancelled job does not wait for its children",
         "operations/children.py",
-        "    if place.flags & CANCELLED:\n",
+        "    if row.flags & CANCELLED:\n",
         "    if False:\n",
         ["test_cancel.py"],
     ),
@@ -870,7 +870,7 @@ MUTANTS = (
     Mutant(
         "what a command says counts only while its job is held",
         "operations/command_output.py",
-        "        and (place.token, place.nonce) == (r.token, tx.nonce)\n",
+        " and (row.token, row.nonce) == (r.token, tx.nonce)",
         "",
         ["commands/test_jobs.py::test_what_a_command_says_after_its_job_was_lost_is_not_taken"],
     ),

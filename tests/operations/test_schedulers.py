@@ -387,7 +387,7 @@ def test_who_takes_a_missed_tick_looks_for_the_next_at_once(store: Store) -> Non
 def test_of_all_missed_ticks_only_the_newest_are_made_up(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler_ticks, "_seldom", ThrottledLog(scheduler_ticks.log))
+    monkeypatch.setattr(scheduler_ticks, "_throttled", ThrottledLog(scheduler_ticks.log))
     start = store.clock.now()
     upsert(store, every=MINUTE, missed="all", most_missed=10)
     store.clock.advance(DOWN)

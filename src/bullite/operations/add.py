@@ -103,14 +103,14 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]
     for queue in sorted({request.queue for request in requests}):
         yield from batch.open(tx, queue)
     for request in requests:
-        if batch.terms[request.queue].version != request.version:
+        if batch.add_info[request.queue].version != request.version:
             answers.append(StaleSettings())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
         answers.append((yield from batch.number(tx, requests, request, ids)))
-    batch.tell(tx)
-    yield from insert(tx, batch.new, batch.terms)
+    batch.log_duplicates(tx)
+    yield from insert(tx, batch.new, batch.add_info)
     yield from batch.close(tx)
     return answers
 
@@ -120,17 +120,17 @@ class _Batch:
 
     def __init__(self) -> None:
         self.new: dict[int, dict[int, NewJob]] = {}
-        self.terms: dict[int, QueueAddInfo] = {}
+        self.add_info: dict[int, QueueAddInfo] = {}
         self._taken: dict[int, dict[str, int]] = {}
-        self._doors: dict[int, QuotaCheck] = {}
+        self._checks: dict[int, QuotaCheck] = {}
         self._keys: LockedKeys | None = None
         self._duplicates: list[tuple[int, list[Event]]] = []
 
     def open(self, tx: Transaction, queue: int) -> Operation[None]:
-        self.terms[queue] = yield from load_add_info(queue)
+        self.add_info[queue] = yield from load_add_info(queue)
         self.new[queue], self._taken[queue] = {}, {}
-        if self.terms[queue].has_quotas:
-            self._doors[queue] = yield from load_quotas(tx, queue)
+        if self.add_info[queue].has_quotas:
+            self._checks[queue] = yield from load_quotas(tx, queue)
 
     def number(
         self,
@@ -141,24 +141,24 @@ class _Batch:
     ) -> Operation[Added | QueueFull]:
         """Add the jobs of a request to the new ones. Return their ids, or the error of a quota."""
         queue = request.queue
-        door = None if request.always else self._doors.get(queue)
+        check = None if request.always else self._checks.get(queue)
         # With quotas, work on copies: a request that is refused must change nothing.
-        new = self.new[queue] if door is None else {}
+        new = self.new[queue] if check is None else {}
         taken, keys = self._taken[queue], self._keys
         duplicates: list[Event] = []
         if any([job[_CUSTOM_ID] or job[_RARE] for job in request.jobs]):  # noqa: C419 - a list is faster
-            keys = keys or (yield from _wanted_keys(requests, self.terms))
+            keys = keys or (yield from _wanted_keys(requests, self.add_info))
             self._keys = keys
-            if door is not None:
+            if check is not None:
                 taken, keys = taken.copy(), keys.copy()
             added = yield from _assign_ids(tx, request, ids, new, taken, keys, duplicates)
         else:
             new.update(zip(ids, request.jobs, strict=True))
             added = Added(ids, tx.now, _NONE)
-        if door is not None:
+        if check is not None:
             counted = [job for job in new.values() if job.custom_id not in request.skip_quotas]
             uncounted = [job for job in new.values() if job.custom_id in request.skip_quotas]
-            refusal = door.admit(counted, uncounted)
+            refusal = check.admit(counted, uncounted)
             if refusal is not None:
                 return refusal
             self.new[queue] |= new
@@ -167,7 +167,7 @@ class _Batch:
             self._duplicates.append((queue, duplicates))
         return added
 
-    def tell(self, tx: Transaction) -> None:
+    def log_duplicates(self, tx: Transaction) -> None:
         """Log an event for each job whose custom id exists already."""
         for queue, duplicates in self._duplicates:
             tx.log(queue, DUPLICATED, duplicates)
@@ -175,15 +175,15 @@ class _Batch:
     def close(self, tx: Transaction) -> Operation[None]:
         if self._keys is not None:
             yield from self._keys.save(tx)
-        for queue, door in self._doors.items():
-            yield from door.save(queue)
+        for queue, check in self._checks.items():
+            yield from check.save(queue)
 
 
 def quota_error(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None]:
     """Return the error with which a quota would refuse this request; None if `add` accepts it."""
     batch = _Batch()
     yield from batch.open(tx, request.queue)
-    if not batch.terms[request.queue].has_quotas:
+    if not batch.add_info[request.queue].has_quotas:
         return None
     answer = yield from batch.number(tx, [request], request, range(len(request.jobs)))
     if not isinstance(answer, QueueFull):
@@ -194,8 +194,8 @@ def quota_error(tx: Transaction, request: AddJobs) -> Operation[QueueFull | None
 
 def add_within(tx: Transaction, queue: int, jobs: Sequence[NewJob]) -> Operation[Added]:
     """Add jobs from inside another operation, with the present settings of the queue."""
-    terms = yield from load_add_info(queue)
-    [added] = yield from add(tx, [AddJobs(queue, jobs, terms.version, always=True)])
+    add_info = yield from load_add_info(queue)
+    [added] = yield from add(tx, [AddJobs(queue, jobs, add_info.version, always=True)])
     assert isinstance(added, Added)
     return added
 
@@ -213,7 +213,7 @@ def first_statements(requests: Sequence[AddJobs]) -> list[Step]:
 def insert(
     tx: Transaction,
     new: Mapping[int, Mapping[int, NewJob]],
-    terms: Mapping[int, QueueAddInfo],
+    add_info: Mapping[int, QueueAddInfo],
     blocked: Mapping[int, int | None] = {},
 ) -> Operation[None]:
     """Insert new jobs, by queue and number, and record them in counts, log and notifications.
@@ -231,9 +231,9 @@ def insert(
                 for id, job in jobs.items()
                 if id not in blocked and (at := due_time(tx, job)) is not None
             }
-        lanes = fields[_NAME] if terms[queue].by_name else ConstantColumn(UNSORTED)
+        lanes = fields[_NAME] if add_info[queue].by_name else ConstantColumn(UNSORTED)
         table = _job_table(tx, queue, jobs, fields, lanes, due, blocked)
-        found_by = [table.columns[place] for place in _FOUND_BY]
+        found_by = [table.columns[index] for index in _FOUND_BY]
         payloads = ColumnarRows(len(jobs), (list(jobs), fields[_DATA], fields[_OPTS], *found_by))
         yield "insert_jobs", table
         yield "insert_payloads", payloads
@@ -272,13 +272,13 @@ def due_time(tx: Transaction, job: NewJob) -> int | None:
 
 
 def _wanted_keys(
-    requests: Sequence[AddJobs], terms: Mapping[int, QueueAddInfo]
+    requests: Sequence[AddJobs], add_info: Mapping[int, QueueAddInfo]
 ) -> Operation[LockedKeys]:
     """Lock the deduplication keys of the jobs of all requests with current settings."""
     wanted = [
         (request.queue, job.rare_fields.deduplication.id)
         for request in requests
-        if terms[request.queue].version == request.version
+        if add_info[request.queue].version == request.version
         for job in request.jobs
         if job.rare_fields is not None and job.rare_fields.deduplication is not None
     ]
@@ -346,7 +346,7 @@ def _job_table(
     )
     if not _has_no_rare_fields(fields):
         extras = zip(
-            *[_extras(now, job, *_where(id, due, blocked)) for id, job in jobs.items()],
+            *[_extras(now, job, *_due_and_state(id, due, blocked)) for id, job in jobs.items()],
             strict=True,
         )
     return ColumnarRows(
@@ -365,7 +365,7 @@ _FOUND_BY = tuple(map(_COLUMNS.index, ("queue", "name", "created_at")))
 """The positions of the columns that the statement `insert_payloads` repeats, for searches."""
 
 
-def _where(
+def _due_and_state(
     id: int, due: Mapping[int, int], blocked: Mapping[int, int | None]
 ) -> tuple[int | None, State]:
     """Return the due time and the state of a new job."""

@@ -87,40 +87,40 @@ def add_flow(
 
 
 def _add_one(tx: Transaction, request: AddFlow) -> Operation[FlowAdded | StaleSettings]:
-    terms: dict[int, QueueAddInfo] = {}
-    doors: dict[int, QuotaCheck] = {}
+    add_info: dict[int, QueueAddInfo] = {}
+    checks: dict[int, QuotaCheck] = {}
     for queue, version in sorted(request.versions.items()):
-        terms[queue] = yield from load_add_info(queue)
-        if terms[queue].version != version:
+        add_info[queue] = yield from load_add_info(queue)
+        if add_info[queue].version != version:
             return StaleSettings()
-        if terms[queue].has_quotas:
-            doors[queue] = yield from load_quotas(tx, queue)
-    ground = yield from load_existing(request.nodes)
-    ids = yield from assign_ids(request.nodes, ground)
-    edges = build_links(request.nodes, ids, ground)
-    edges = yield from drop_existing_links(edges, ground)
-    yield from check_cycles(edges, ground)
+        if add_info[queue].has_quotas:
+            checks[queue] = yield from load_quotas(tx, queue)
+    existing_jobs = yield from load_existing(request.nodes)
+    ids = yield from assign_ids(request.nodes, existing_jobs)
+    edges = build_links(request.nodes, ids, existing_jobs)
+    edges = yield from drop_existing_links(edges, existing_jobs)
+    yield from check_cycles(edges, existing_jobs)
     new: dict[int, Node] = {}
     for id, node in zip(ids, request.nodes, strict=True):
-        if id not in ground.jobs:
+        if id not in existing_jobs.jobs:
             new.setdefault(id, node)
-    tied = {job for edge in edges for job in edge.jobs}
-    to_tie = {id: node for id, node in new.items() if id in tied}
-    loose = {id: node for id, node in new.items() if id not in tied}
-    if doors:
-        yield from _enter(tx, doors, new, loose)
-    planted = yield from _insert_linked(tx, to_tie, edges, terms)
-    numbers, existing, behind_keys = yield from _add_unlinked(tx, loose, terms)
-    _tell_duplicates(tx, request.nodes, ids, ground)
+    linked = {job for edge in edges for job in edge.jobs}
+    linked_nodes = {id: node for id, node in new.items() if id in linked}
+    unlinked = {id: node for id, node in new.items() if id not in linked}
+    if checks:
+        yield from _check_quotas(tx, checks, new, unlinked)
+    stored = yield from _insert_linked(tx, linked_nodes, edges, add_info)
+    numbers, existing, behind_keys = yield from _add_unlinked(tx, unlinked, add_info)
+    _tell_duplicates(tx, request.nodes, ids, existing_jobs)
     final = [numbers.get(id, id) for id in ids]
-    return FlowAdded(final, tx.now, existing | ground.jobs.keys(), planted, behind_keys)
+    return FlowAdded(final, tx.now, existing | existing_jobs.jobs.keys(), stored, behind_keys)
 
 
-def _enter(
+def _check_quotas(
     tx: Transaction,
-    doors: Mapping[int, QuotaCheck],
+    checks: Mapping[int, QuotaCheck],
     new: Mapping[int, Node],
-    loose: Mapping[int, Node],
+    unlinked: Mapping[int, Node],
 ) -> Operation[None]:
     """Check new jobs against the quotas of their queues. Raise FlowRejected if one does not fit.
 
@@ -128,25 +128,25 @@ def _enter(
     """
     rules = {
         id: rule
-        for id, node in loose.items()
+        for id, node in unlinked.items()
         if (rule := (node.job.rare_fields or NO_RARE_FIELDS).deduplication) is not None
     }
-    keys = yield from lock_keys((loose[id].queue, rule.id) for id, rule in rules.items())
+    keys = yield from lock_keys((unlinked[id].queue, rule.id) for id, rule in rules.items())
     tried = keys.copy()
     left_out = {
         id
         for id, rule in rules.items()
-        if tried.resolve(tx.now, loose[id].queue, id, loose[id].job, rule, State.WAITING)
+        if tried.resolve(tx.now, unlinked[id].queue, id, unlinked[id].job, rule, State.WAITING)
         is not None
     }
-    for queue, door in doors.items():
+    for queue, check in checks.items():
         here = [n.job for id, n in new.items() if n.queue == queue and id not in left_out]
-        refusal = door.admit(here)
+        refusal = check.admit(here)
         if refusal is not None:
             yield from keys.save(tx)  # no job has taken them
             raise FlowRejected(refusal)
-    for queue, door in doors.items():
-        yield from door.save(queue)
+    for queue, check in checks.items():
+        yield from check.save(queue)
 
 
 # --- linked jobs ---------------------------------------------------------------------------------
@@ -157,21 +157,21 @@ class _InitialLinks:
 
     def __init__(self, edges: Sequence[Edge], ended: Mapping[int, _Ended]) -> None:
         self.rows: list[tuple[Any, ...]] = []
-        self.doomed: dict[int, str] = {}
+        self.to_fail: dict[int, str] = {}
         waiting: set[int] = set()
-        let_go: set[int] = set()
+        released: set[int] = set()
         for edge in edges:
             state, value = _state_of(edge, ended.get(edge.upstream))
             if state == FAILED:
-                self.doomed.setdefault(edge.downstream, f"{edge.kind} {edge.key} failed")
+                self.to_fail.setdefault(edge.downstream, f"{edge.kind} {edge.key} failed")
             elif state == PENDING:
                 waiting.add(edge.downstream)
             elif edge.policy == "continue" and state == IGNORED:
-                let_go.add(edge.downstream)
+                released.add(edge.downstream)
             if state is not None:
                 downstream, upstream, kind, policy, key = edge
                 self.rows.append((downstream, upstream, kind, policy, state, key, value))
-        self.blocked = waiting - let_go - self.doomed.keys()
+        self.blocked = waiting - released - self.to_fail.keys()
 
 
 class _Ended(NamedTuple):
@@ -197,37 +197,37 @@ def _insert_linked(
     tx: Transaction,
     new: Mapping[int, Node],
     edges: Sequence[Edge],
-    terms: Mapping[int, QueueAddInfo],
+    add_info: Mapping[int, QueueAddInfo],
 ) -> Operation[dict[int, StoredNode]]:
     """Insert jobs that have links, and the links."""
     if not edges:
         return {}
     ended = yield from _ended_jobs({edge.upstream for edge in edges} - new.keys())
-    prospects = _InitialLinks(edges, ended)
+    initial_links = _InitialLinks(edges, ended)
     parents = {edge.upstream: edge.downstream for edge in edges if edge.kind == CHILD}
     refs = yield from _refs(set(parents.values()), new)
     flags = _flags(edges)
     jobs: dict[int, dict[int, NewJob]] = defaultdict(dict)
     for id, node in new.items():
         parent = refs.get(parents.get(id, 0))
-        jobs[node.queue][id] = _tied(node.job, flags[id], parent)
+        jobs[node.queue][id] = _with_links(node.job, flags[id], parent)
     has_children = set(parents.values())
     blocked = {
         id: _due_when_free(tx, node.job, id in has_children)
         for id, node in new.items()
-        if id in prospects.blocked
+        if id in initial_links.blocked
     }
-    yield from insert(tx, jobs, terms, blocked)
+    yield from insert(tx, jobs, add_info, blocked)
     renewed = [edge.jobs for edge in edges if new.keys().isdisjoint(edge.jobs)]
     if renewed:
         yield "unlink_jobs", {"links": as_json(renewed)}
-    yield "insert_links", prospects.rows
+    yield "insert_links", initial_links.rows
     old = flags.keys() - new.keys()
     yield from _set_link_flags(old, flags)
     yield from _set_parent_option({child: refs[parents[child]] for child in old & parents.keys()})
-    if prospects.doomed:
-        places = yield from load_for_update(sorted(prospects.doomed))
-        yield from dependencies.defer_failure(tx, list(places.values()), prospects.doomed)
+    if initial_links.to_fail:
+        rows = yield from load_for_update(sorted(initial_links.to_fail))
+        yield from dependencies.defer_failure(tx, list(rows.values()), initial_links.to_fail)
     return {
         id: _stored_nodes(tx, job, id in blocked, blocked.get(id))
         for some in jobs.values()
@@ -269,12 +269,12 @@ def _refs(jobs: Iterable[int], new: Mapping[int, Node]) -> Operation[dict[int, F
             old.append(job)
     if old:
         names = dict((yield "queue_names", {}).rows)
-        places = yield from load_for_update(old)
-        refs |= {job: FlowRef(names[p.queue], str(p.public_id)) for job, p in places.items()}
+        rows = yield from load_for_update(old)
+        refs |= {job: FlowRef(names[p.queue], str(p.public_id)) for job, p in rows.items()}
     return refs
 
 
-def _tied(job: NewJob, flags: int, parent: FlowRef | None) -> NewJob:
+def _with_links(job: NewJob, flags: int, parent: FlowRef | None) -> NewJob:
     extras = job.rare_fields or NO_RARE_FIELDS
     return job._replace(
         opts=_with_parent(job.opts, parent) if parent else job.opts,
@@ -314,7 +314,7 @@ def _set_parent_option(parents: Mapping[int, FlowRef]) -> Operation[None]:
 
 
 def _add_unlinked(
-    tx: Transaction, nodes: Mapping[int, Node], terms: Mapping[int, QueueAddInfo]
+    tx: Transaction, nodes: Mapping[int, Node], add_info: Mapping[int, QueueAddInfo]
 ) -> Operation[tuple[dict[int, int], frozenset[int], dict[int, str | None]]]:
     """Add jobs without links.
 
@@ -328,7 +328,7 @@ def _add_unlinked(
     existing: frozenset[int] = frozenset()
     behind_keys: dict[int, str | None] = {}
     for queue, here in sorted(by_queue.items()):
-        request = AddJobs(queue, list(here.values()), terms[queue].version, always=True)
+        request = AddJobs(queue, list(here.values()), add_info[queue].version, always=True)
         [added] = yield from add(tx, [request])
         assert isinstance(added, Added)
         numbers |= zip(here, added.ids, strict=True)
@@ -338,9 +338,9 @@ def _add_unlinked(
 
 
 def _tell_duplicates(
-    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], ground: ExistingJobs
+    tx: Transaction, nodes: Sequence[Node], ids: Sequence[int], existing_jobs: ExistingJobs
 ) -> None:
-    seen = set(ground.jobs)
+    seen = set(existing_jobs.jobs)
     for node, id in zip(nodes, ids, strict=True):
         if id in seen:
             tx.log(node.queue, DUPLICATED, [node.job.custom_id or id])

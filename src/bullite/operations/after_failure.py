@@ -62,20 +62,20 @@ def add_failure_jobs(
     wanted: list[tuple[RunOutcome, Any]] = []
     if settings.on_failure is not None:
         wanted += [(outcome, decode(settings.on_failure)) for outcome in outcomes]
-    telling = [outcome for outcome in outcomes if outcome.flags & ON_FAILURE]
-    if telling:
-        found = yield "job_options", {"jobs": as_json([outcome.job for outcome in telling])}
+    with_on_failure = [outcome for outcome in outcomes if outcome.flags & ON_FAILURE]
+    if with_on_failure:
+        found = yield "job_options", {"jobs": as_json([outcome.job for outcome in with_on_failure])}
         options = {job: decode(opts) for job, opts in found.rows if opts is not None}
-        wanted += [(v, options[v.job]["on_failure"]) for v in telling if v.job in options]
+        wanted += [(v, options[v.job]["on_failure"]) for v in with_on_failure if v.job in options]
     notices: dict[str, list[NewJob]] = defaultdict(list)
     for outcome, notice in wanted:
-        notices[notice["queue"]].append(_notice(tx, settings.name, outcome, notice))
+        notices[notice["queue"]].append(_failure_job(tx, settings.name, outcome, notice))
     # Every process adds in the same order of queues: adding may lock rows of each.
     for name, jobs in sorted(notices.items()):
         yield from add_within(tx, (yield from find_or_make(tx, name)), jobs)
 
 
-def _notice(tx: Transaction, queue: str, outcome: RunOutcome, notice: Any) -> NewJob:
+def _failure_job(tx: Transaction, queue: str, outcome: RunOutcome, notice: Any) -> NewJob:
     about = {
         "job_id": str(outcome.public_id),
         "queue": queue,

@@ -141,45 +141,45 @@ class Cancel(Request):
 def cancel(tx: Transaction, requests: Sequence[Cancel]) -> Operation[list[bool | BulliteError]]:
     answers: list[bool | BulliteError] = []
     for request in requests:
-        place = (yield from load_for_update([request.job])).get(request.job)
-        if place is None or place.state == State.REMOVED:
+        row = (yield from load_for_update([request.job])).get(request.job)
+        if row is None or row.state == State.REMOVED:
             answers.append(JobNotFound(f"job {request.id} does not exist"))
-        elif place.state == State.ACTIVE:
-            yield from _mark_cancelled(tx, place, request.reason)
+        elif row.state == State.ACTIVE:
+            yield from _mark_cancelled(tx, row, request.reason)
             answers.append(False)
-        elif place.state in CANCEL.sources:
-            yield from _end(tx, [place._replace(deferred_failure=request.reason)])
+        elif row.state in CANCEL.sources:
+            yield from _end(tx, [row._replace(deferred_failure=request.reason)])
             answers.append(True)
         else:
             answers.append(
-                IllegalMove(f"job {request.id} is {place.state} already: nothing to cancel")
+                IllegalMove(f"job {request.id} is {row.state} already: nothing to cancel")
             )
     return answers
 
 
-def _mark_cancelled(tx: Transaction, place: LockedJob, reason: str) -> Operation[None]:
-    yield "set_deferred_failures", {"reasons": as_json({place.job: reason})}
-    yield "add_flags", {"jobs": as_json([place.job]), "traits": CANCELLED_FLAG}
-    assert place.nonce is not None
-    tx.notify_cancelled(place.queue, place.nonce)
+def _mark_cancelled(tx: Transaction, row: LockedJob, reason: str) -> Operation[None]:
+    yield "set_deferred_failures", {"reasons": as_json({row.job: reason})}
+    yield "add_flags", {"jobs": as_json([row.job]), "traits": CANCELLED_FLAG}
+    assert row.nonce is not None
+    tx.notify_cancelled(row.queue, row.nonce)
 
 
 def end_cancelled(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     """Fail the jobs of these that were cancelled while they ran and are no longer running."""
-    places = yield from load_for_update(jobs)
-    marked = [p for p in places.values() if p.flags & CANCELLED_FLAG and p.state in CANCEL.sources]
+    rows = yield from load_for_update(jobs)
+    marked = [p for p in rows.values() if p.flags & CANCELLED_FLAG and p.state in CANCEL.sources]
     if marked:
         yield from _end(tx, marked)
 
 
-def _end(tx: Transaction, places: Sequence[LockedJob]) -> Operation[None]:
-    opts = yield "job_options", {"jobs": as_json([place.job for place in places])}
+def _end(tx: Transaction, rows: Sequence[LockedJob]) -> Operation[None]:
+    opts = yield "job_options", {"jobs": as_json([row.job for row in rows])}
     options = dict(opts.rows)
-    reasons = {place.job: place.deferred_failure or CANCELLED for place in places}
-    for queue in sorted({place.queue for place in places}):
+    reasons = {row.job: row.deferred_failure or CANCELLED for row in rows}
+    for queue in sorted({row.queue for row in rows}):
         jobs = [
             UnstartedJob(p.job, p.state, p.priority, p.custom_id, options.get(p.job), p.flags)
-            for p in places
+            for p in rows
             if p.queue == queue
         ]
         yield from end_unstarted(tx, queue, CANCEL, CANCELLED, jobs, reasons)

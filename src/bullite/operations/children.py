@@ -38,49 +38,47 @@ def await_children(
 ) -> Operation[list[BulliteError | bool]]:
     answers: list[BulliteError | bool] = []
     for request in requests:
-        place = (yield from load_for_update([request.job])).get(request.job)
-        refusal = _refusal(tx, request, place)
-        if place is None or refusal is not None:
+        row = (yield from load_for_update([request.job])).get(request.job)
+        refusal = _refusal(tx, request, row)
+        if row is None or refusal is not None:
             answers.append(refusal or JobNotFound(f"job {request.job} does not exist any more"))
             continue
-        answers.append((yield from _await(tx, request, place)))
+        answers.append((yield from _await(tx, request, row)))
     return answers
 
 
-def _refusal(
-    tx: Transaction, request: AwaitChildren, place: LockedJob | None
-) -> BulliteError | None:
-    if place is None or place.state == State.REMOVED:
+def _refusal(tx: Transaction, request: AwaitChildren, row: LockedJob | None) -> BulliteError | None:
+    if row is None or row.state == State.REMOVED:
         return JobNotFound(f"job {request.job} does not exist any more")
-    if (place.token, place.nonce) != (request.token, tx.nonce):
-        return LostLock(f"job {place.public_id} is no longer held by this run")
-    if place.state != State.ACTIVE:
-        return LostLock(f"job {place.public_id} is not held any more: it is {place.state}")
+    if (row.token, row.nonce) != (request.token, tx.nonce):
+        return LostLock(f"job {row.public_id} is no longer held by this run")
+    if row.state != State.ACTIVE:
+        return LostLock(f"job {row.public_id} is not held any more: it is {row.state}")
     return None
 
 
 def _await(
-    tx: Transaction, request: AwaitChildren, place: LockedJob
+    tx: Transaction, request: AwaitChildren, row: LockedJob
 ) -> Operation[BulliteError | bool]:
-    if not place.flags & DOWNSTREAM:
+    if not row.flags & DOWNSTREAM:
         return False
-    blockers = yield "completion_blockers", {"jobs": as_json([place.job])}
+    blockers = yield "completion_blockers", {"jobs": as_json([row.job])}
     [(_, failed_child, is_pending, _)] = blockers.rows
     if failed_child is not None:
         return ChildFailed(f"child {failed_child} failed")
     if is_pending and request.child is not None:
-        found = yield "link_with_key", {"job": place.job, "key": request.child}
+        found = yield "link_with_key", {"job": row.job, "key": request.child}
         is_pending = bool(found.rows)
     if not is_pending:
         return False
-    yield from transition(tx, WAIT_FOR_CHILDREN, State.ACTIVE, {place.job: request.token})
-    tx.count_runs_ended(place.queue, 1)
-    tx.count(place.queue, "waiting_children", 1)
-    if place.prefetched:
-        tx.log(place.queue, CLAIM.name, [place.public_id])
-    tx.log(place.queue, WAIT_FOR_CHILDREN.name, [place.public_id])
-    if place.flags & CANCELLED:
-        yield from end_cancelled(tx, [place.job])
+    yield from transition(tx, WAIT_FOR_CHILDREN, State.ACTIVE, {row.job: request.token})
+    tx.count_runs_ended(row.queue, 1)
+    tx.count(row.queue, "waiting_children", 1)
+    if row.prefetched:
+        tx.log(row.queue, CLAIM.name, [row.public_id])
+    tx.log(row.queue, WAIT_FOR_CHILDREN.name, [row.public_id])
+    if row.flags & CANCELLED:
+        yield from end_cancelled(tx, [row.job])
     return True
 
 
@@ -99,13 +97,13 @@ def detach_from_parent(
 ) -> Operation[list[bool | BulliteError]]:
     answers: list[bool | BulliteError] = []
     for request in requests:
-        answers.append((yield from _leave_parent(tx, request.job)))
+        answers.append((yield from _detach(tx, request.job)))
     return answers
 
 
-def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
-    place = (yield from load_for_update([job])).get(job)
-    if place is None or place.state == State.REMOVED:
+def _detach(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
+    row = (yield from load_for_update([job])).get(job)
+    if row is None or row.state == State.REMOVED:
         return JobNotFound(f"job {job} does not exist any more")
     payload = yield "job_options", {"jobs": as_json([job])}
     opts = next((opts for _, opts in payload.rows), None)
@@ -113,9 +111,9 @@ def _leave_parent(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
     parent = options.pop("parent", None)
     if not (yield from dependencies.detach_child(tx, job)):
         if parent is None:
-            return NotAChild(f"job {place.public_id} has no parent")
+            return NotAChild(f"job {row.public_id} has no parent")
         return NotAChild(
-            f"job {place.public_id} is no child of job {parent['id']} of queue "
+            f"job {row.public_id} is no child of job {parent['id']} of queue "
             f"{parent['queue']!r} any more: that job has let go of it, or is gone"
         )
     if parent is not None:
@@ -138,8 +136,8 @@ def remove_unprocessed_children(
 ) -> Operation[list[int | BulliteError]]:
     answers: list[int | BulliteError] = []
     for request in requests:
-        place = (yield from load_for_update([request.job])).get(request.job)
-        if place is None or place.state == State.REMOVED:
+        row = (yield from load_for_update([request.job])).get(request.job)
+        if row is None or row.state == State.REMOVED:
             answers.append(IllegalMove(f"job {request.job} does not exist any more"))
             continue
         found = yield "descendants", {"jobs": as_json([request.job])}

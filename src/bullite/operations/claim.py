@@ -129,28 +129,28 @@ def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
     slots = allowed = request.demand
     try:
-        gates = yield from _load_claim_info(request)
-        limited = gates.limits.applies(request.limiter, tx.now)
+        info = yield from _load_claim_info(request)
+        limited = info.limits.applies(request.limiter, tx.now)
         if limited:
             slots = allowed = min(request.demand, request.start_now)
-        if limited and not gates.paused:
-            gates, allowed = yield from _recheck_under_lock(tx, request, gates, slots)
+        if limited and not info.paused:
+            info, allowed = yield from _recheck_under_lock(tx, request, info, slots)
     except OutOfOrder:
         return Claimed((), 0, request.token, tx.now, False, None, held_off=True)
     promoted = expired = 0
-    if gates.next_due is not None and gates.next_due <= tx.now:
+    if info.next_due is not None and info.next_due <= tx.now:
         promoted = yield from promote_due(tx, request.queue)
-        gates = yield from _load_claim_info(request)
-    if gates.next_expiry is not None and gates.next_expiry <= tx.now:
+        info = yield from _load_claim_info(request)
+    if info.next_expiry is not None and info.next_expiry <= tx.now:
         expired = yield from expire_due(tx, request.queue)
     # If a transaction expired its maximum, more jobs may have expired, which must not start.
-    shut = gates.paused or expired >= MAX_EXPIRED
+    shut = info.paused or expired >= MAX_EXPIRED
     if shut:
-        found = Selection((), bool(gates.paused))
+        found = Selection((), bool(info.paused))
     elif limited:
-        found = yield from _select_within_limits(tx, request, gates, slots, allowed)
+        found = yield from _select_within_limits(tx, request, info, slots, allowed)
     else:
-        lanes = yield from _lanes(request, gates)
+        lanes = yield from _lanes(request, info)
         found = Selection((yield from _select_next(request, lanes, slots)), bool(lanes))
     rows = found.rows
     more = False
@@ -167,20 +167,20 @@ def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
             more = yield from create_successor(tx, request.queue, scheduled)
     exhausted = found.everywhere and len(rows) < slots and promoted < MAX_PROMOTED
     exhausted = exhausted and not more
-    next_due = _sooner(gates.next_due, found.again) if exhausted else None
-    begun = min(request.start_now, len(rows))
+    next_due = _sooner(info.next_due, found.again) if exhausted else None
+    started = min(request.start_now, len(rows))
     return Claimed(
         rows,
-        begun,
+        started,
         request.token,
         tx.now,
         exhausted,
         next_due,
-        bool(gates.paused),
-        gates.unregistered,
+        bool(info.paused),
+        info.unregistered,
         limited,
         found.limited_out,
-        gates.fair_share,
+        info.fair_share,
         failed_reasons=failed_reasons,
     )
 
@@ -202,30 +202,30 @@ class Selection(NamedTuple):
 
 
 def _recheck_under_lock(
-    tx: Transaction, request: Claim, gates: ClaimInfo, slots: int
+    tx: Transaction, request: Claim, info: ClaimInfo, slots: int
 ) -> Operation[tuple[ClaimInfo, int]]:
     """Return the queue and the number of jobs that may start, read under the lock of its limits."""
     queue, limiter = request.queue, request.limiter
-    allowed = yield from available_slots(tx, queue, gates.limits, limiter, slots)
+    allowed = yield from available_slots(tx, queue, info.limits, limiter, slots)
     if not allowed:
-        return gates, 0  # a notification or a timer wakes the engine when more may start
+        return info, 0  # a notification or a timer wakes the engine when more may start
     yield from tx.lock_limits(queue)
-    gates = yield from _load_claim_info(request)
-    return gates, (yield from available_slots(tx, queue, gates.limits, limiter, slots))
+    info = yield from _load_claim_info(request)
+    return info, (yield from available_slots(tx, queue, info.limits, limiter, slots))
 
 
 def _select_within_limits(
-    tx: Transaction, request: Claim, gates: ClaimInfo, slots: int, allowed: int
+    tx: Transaction, request: Claim, info: ClaimInfo, slots: int, allowed: int
 ) -> Operation[Selection]:
     """Select the next jobs that the limits of queue, worker and keys allow, and count them."""
-    queue, limits, limiter = request.queue, gates.limits, request.limiter
+    queue, limits, limiter = request.queue, info.limits, request.limiter
     rows: Sequence[Any] = ()
     everywhere, again = True, None
     if allowed and limits.by_key:
-        lanes, look = partial(_lanes, request, gates), partial(_select_next, request)
+        lanes, look = partial(_lanes, request, info), partial(_select_next, request)
         rows, everywhere, again = yield from next_allowed(tx, queue, allowed, lanes, look)
     elif allowed:
-        lanes_now = yield from _lanes(request, gates)
+        lanes_now = yield from _lanes(request, info)
         rows = yield from _select_next(request, lanes_now, allowed)
         everywhere = bool(lanes_now)
     held_back = again is not None or len(rows) == allowed < slots
@@ -277,8 +277,8 @@ def promote_due(tx: Transaction, queue: int) -> Operation[int]:
 
 def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Operation[None]:
     jobs = list(map(_id, rows))
-    begun, ahead = jobs[: request.start_now], jobs[request.start_now :]
-    for some, is_ahead in ((begun, 0), (ahead, 1)):
+    started, prefetched = jobs[: request.start_now], jobs[request.start_now :]
+    for some, is_prefetched in ((started, 0), (prefetched, 1)):
         if some:
             yield from transition(
                 tx,
@@ -288,14 +288,16 @@ def _mark_claimed(tx: Transaction, request: Claim, rows: Sequence[Any]) -> Opera
                 token=request.token,
                 worker=request.worker,
                 lease_until=tx.lease_now + request.lock_duration,
-                ahead=is_ahead,
+                ahead=is_prefetched,
             )
     prioritized = len(rows) - list(map(_priority, rows)).count(0)
     tx.count(request.queue, "waiting", prioritized - len(rows))
     tx.count(request.queue, "prioritized", -prioritized)
     tx.count(request.queue, "active", len(rows))
-    if begun:
-        tx.log(request.queue, CLAIM.name, [row[CUSTOM_ID] or row[ID] for row in rows[: len(begun)]])
+    if started:
+        tx.log(
+            request.queue, CLAIM.name, [row[CUSTOM_ID] or row[ID] for row in rows[: len(started)]]
+        )
 
 
 def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[Sequence[Any]]:
@@ -314,7 +316,7 @@ def _select_next(request: Claim, lanes: Sequence[str], want: int) -> Operation[S
     return result.rows
 
 
-def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
+def _lanes(request: Claim, info: ClaimInfo) -> Operation[Sequence[str]]:
     """Return the lanes of this worker; none while jobs remain to be assigned to lanes.
 
     Most queues have one lane. A worker that chooses by name must not read past a million jobs of
@@ -325,7 +327,7 @@ def _lanes(request: Claim, gates: ClaimInfo) -> Operation[Sequence[str]]:
         params = {"queue": request.queue, "most": MAX_SORTED}
         sorted_now = yield "assign_lanes", params
         return request.names if sorted_now.changed < MAX_SORTED else ()
-    if not gates.by_name:
+    if not info.by_name:
         return (UNSORTED,)
     result = yield "lanes", {"queue": request.queue}
     return [lane for [lane] in result.rows] or (UNSORTED,)

@@ -84,16 +84,17 @@ def record_exits(tx: Transaction, ends: Sequence[CommandExit]) -> Operation[None
             yield "clear_output", {"job": r.job, "run": r.run}
 
 
-def _still_held(tx: Transaction, told: Sequence[WriteOutput | CommandExit]) -> Operation[set[int]]:
+def _still_held(
+    tx: Transaction, requests: Sequence[WriteOutput | CommandExit]
+) -> Operation[set[int]]:
     """Return the jobs of these requests that their workers still hold; set their flag."""
-    places = yield from load_for_update([r.job for r in told])
+    rows = yield from load_for_update([r.job for r in requests])
     held = {
-        r.job: place
-        for r in told
-        if (place := places.get(r.job)) is not None
-        and (place.token, place.nonce) == (r.token, tx.nonce)
+        r.job: row
+        for r in requests
+        if (row := rows.get(r.job)) is not None and (row.token, row.nonce) == (r.token, tx.nonce)
     }
-    new = [job for job, place in held.items() if not place.flags & COMMAND]
+    new = [job for job, row in held.items() if not row.flags & COMMAND]
     if new:
         yield "add_flags", {"jobs": as_json(new), "traits": COMMAND}
     return set(held)

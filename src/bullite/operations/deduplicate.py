@@ -134,13 +134,13 @@ def _remove_replaced(tx: Transaction, jobs: list[int]) -> Operation[None]:
     locked = yield "lock_delayed", {"jobs": as_json(jobs)}
     if len(locked.rows) < len(jobs):
         raise TransactionAborted("a job that was to be replaced is on the move")
-    places = (yield from load_for_update(jobs)).values()
+    rows = (yield from load_for_update(jobs)).values()
     yield from transition(tx, REMOVE, State.DELAYED, jobs)
-    for queue in {place.queue for place in places}:
-        here = [place for place in places if place.queue == queue]
-        count_out(tx, queue, State.DELAYED, [place.priority for place in here])
-        tx.log(queue, REMOVE.name, [(place.public_id, State.DELAYED.value) for place in here])
-    awaited = [place.job for place in places if place.flags & UPSTREAM]
+    for queue in {row.queue for row in rows}:
+        here = [row for row in rows if row.queue == queue]
+        count_out(tx, queue, State.DELAYED, [row.priority for row in here])
+        tx.log(queue, REMOVE.name, [(row.public_id, State.DELAYED.value) for row in here])
+    awaited = [row.job for row in rows if row.flags & UPSTREAM]
     if awaited:
         yield from dependencies.on_removed(tx, awaited, for_good=False)
 

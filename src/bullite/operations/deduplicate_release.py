@@ -23,14 +23,14 @@ def release(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     yield from _add_kept(tx, freed.rows)
 
 
-def moved_by_hand(tx: Transaction, move: Move, places: Sequence[LockedJob]) -> Operation[None]:
+def moved_by_operator(tx: Transaction, move: Move, rows: Sequence[LockedJob]) -> Operation[None]:
     """Free or take again the keys of jobs that an operator moved.
 
     If a job is removed or deleted, its key is freed, even within its window; if it is removed, the
     job kept under the key is added. If a job is restored or retried, it takes its key again, unless
     another job holds it.
     """
-    jobs = [place.job for place in places]
+    jobs = [row.job for row in rows]
     if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED, *RESTORE.values()):
         yield from _take_again(tx, jobs)
     elif move.target is None or move is REMOVE:

@@ -180,40 +180,40 @@ def _apply(
     """
     if not links:
         return []
-    places = yield from load_for_update(sorted({link.downstream for link in links}))
+    rows = yield from load_for_update(sorted({link.downstream for link in links}))
     if changes.resolved:
         resolved = [(*group, *result) for group, result in changes.resolved.items()]
         yield "resolve_links", {"links": as_json(resolved)}
     if changes.dropped:
         yield "delete_links", {"links": as_json(sorted(changes.dropped))}
     yield from defer_failure(
-        tx, [places[job] for job in changes.to_fail if job in places], changes.to_fail
+        tx, [rows[job] for job in changes.to_fail if job in rows], changes.to_fail
     )
     waiting = {
-        job: place
-        for job, place in places.items()
-        if place.state == State.WAITING_CHILDREN and job not in changes.to_fail
+        job: row
+        for job, row in rows.items()
+        if row.state == State.WAITING_CHILDREN and job not in changes.to_fail
     }
     parents = {link.downstream for link in links if link.kind == CHILD}
-    early = [place for job, place in waiting.items() if job in changes.release_early]
+    early = [row for job, row in waiting.items() if job in changes.release_early]
     yield from _release(tx, early, EARLY, parents)
-    rest = [place for job, place in waiting.items() if job not in changes.release_early]
+    rest = [row for job, row in waiting.items() if job not in changes.release_early]
     done = yield from _done_waiting(rest)
     going: list[LockedJob] = []
     staying: list[LockedJob] = []
-    for place in done:
-        goes = place.queue in goes_with and place.job in parents
-        (going if goes else staying).append(place)
+    for row in done:
+        goes = row.queue in goes_with and row.job in parents
+        (going if goes else staying).append(row)
     yield from _release(tx, staying, ON_SCHEDULE, parents)
     return going
 
 
-def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
-    if not places:
+def _done_waiting(rows: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
+    if not rows:
         return []
-    jobs = {"jobs": as_json([place.job for place in places])}
+    jobs = {"jobs": as_json([row.job for row in rows])}
     still = {job for [job] in (yield "with_pending_links", jobs).rows}
-    return [place for place in places if place.job not in still]
+    return [row for row in rows if row.job not in still]
 
 
 # --- waiting jobs --------------------------------------------------------------------------------
@@ -221,19 +221,19 @@ def _done_waiting(places: Sequence[LockedJob]) -> Operation[list[LockedJob]]:
 
 def release_if_ready(tx: Transaction, jobs: Sequence[int]) -> Operation[None]:
     """Release the jobs of these that wait for no other job."""
-    places = yield from load_for_update(jobs)
-    waiting = [p for p in places.values() if p.state == State.WAITING_CHILDREN]
+    rows = yield from load_for_update(jobs)
+    waiting = [p for p in rows.values() if p.state == State.WAITING_CHILDREN]
     done = yield from _done_waiting(waiting)
-    yield from _release(tx, done, ON_SCHEDULE, {place.job for place in done})
+    yield from _release(tx, done, ON_SCHEDULE, {row.job for row in done})
 
 
 def _release(
-    tx: Transaction, places: Sequence[LockedJob], moves: tuple[Move, Move], parents: Collection[int]
+    tx: Transaction, rows: Sequence[LockedJob], moves: tuple[Move, Move], parents: Collection[int]
 ) -> Operation[None]:
     """Move the jobs to `waiting`, or to `delayed` if they are not due."""
     move_now, move_later = moves
-    later = {place.job: due for place in places if (due := _due(tx, place)) is not None}
-    now = [place for place in places if place.job not in later]
+    later = {row.job: due for row in rows if (due := _due(tx, row)) is not None}
+    now = [row for row in rows if row.job not in later]
     if now:
         asked = yield from _load_released(now, parents)
         yield from transition(tx, move_now, State.WAITING_CHILDREN, asked)
@@ -241,77 +241,77 @@ def _release(
     if later:
         asked = {job: [0, due] for job, due in later.items()}
         yield from transition(tx, move_later, State.WAITING_CHILDREN, asked)
-        _record_released(tx, move_later, [p for p in places if p.job in later], later)
+        _record_released(tx, move_later, [p for p in rows if p.job in later], later)
 
 
-def _due(tx: Transaction, place: LockedJob) -> int | None:
+def _due(tx: Transaction, row: LockedJob) -> int | None:
     """Return the due time of a job that no longer waits for other jobs; None if it is due now.
 
     A delay starts now, unless the job has a fixed due time.
     """
-    if place.due_at is not None:
-        return place.due_at if place.due_at > tx.now else None
-    return tx.now + place.delay if place.delay else None
+    if row.due_at is not None:
+        return row.due_at if row.due_at > tx.now else None
+    return tx.now + row.delay if row.delay else None
 
 
 def _load_released(
-    places: Sequence[LockedJob], parents: Collection[int]
+    rows: Sequence[LockedJob], parents: Collection[int]
 ) -> Operation[dict[int, list[int]]]:
     """Return the positions of released jobs: parents at the front, oldest first; other jobs where
     they would be if they had not waited."""
-    in_front = sorted((p.job for p in places if p.job in parents), reverse=True)
+    in_front = sorted((p.job for p in rows if p.job in parents), reverse=True)
     numbers = yield from allocate_ids(len(in_front))
     asked = {job: [0, -number] for number, job in zip(numbers, in_front, strict=True)}
-    for place in places:
-        if place.job not in asked:
-            asked[place.job] = [0, -place.job if place.lifo else place.job]
+    for row in rows:
+        if row.job not in asked:
+            asked[row.job] = [0, -row.job if row.lifo else row.job]
     return asked
 
 
 def _record_released(
-    tx: Transaction, move: Move, places: Sequence[LockedJob], due: Mapping[int, int]
+    tx: Transaction, move: Move, rows: Sequence[LockedJob], due: Mapping[int, int]
 ) -> None:
-    for queue in {place.queue for place in places}:
-        here = [place for place in places if place.queue == queue]
-        priorities = [place.priority for place in here]
+    for queue in {row.queue for row in rows}:
+        here = [row for row in rows if row.queue == queue]
+        priorities = [row.priority for row in here]
         count_out(tx, queue, State.WAITING_CHILDREN, priorities)
         count_in(tx, queue, move.target, priorities)
         events: list[Event] = [
-            (place.public_id, due[place.job]) if due else place.public_id for place in here
+            (row.public_id, due[row.job]) if due else row.public_id for row in here
         ]
         tx.log(queue, move.name, events)
         if due:
-            tx.notify_due(queue, min(due[place.job] for place in here))
+            tx.notify_due(queue, min(due[row.job] for row in here))
 
 
 def defer_failure(
-    tx: Transaction, places: Sequence[LockedJob], reasons: Mapping[int, str]
+    tx: Transaction, rows: Sequence[LockedJob], reasons: Mapping[int, str]
 ) -> Operation[None]:
     """Let jobs fail at their next claim, and make them ready for it.
 
     A running job gets the failure when it waits for its children or completes, unless it fails with
     an error of its own.
     """
-    blocked = [place for place in places if place.state == State.WAITING_CHILDREN]
-    delayed = [place for place in places if place.state == State.DELAYED]
-    ready = [place for place in places if place.state == State.WAITING]
-    doomed = {place.job: reasons[place.job] for place in [*blocked, *delayed, *ready]}
-    if not doomed:
+    blocked = [row for row in rows if row.state == State.WAITING_CHILDREN]
+    delayed = [row for row in rows if row.state == State.DELAYED]
+    ready = [row for row in rows if row.state == State.WAITING]
+    failing = {row.job: reasons[row.job] for row in [*blocked, *delayed, *ready]}
+    if not failing:
         return
-    yield "set_deferred_failures", {"reasons": as_json(doomed)}
+    yield "set_deferred_failures", {"reasons": as_json(failing)}
     if blocked:
-        asked = yield from _load_released(blocked, doomed)
+        asked = yield from _load_released(blocked, failing)
         yield from transition(tx, RELEASE_FROM_DEPENDENCIES, State.WAITING_CHILDREN, asked)
         _record_released(tx, RELEASE_FROM_DEPENDENCIES, blocked, {})
     if delayed:
         yield from transition_to_queue_end(
             tx, PROMOTE, State.DELAYED, [(p.job, p.lifo) for p in delayed]
         )
-        for queue in {place.queue for place in delayed}:
-            here = [place for place in delayed if place.queue == queue]
-            count_out(tx, queue, State.DELAYED, [place.priority for place in here])
-            count_in(tx, queue, State.WAITING, [place.priority for place in here])
-            tx.log(queue, PROMOTE.name, [place.public_id for place in here])
+        for queue in {row.queue for row in delayed}:
+            here = [row for row in delayed if row.queue == queue]
+            count_out(tx, queue, State.DELAYED, [row.priority for row in here])
+            count_in(tx, queue, State.WAITING, [row.priority for row in here])
+            tx.log(queue, PROMOTE.name, [row.public_id for row in here])
 
 
 # --- completions ---------------------------------------------------------------------------------
@@ -319,11 +319,11 @@ def defer_failure(
 
 def completion_blockers(tx: Transaction, jobs: Sequence[int]) -> Operation[dict[int, BulliteError]]:
     """Return the errors of the running jobs that cannot complete because of their children."""
-    places = yield from load_for_update(jobs)  # from now on no other transaction can add a child
+    rows = yield from load_for_update(jobs)  # from now on no other transaction can add a child
     found = yield "completion_blockers", {"jobs": as_json(jobs)}
     errors: dict[int, BulliteError] = {}
     for job, failed_child, is_pending, is_let_go in found.rows:
-        id = places[job].public_id if job in places else job
+        id = rows[job].public_id if job in rows else job
         if failed_child is not None:
             errors[job] = ChildFailed(f"child {failed_child} failed")
         elif is_pending and not is_let_go:

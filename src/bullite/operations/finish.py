@@ -70,7 +70,7 @@ class FinishResult(NamedTuple):
     """If jobs were released: ms for which a rate limit lets no job of the queue start."""
 
 
-_NOBODY: tuple[int, ...] = ()
+_NO_JOBS: tuple[int, ...] = ()
 
 # Read for every job that ends: itemgetter by position is much faster than access by name.
 _JOB_AND_TOKEN = itemgetter(RunOutcome._fields.index("job"), RunOutcome._fields.index("token"))
@@ -104,7 +104,7 @@ def finish_runs(tx: Transaction, requests: Sequence[FinishRuns]) -> Operation[li
         if asked is RELEASE:
             ttls[queue] = (yield from read_limits(queue)).blocked_for_ms(tx.now, None)
     if not lost and not overridden and not ttls:
-        return [FinishResult(_NOBODY, tx.now)] * len(requests)
+        return [FinishResult(_NO_JOBS, tx.now)] * len(requests)
     return [
         FinishResult(
             [v.job for v in request.outcomes if (v.job, v.token) in lost],
@@ -168,31 +168,31 @@ def _still_held(
     An outcome that was recorded before, with only the reply lost, is neither: the row still has its
     token. The returned outcomes have the present flags of their jobs.
     """
-    places = yield from load_for_update([outcome.job for outcome in outcomes])
+    rows = yield from load_for_update([outcome.job for outcome in outcomes])
     held: dict[int, RunOutcome] = {}
     for outcome in outcomes:
-        place = places.get(outcome.job)
-        if place is None or (place.token, place.nonce) != (outcome.token, tx.nonce):
+        row = rows.get(outcome.job)
+        if row is None or (row.token, row.nonce) != (outcome.token, tx.nonce):
             lost.add((outcome.job, outcome.token))
-        elif place.state == State.ACTIVE:
-            held.setdefault(outcome.job, outcome._replace(flags=place.flags))
-        elif not (outcome.again and _already_applied(outcome, place)):
+        elif row.state == State.ACTIVE:
+            held.setdefault(outcome.job, outcome._replace(flags=row.flags))
+        elif not (outcome.again and _already_applied(outcome, row)):
             lost.add((outcome.job, outcome.token))
     if any(outcome.flags & CANCELLED_FLAG for outcome in held.values()):
-        return (yield from _apply_cancellation(held, places, overridden))
+        return (yield from _apply_cancellation(held, rows, overridden))
     return list(held.values())
 
 
-def _already_applied(outcome: RunOutcome, place: LockedJob) -> bool:
+def _already_applied(outcome: RunOutcome, row: LockedJob) -> bool:
     """Return True if the outcome was recorded before, and only the reply was lost."""
-    if place.flags & CANCELLED_FLAG and outcome.move is not COMPLETE:
-        return place.state == State.FAILED
-    return place.state == outcome.move.target
+    if row.flags & CANCELLED_FLAG and outcome.move is not COMPLETE:
+        return row.state == State.FAILED
+    return row.state == outcome.move.target
 
 
 def _apply_cancellation(
     outcomes: Mapping[int, RunOutcome],
-    places: Mapping[int, LockedJob],
+    rows: Mapping[int, LockedJob],
     overridden: dict[int, BulliteError],
 ) -> Operation[list[RunOutcome]]:
     """Replace the outcomes of jobs that were cancelled meanwhile, except completions."""
@@ -201,11 +201,11 @@ def _apply_cancellation(
         for job, outcome in outcomes.items()
         if outcome.flags & CANCELLED_FLAG and outcome.move in (FAIL, BACK_OFF, RETRY_NOW)
     }
-    tried_again = [job for job, outcome in cancelled.items() if outcome.move is not FAIL]
-    found = yield "job_options", {"jobs": as_json(tried_again)}
+    retried = [job for job, outcome in cancelled.items() if outcome.move is not FAIL]
+    found = yield "job_options", {"jobs": as_json(retried)}
     keeps = {job: retention_of_failed(opts) for job, opts in found.rows}
     for job, outcome in cancelled.items():
-        reason = places[job].deferred_failure or CANCELLED
+        reason = rows[job].deferred_failure or CANCELLED
         if outcome.outcome != CANCELLED and not outcome.manual:
             overridden[job] = JobCancelled(reason)
         cancelled[job] = outcome._replace(
@@ -236,9 +236,9 @@ def _may_complete(
         if outcome.job in errors and not outcome.manual
     ]
     if any(outcome.flags & CANCELLED_FLAG for outcome in refused):
-        places = yield from load_for_update([outcome.job for outcome in refused])
+        rows = yield from load_for_update([outcome.job for outcome in refused])
         failing = {outcome.job: outcome for outcome in refused}
-        refused = yield from _apply_cancellation(failing, places, overridden)
+        refused = yield from _apply_cancellation(failing, rows, overridden)
     return done, refused
 
 
@@ -301,9 +301,9 @@ def _count_arrivals(
     tx: Transaction, queue: int, move: Move, outcomes: list[RunOutcome]
 ) -> Operation[None]:
     if move in (RETRY_NOW, RELEASE, RETURN_UNSTARTED):
-        places = yield from load_for_update([outcome.job for outcome in outcomes])
-        tx.count_waiting(queue, [place.priority for place in places.values()], +1)
-        tx.notify_ready(queue, ANY_NAME, len(places))
+        rows = yield from load_for_update([outcome.job for outcome in outcomes])
+        tx.count_waiting(queue, [row.priority for row in rows.values()], +1)
+        tx.notify_ready(queue, ANY_NAME, len(rows))
         return
     assert move.target is not None
     tx.count(queue, move.target.value, len(outcomes))
@@ -342,10 +342,10 @@ def _completed(outcome: RunOutcome) -> Any:
 
 
 def _failed(outcome: RunOutcome) -> Event:
-    told = [outcome.reason, outcome.attempts_made, outcome.outcome]
+    details = [outcome.reason, outcome.attempts_made, outcome.outcome]
     if outcome.custom_id is None:
-        return (outcome.job, told)
-    return (outcome.custom_id, [*told, outcome.job])
+        return (outcome.job, details)
+    return (outcome.custom_id, [*details, outcome.job])
 
 
 def _write_results(
@@ -368,10 +368,10 @@ def _write_results(
             deserving = [v for v in outcomes if v.outcome != CANCELLED]
             settings = yield from read_settings(queue)
             yield from add_failure_jobs(tx, settings, deserving)
-            buried = yield from move_to_dead_letter(tx, queue, settings, deserving)
-            staying = [v.job for v in deserving if v.job not in buried]
+            dead_lettered = yield from move_to_dead_letter(tx, queue, settings, deserving)
+            staying = [v.job for v in deserving if v.job not in dead_lettered]
             yield from schedule_auto_retry(queue, settings, staying)
-            kept = [(v.job, v.flags, v.retention) for v in outcomes if v.job not in buried]
+            kept = [(v.job, v.flags, v.retention) for v in outcomes if v.job not in dead_lettered]
             yield from apply_retention(tx, queue, State.FAILED, kept)
 
 

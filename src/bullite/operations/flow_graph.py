@@ -96,15 +96,15 @@ def load_existing(nodes: Sequence[Node]) -> Operation[ExistingJobs]:
         found |= {FlowRef(name, custom_id): job for custom_id, job in taken}
         numbers = {FlowRef(name, id): job_number(id) for id in ids}
         found |= {ref: number for ref, number in numbers.items() if number is not None}
-    places = yield from load_for_update(sorted(set(found.values())))
+    rows = yield from load_for_update(sorted(set(found.values())))
     there = {
         ref: job
         for ref, job in found.items()
-        if job in places
-        and places[job].state != State.REMOVED
-        and queues[ref.queue] in (places[job].queue, places[job].original_queue)
+        if job in rows
+        and rows[job].state != State.REMOVED
+        and queues[ref.queue] in (rows[job].queue, rows[job].original_queue)
     }
-    return ExistingJobs(there, {job: places[job] for job in there.values()})
+    return ExistingJobs(there, {job: rows[job] for job in there.values()})
 
 
 def _named(nodes: Iterable[Node]) -> Iterable[FlowRef]:
@@ -117,60 +117,60 @@ def _named(nodes: Iterable[Node]) -> Iterable[FlowRef]:
         yield from node.depends_on
 
 
-def assign_ids(nodes: Sequence[Node], ground: ExistingJobs) -> Operation[list[int]]:
+def assign_ids(nodes: Sequence[Node], existing: ExistingJobs) -> Operation[list[int]]:
     """The number of each node's job: one that exists, that of its like, or a new one."""
     fresh = iter((yield from allocate_ids(len(nodes))))
     ids: list[int] = []
     for node in nodes:
         ref = FlowRef(node.queue_name, node.job.custom_id) if node.job.custom_id else None
-        id = ground.ids.get(ref) if ref else None
+        id = existing.ids.get(ref) if ref else None
         if id is None:
             id = next(fresh)
             if ref:
-                ground.ids[ref] = id
+                existing.ids[ref] = id
         ids.append(id)
     return ids
 
 
-def build_links(nodes: Sequence[Node], ids: Sequence[int], ground: ExistingJobs) -> list[Edge]:
+def build_links(nodes: Sequence[Node], ids: Sequence[int], existing: ExistingJobs) -> list[Edge]:
     edges: dict[tuple[int, int], Edge] = {}
     for node, id in zip(nodes, ids, strict=True):
         key = FlowRef(node.queue_name, node.job.custom_id or str(id)).key
         parent = node.parent
         if isinstance(parent, FlowRef):
-            if parent not in ground.ids:
+            if parent not in existing.ids:
                 raise FlowRejected(ParentNotFound(f"the parent {parent.key} does not exist"))
-            _check_can_wait(parent, ground)
-            above: int | None = ground.ids[parent]
+            _check_can_wait(parent, existing)
+            above: int | None = existing.ids[parent]
         else:
             above = None if parent is None else ids[parent]
         if above is not None:
             edges[above, id] = Edge(above, id, CHILD, node.policy, key)
         for ref in node.depends_on:
-            if ref not in ground.ids:
+            if ref not in existing.ids:
                 raise FlowRejected(
                     DependencyNotFound(f"depends_on names {ref.key}, which does not exist")
                 )
-            upstream = ground.ids[ref]
+            upstream = existing.ids[ref]
             edge = Edge(id, upstream, DEPENDENCY, node.on_failure, ref.key)
             edges.setdefault((id, upstream), edge)
     return list(edges.values())
 
 
-def _check_can_wait(parent: FlowRef, ground: ExistingJobs) -> None:
-    place = ground.jobs.get(ground.ids[parent])
-    if place is not None and place.state in _ENDED:
+def _check_can_wait(parent: FlowRef, existing: ExistingJobs) -> None:
+    row = existing.jobs.get(existing.ids[parent])
+    if row is not None and row.state in _ENDED:
         raise FlowRejected(
-            ParentTaken(f"the parent {parent.key} is {place.state}: it waits for nobody")
+            ParentTaken(f"the parent {parent.key} is {row.state}: it waits for nobody")
         )
 
 
-def drop_existing_links(edges: list[Edge], ground: ExistingJobs) -> Operation[list[Edge]]:
+def drop_existing_links(edges: list[Edge], existing: ExistingJobs) -> Operation[list[Edge]]:
     """A job that exists may be given a parent, if it has none; it may have this one already.
 
     Those it depends on were named when it was added.
     """
-    known = [edge.upstream for edge in edges if edge.upstream in ground.jobs]
+    known = [edge.upstream for edge in edges if edge.upstream in existing.jobs]
     parents: dict[int, set[int]] = defaultdict(set)
     if known:
         result = yield "parents_of", {"jobs": as_json(known)}
@@ -178,7 +178,7 @@ def drop_existing_links(edges: list[Edge], ground: ExistingJobs) -> Operation[li
             parents[child].add(parent)
     kept: list[Edge] = []
     for edge in edges:
-        below = ground.jobs.get(edge.downstream)
+        below = existing.jobs.get(edge.downstream)
         if below is not None and (below.state in _ENDED or edge.kind == DEPENDENCY):
             continue
         if edge.kind == CHILD and edge.downstream in parents[edge.upstream]:
@@ -191,13 +191,13 @@ def drop_existing_links(edges: list[Edge], ground: ExistingJobs) -> Operation[li
     return kept
 
 
-def check_cycles(edges: Sequence[Edge], ground: ExistingJobs) -> Operation[None]:
+def check_cycles(edges: Sequence[Edge], existing: ExistingJobs) -> Operation[None]:
     graph: dict[int, set[int]] = defaultdict(set)
     for edge in edges:
         graph[edge.downstream].add(edge.upstream)
-    sources = {edge.upstream for edge in edges if edge.upstream in ground.jobs}
-    if sources and any(edge.downstream in ground.jobs for edge in edges):
-        for downstream, upstream in (yield from _load_dependencies(sources, ground)):
+    sources = {edge.upstream for edge in edges if edge.upstream in existing.jobs}
+    if sources and any(edge.downstream in existing.jobs for edge in edges):
+        for downstream, upstream in (yield from _load_dependencies(sources, existing)):
             graph[downstream].add(upstream)
     try:
         TopologicalSorter(graph).prepare()
@@ -210,13 +210,13 @@ def check_cycles(edges: Sequence[Edge], ground: ExistingJobs) -> Operation[None]
 
 
 def _load_dependencies(
-    jobs: Collection[int], ground: ExistingJobs
+    jobs: Collection[int], existing: ExistingJobs
 ) -> Operation[Sequence[Sequence[int]]]:
     """Who waits for whom among those that these jobs wait for.
 
     All of them are held: somebody else might be closing the other half of a circle.
     """
-    held = set(ground.jobs)
+    held = set(existing.jobs)
     while True:
         found = yield "transitive_dependencies", {"jobs": as_json(sorted(jobs))}
         met = {job for row in found.rows for job in row} - held

@@ -31,9 +31,9 @@ def update_key_value(
 ) -> Operation[list[Answer]]:
     answers: list[Answer] = []
     for request in requests:
-        place = {"kind": request.kind, "name": request.name}
-        yield "lock_value", place
-        found = yield "get_value", place
+        key = {"kind": request.kind, "name": request.name}
+        yield "lock_value", key
+        found = yield "get_value", key
         old: str | None = next((value for [value] in found.rows), None)
         try:
             new = request.make(old)
@@ -41,8 +41,8 @@ def update_key_value(
             answers.append(error)
             continue
         if new is None:
-            yield "delete_value", place
+            yield "delete_value", key
         elif new != old:
-            yield "put_value", {**place, "value": new, "now": tx.now}
+            yield "put_value", {**key, "value": new, "now": tx.now}
         answers.append((old, new))
     return answers

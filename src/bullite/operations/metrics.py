@@ -64,9 +64,9 @@ def write_metrics(tx: Transaction, requests: Sequence[WriteMetrics]) -> Operatio
 
 
 def _add_to_minute(queue: int, minute: int, tally: MinuteTotals) -> Operation[None]:
-    place = {"queue": queue, "minute": minute}
-    yield "lock_minute", place
-    found = yield "minute", place
+    key = {"queue": queue, "minute": minute}
+    yield "lock_minute", key
+    found = yield "minute", key
     if found.rows:
         before = stored_totals(found.rows[0])
         before.merge(tally)
@@ -76,7 +76,7 @@ def _add_to_minute(queue: int, minute: int, tally: MinuteTotals) -> Operation[No
     yield (
         "write_minute",
         {
-            **place,
+            **key,
             "completed": tally.completed,
             "failed": tally.failed,
             "durations": as_json(tally.durations.as_json()),

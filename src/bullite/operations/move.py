@@ -32,7 +32,7 @@ from ..errors import (
     SchedulerOwnsJob,
 )
 from . import dependencies
-from .deduplicate_release import moved_by_hand
+from .deduplicate_release import moved_by_operator
 from .job_lists import rows_of_list
 from .request import Request
 from .transaction import Event, Operation, Transaction
@@ -72,7 +72,7 @@ def move_jobs(tx: Transaction, requests: Sequence[MoveJobs]) -> Operation[list[l
     answers = []
     for request in requests:
         moved = yield from _move_all(tx, request)
-        answers.append([place.job for place in moved])
+        answers.append([row.job for row in moved])
     return answers
 
 
@@ -91,11 +91,11 @@ def _move_some(
     tx: Transaction, request: MoveJobs, jobs: Sequence[int]
 ) -> Operation[list[LockedJob]]:
     """Move the jobs that can be moved. Return their old rows."""
-    places = yield from load_for_update(jobs)
-    wanted = [places[job] for job in dict.fromkeys(jobs) if job in places]
+    rows = yield from load_for_update(jobs)
+    wanted = [rows[job] for job in dict.fromkeys(jobs) if job in rows]
     if request.move is REMOVE:
         owned = yield from _owners(wanted)
-        wanted = [place for place in wanted if place.job not in owned]
+        wanted = [row for row in wanted if row.job not in owned]
     moved: list[LockedJob] = []
     for source in request.move.sources:
         there = [p for p in wanted if p.state == source and _may(request.move, p)]
@@ -104,29 +104,29 @@ def _move_some(
         if there:
             yield from _move_from(tx, request, source, there)
             moved += there
-    keyed = [place for place in moved if place.flags & DEDUPLICATED]
+    keyed = [row for row in moved if row.flags & DEDUPLICATED]
     if keyed:
         # Together, whatever states the jobs were in: keys are locked in one order.
-        yield from moved_by_hand(tx, request.move, keyed)
+        yield from moved_by_operator(tx, request.move, keyed)
     return moved
 
 
 def _without_children_elsewhere(
-    move: Move, source: State, places: list[LockedJob]
+    move: Move, source: State, rows: list[LockedJob]
 ) -> Operation[list[LockedJob]]:
     """Leave out parents that wait for children in other queues, if a queue is deleted."""
-    if move is not DELETE or source is not State.WAITING_CHILDREN or not places:
-        return places
-    found = yield "with_children_elsewhere", {"jobs": as_json([place.job for place in places])}
+    if move is not DELETE or source is not State.WAITING_CHILDREN or not rows:
+        return rows
+    found = yield "with_children_elsewhere", {"jobs": as_json([row.job for row in rows])}
     kept = {job for [job] in found.rows}
-    return [place for place in places if place.job not in kept]
+    return [row for row in rows if row.job not in kept]
 
 
 def _resolve_links(
     tx: Transaction, request: MoveJobs, moved: Sequence[LockedJob]
 ) -> Operation[list[int]]:
     """Change the links of the moved jobs. Return the jobs that must make the same move."""
-    awaited = [place.job for place in moved if place.flags & UPSTREAM]
+    awaited = [row.job for row in moved if row.flags & UPSTREAM]
     if request.move in RESTORE.values():
         if awaited:
             yield from load_for_update((yield from dependencies.waiting_for(awaited)))
@@ -137,10 +137,10 @@ def _resolve_links(
         return []
     if not awaited or request.move.target not in (State.REMOVED, None):
         return []
-    queues = {place.queue for place in moved} if request.with_parents else frozenset[int]()
+    queues = {row.queue for row in moved} if request.with_parents else frozenset[int]()
     for_good = request.move.target is None
     going = yield from dependencies.on_removed(tx, awaited, for_good=for_good, parents_in=queues)
-    return [place.job for place in going]
+    return [row.job for row in going]
 
 
 class MoveListed(Request):
@@ -194,14 +194,14 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
         }
         rows = yield from rows_of_list(request.queue, f"oldest:{request.list}", params)
         jobs = [job for job, *_ in rows]
-        by_hand = MoveJobs(
+        moving = MoveJobs(
             request.move, jobs, request.delay, request.forget_attempts, with_parents=is_taken_out
         )
         ready = _unstarted(tx, request.queue)
-        moved = yield from _move_all(tx, by_hand)
+        moved = yield from _move_all(tx, moving)
         left = sum(p.queue == request.queue and p.state in _UNSTARTED for p in moved)
         frees = is_taken_out and _unstarted(tx, request.queue) > ready - left
-        went = {place.job for place in moved}
+        went = {row.job for row in moved}
         ids = [custom_id or str(job) for job, custom_id, *_ in rows if job in went]
         after = None
         if len(rows) == request.most:
@@ -241,23 +241,23 @@ class MoveJob(Request):
 def move_job(tx: Transaction, requests: Sequence[MoveJob]) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
     for request in requests:
-        place = (yield from load_for_update([request.job])).get(request.job)
+        row = (yield from load_for_update([request.job])).get(request.job)
         moved: list[int] = []
-        family: list[LockedJob] = []
-        if place is not None and request.with_descendants and place.flags & DOWNSTREAM:
-            family = yield from _descendants(request)
-        running = [p for p in family if p.state == State.ACTIVE]
-        if place is not None and request.source in (None, place.state) and not running:
-            moved = yield from _move_with_descendants(tx, request, place, family)
-        owners = (yield from _owners([place])) if place is not None and not moved else {}
+        descendants: list[LockedJob] = []
+        if row is not None and request.with_descendants and row.flags & DOWNSTREAM:
+            descendants = yield from _descendants(request)
+        running = [p for p in descendants if p.state == State.ACTIVE]
+        if row is not None and request.source in (None, row.state) and not running:
+            moved = yield from _move_with_descendants(tx, request, row, descendants)
+        owners = (yield from _owners([row])) if row is not None and not moved else {}
         owner = owners.get(request.job)
-        answers.append(None if moved else _why_not(request, place, running, owner))
+        answers.append(None if moved else _why_not(request, row, running, owner))
     return answers
 
 
-def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
+def _owners(rows: Sequence[LockedJob]) -> Operation[dict[int, str]]:
     """Return the pending jobs of schedulers, with the keys: only a scheduler removes its own."""
-    scheduled = [place.job for place in places if place.flags & SCHEDULED]
+    scheduled = [row.job for row in rows if row.flags & SCHEDULED]
     if not scheduled:
         return {}
     found = yield "owning_schedulers", {"jobs": as_json(scheduled)}
@@ -267,36 +267,36 @@ def _owners(places: Sequence[LockedJob]) -> Operation[dict[int, str]]:
 def _descendants(request: MoveJob) -> Operation[list[LockedJob]]:
     """Return the descendants of a job: the removed ones if it is restored, else the others."""
     found = yield "descendants", {"jobs": as_json([request.job])}
-    places = yield from load_for_update([job for job, *_ in found.rows])
+    rows = yield from load_for_update([job for job, *_ in found.rows])
     is_back = request.move in RESTORE.values()
-    return [p for p in places.values() if (p.state == State.REMOVED) == is_back]
+    return [p for p in rows.values() if (p.state == State.REMOVED) == is_back]
 
 
 def _move_with_descendants(
-    tx: Transaction, request: MoveJob, place: LockedJob, family: Sequence[LockedJob]
+    tx: Transaction, request: MoveJob, row: LockedJob, descendants: Sequence[LockedJob]
 ) -> Operation[list[int]]:
     """Move a job and its descendants.
 
     Restore descendants first: a parent that is restored before its children would find that it
     waits for none.
     """
-    by_hand = MoveJobs(request.move, (request.job,), request.delay, request.forget_attempts)
+    moving = MoveJobs(request.move, (request.job,), request.delay, request.forget_attempts)
     if request.move in RESTORE.values():
-        if (yield from _with_free_ids(request.move, [place])):
+        if (yield from _with_free_ids(request.move, [row])):
             for state, move in RESTORE.items():
-                jobs = [member.job for member in family if member.removed_from == state]
+                jobs = [member.job for member in descendants if member.removed_from == state]
                 yield from move_jobs(tx, [MoveJobs(move, jobs)])
-        [moved] = yield from move_jobs(tx, [by_hand])
+        [moved] = yield from move_jobs(tx, [moving])
         return moved
-    [moved] = yield from move_jobs(tx, [by_hand])
-    if moved and family:
-        yield from move_jobs(tx, [MoveJobs(request.move, [p.job for p in family])])
+    [moved] = yield from move_jobs(tx, [moving])
+    if moved and descendants:
+        yield from move_jobs(tx, [MoveJobs(request.move, [p.job for p in descendants])])
     return moved
 
 
 def _why_not(
     request: MoveJob,
-    place: LockedJob | None,
+    row: LockedJob | None,
     running: Sequence[LockedJob] = (),
     owner: str | None = None,
 ) -> BulliteError:
@@ -308,134 +308,134 @@ def _why_not(
             "runs it; nothing was removed"
         )
     sources = move.sources if request.source is None else (request.source,)
-    if place is None or (place.state == State.REMOVED and State.REMOVED not in sources):
+    if row is None or (row.state == State.REMOVED and State.REMOVED not in sources):
         return JobNotFound(f"job {id} does not exist")
     if owner is not None and move is REMOVE:
         return SchedulerOwnsJob(
             f"job {id} belongs to the job scheduler {owner!r} and cannot be removed by itself: "
             f"remove_job_scheduler({owner!r}) removes both"
         )
-    if place.state in sources:
+    if row.state in sources:
         return JobIdTaken(f"another job is called {id!r} by now: remove that one, or leave it be")
-    if place.state == State.ACTIVE and move is REMOVE:
+    if row.state == State.ACTIVE and move is REMOVE:
         return JobLocked(f"job {id} could not be removed: it is locked by the worker that runs it")
     wanted = " or ".join(sources)
-    return IllegalMove(f"job {id} is not in the {wanted} state but {place.state}: {move} refused")
+    return IllegalMove(f"job {id} is not in the {wanted} state but {row.state}: {move} refused")
 
 
-def _may(move: Move, place: LockedJob) -> bool:
+def _may(move: Move, row: LockedJob) -> bool:
     """Return False if a job would be restored to another state than it was removed from."""
     if move in RESTORE.values():
-        return place.removed_from == move.target
+        return row.removed_from == move.target
     return True
 
 
-def _with_free_ids(move: Move, places: list[LockedJob]) -> Operation[list[LockedJob]]:
+def _with_free_ids(move: Move, rows: list[LockedJob]) -> Operation[list[LockedJob]]:
     """Return the jobs whose custom id, if they have one, is free in the queue they move to."""
     wanted: dict[int, tuple[int, str]] = {}
     by_queue: dict[int, list[str]] = {}
-    for place in places:
-        target = place.queue if move in RESTORE.values() else None
+    for row in rows:
+        target = row.queue if move in RESTORE.values() else None
         if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
-            target = place.original_queue
-        if target is not None and place.custom_id is not None:
-            wanted[place.job] = target, place.custom_id
-            by_queue.setdefault(target, []).append(place.custom_id)
+            target = row.original_queue
+        if target is not None and row.custom_id is not None:
+            wanted[row.job] = target, row.custom_id
+            by_queue.setdefault(target, []).append(row.custom_id)
     taken: set[tuple[int, str]] = set()
     for queue, ids in by_queue.items():
         found = yield "taken_custom_ids", {"queue": queue, "custom_ids": as_json(ids)}
         taken |= {(queue, custom_id) for custom_id, _ in found.rows}
     free = []
-    for place in places:
-        id = wanted.get(place.job)
+    for row in rows:
+        id = wanted.get(row.job)
         if id is None or id not in taken:
-            free.append(place)
+            free.append(row)
         if id is not None:
             taken.add(id)  # of two jobs with one id, only the first may have it
     return free
 
 
 def _move_from(
-    tx: Transaction, request: MoveJobs, source: State, places: list[LockedJob]
+    tx: Transaction, request: MoveJobs, source: State, rows: list[LockedJob]
 ) -> Operation[None]:
     move = request.move
-    jobs = [place.job for place in places]
+    jobs = [row.job for row in rows]
     if move in (RETRY_FINISHED, RETRY_FINISHED_DELAYED):
-        places = yield from _prepare_to_run_again(tx, source, places)
-        stepped = [place.job for place in places if place.flags & STEPPED]
+        rows = yield from _prepare_to_run_again(tx, source, rows)
+        stepped = [row.job for row in rows if row.flags & STEPPED]
         if request.forget_attempts and stepped:
             yield "delete_steps", {"jobs": as_json(stepped)}
             yield "delete_signals", {"jobs": as_json(stepped)}
     if move in (DELETE, DELETE_ACTIVE):
-        yield from delete_jobs(tx, source, {p.job: p.flags for p in places}, move)
+        yield from delete_jobs(tx, source, {p.job: p.flags for p in rows}, move)
     elif move in (PROMOTE, RETRY_FINISHED):
-        line = [(p.job, p.lifo) for p in places]
+        with_lifo = [(p.job, p.lifo) for p in rows]
         yield from transition_to_queue_end(
-            tx, move, source, line, kept=int(not request.forget_attempts)
+            tx, move, source, with_lifo, kept=int(not request.forget_attempts)
         )
     elif move in (RESCHEDULE, RETRY_FINISHED_DELAYED):
         asked = {job: [0, request.delay] for job in jobs}
         yield from transition(tx, move, source, asked, kept=int(not request.forget_attempts))
     else:
         yield from transition(tx, move, source, jobs)
-    for queue in {place.queue for place in places}:
-        here = [place for place in places if place.queue == queue]
+    for queue in {row.queue for row in rows}:
+        here = [row for row in rows if row.queue == queue]
         _record_moved(tx, queue, request, source, here)
 
 
 def _record_moved(
-    tx: Transaction, queue: int, request: MoveJobs, source: State, places: list[LockedJob]
+    tx: Transaction, queue: int, request: MoveJobs, source: State, rows: list[LockedJob]
 ) -> None:
     move = request.move
-    priorities = [place.priority for place in places]
+    priorities = [row.priority for row in rows]
     count_out(tx, queue, source, priorities)
     count_in(tx, queue, move.target, priorities)
     due = tx.now + request.delay
     if move.events:
-        tx.log(queue, move.name, [_event(move, source, place, due) for place in places])
+        tx.log(queue, move.name, [_event(move, source, row, due) for row in rows])
     if move in RESTORE.values() and move.target is State.DELAYED:
-        due = min(place.due_at or tx.now for place in places)
+        due = min(row.due_at or tx.now for row in rows)
     if move.target is State.DELAYED:
         tx.notify_due(queue, due)
 
 
-def _event(move: Move, source: State, place: LockedJob, due: int) -> Event:
+def _event(move: Move, source: State, row: LockedJob, due: int) -> Event:
     if move in (REMOVE, RETRY_FINISHED):
-        return (place.public_id, source.value)
+        return (row.public_id, source.value)
     if move is RETRY_FINISHED_DELAYED:
-        return (place.public_id, [source.value, due])
+        return (row.public_id, [source.value, due])
     if move is RESCHEDULE:
-        return (place.public_id, due)
+        return (row.public_id, due)
     if move is RESTORE_DELAYED:
-        return (place.public_id, place.due_at)
-    return place.public_id
+        return (row.public_id, row.due_at)
+    return row.public_id
 
 
 def _prepare_to_run_again(
-    tx: Transaction, source: State, places: list[LockedJob]
+    tx: Transaction, source: State, rows: list[LockedJob]
 ) -> Operation[list[LockedJob]]:
     """Delete the results of finished jobs, but not their history, and reopen their links.
 
     Move them from the dead-letter queue back to their own. Return their rows with the queue in
     which they are counted now.
     """
-    jobs = as_json([place.job for place in places])
+    jobs = as_json([row.job for row in rows])
     if source is State.COMPLETED:
-        ended = [[place.job, COMPLETED, None, None] for place in places]
+        ended = [[row.job, COMPLETED, None, None] for row in rows]
         yield "write_attempts", {"attempts": as_json(ended), "now": tx.now}
     yield "forget_results", {"jobs": jobs}
-    awaited = [place.job for place in places if place.flags & UPSTREAM]
+    awaited = [row.job for row in rows if row.flags & UPSTREAM]
     if awaited:
         yield from load_for_update((yield from dependencies.waiting_for(awaited)))
         yield "reopen_links", {"jobs": as_json(awaited)}
-    parents = [place.job for place in places if place.flags & DOWNSTREAM]
+    parents = [row.job for row in rows if row.flags & DOWNSTREAM]
     if parents:
         yield "ignore_failed_links", {"jobs": as_json(parents)}
-    strays = [place for place in places if place.original_queue is not None]
-    for queue, home in {(place.queue, place.original_queue or 0) for place in strays}:
+    strays = [row for row in rows if row.original_queue is not None]
+    for queue, home in {(row.queue, row.original_queue or 0) for row in strays}:
         some = [p for p in strays if (p.queue, p.original_queue) == (queue, home)]
-        yield from move_to_queue(queue, home, [place.job for place in some], original_queue=None)
-        priorities = [place.priority for place in some]
+        yield from move_to_queue(queue, home, [row.job for row in some], original_queue=None)
+        priorities = [row.priority for row in some]
         count_out(tx, queue, source, priorities)
         count_in(tx, home, source, priorities)
-    return [p if p.original_queue is None else p._replace(queue=p.original_queue) for p in places]
+    return [p if p.original_queue is None else p._replace(queue=p.original_queue) for p in rows]

@@ -168,12 +168,12 @@ def _reschedule_auto_retries(queue: int, settings: Settings) -> Operation[None]:
     if settings.dead_letter not in (None, settings.name):
         found = yield "queue_named", {"name": settings.dead_letter}
         groups += [(OpenedQueue(*row).id, queue) for row in found.rows]
-    for place, origin in groups:
-        there = yield from read_settings(place)
+    for target, origin in groups:
+        there = yield from read_settings(target)
         if origin is not None:
             there = retries_of_dead_letters((yield from read_settings(origin)), there)
         after, times = _auto_retry(there)
-        params = {"queue": place, "origin": origin, "after": after, "times": times}
+        params = {"queue": target, "origin": origin, "after": after, "times": times}
         yield "reschedule_auto_retries", params
 
 

@@ -147,14 +147,14 @@ class Purge(Request):
 def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
     answers: list[int] = []
     for request in requests:
-        places = (yield from load_for_update(request.jobs)).values()
-        there = [p for p in places if (p.queue, p.state) == (request.queue, request.state)]
-        tied = [place.job for place in there if place.flags & UPSTREAM]
+        rows = (yield from load_for_update(request.jobs)).values()
+        there = [p for p in rows if (p.queue, p.state) == (request.queue, request.state)]
+        tied = [row.job for row in there if row.flags & UPSTREAM]
         awaited: set[int] = set()
         if tied:
             links = yield "links_from", {"jobs": as_json(tied)}
             awaited = {Link(*row).upstream for row in links.rows}
-        going = {place.job: place.flags for place in there if place.job not in awaited}
+        going = {row.job: row.flags for row in there if row.job not in awaited}
         if going:
             yield from delete_finished(tx, request.queue, request.state, going)
         answers.append(len(going))

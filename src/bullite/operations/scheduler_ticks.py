@@ -25,7 +25,7 @@ from .transaction import Event, Operation, Transaction
 from .transitions import LockedJob, count_out, delete_jobs, load_for_update
 
 log = logging.getLogger("bullite.scheduler")
-_seldom = ThrottledLog(log)
+_throttled = ThrottledLog(log)
 
 MAX_SLOTS = 32
 """Ticks that are skipped because their ids are taken, before a scheduler raises an error."""
@@ -201,7 +201,7 @@ def create_successor(
             after = yield from _after(tx, scheduler, order)
         except CANNOT_GO_ON as error:
             # The claimed job runs nevertheless; maintenance of a process continues the scheduler.
-            _seldom.warning("the job scheduler %r could not go on: %s", scheduler.key, error)
+            _throttled.warning("the job scheduler %r could not go on: %s", scheduler.key, error)
             changes.append(scheduler._replace(job=None))
             continue
         if after is None:
@@ -222,7 +222,7 @@ def _after(tx: Transaction, scheduler: Scheduler, order: str) -> Operation[NextT
         return None
     tick = following_tick(recurrence, taken, tx.now)
     if recurrence.missed == "all" and tick is not None:
-        _tell_left_out(scheduler.key, next_tick(recurrence, taken, taken), tick)
+        _warn_of_skipped(scheduler.key, next_tick(recurrence, taken, taken), tick)
     tick = yield from next_free_tick(tx, scheduler.queue, plan, tick)
     if is_over(recurrence, scheduler.iterations, tick):
         return None
@@ -254,10 +254,10 @@ def store(
     yield "update_schedulers", {"schedulers": as_json(rows), "now": tx.now}
 
 
-def _tell_left_out(key: str, first: int | None, kept: int | None) -> None:
+def _warn_of_skipped(key: str, first: int | None, kept: int | None) -> None:
     if first is not None and first != kept:
         who = repr(key).replace("%", "%%")  # throttled by text, so for each scheduler by itself
-        _seldom.warning(
+        _throttled.warning(
             f"the job scheduler {who} missed too many ticks to make up for: "
             "those from %d on are left out, up to %s",
             *(first, kept),
@@ -277,16 +277,16 @@ def pending_of(scheduler: Scheduler) -> Operation[LockedJob | None]:
     """Return the pending job of a scheduler; None if it has none, or the job was claimed."""
     if scheduler.job is None:
         return None
-    place = (yield from load_for_update([scheduler.job])).get(scheduler.job)
-    return place if place is not None and place.state in _PENDING else None
+    row = (yield from load_for_update([scheduler.job])).get(scheduler.job)
+    return row if row is not None and row.state in _PENDING else None
 
 
-def delete_pending(tx: Transaction, place: LockedJob) -> Operation[None]:
+def delete_pending(tx: Transaction, row: LockedJob) -> Operation[None]:
     """Delete a pending job: it cannot be restored."""
-    state = State(place.state)
-    yield from delete_jobs(tx, state, {place.job: place.flags})
-    count_out(tx, place.queue, state, [place.priority])
-    tx.log(place.queue, REMOVE.name, [(place.public_id, state.value)])
+    state = State(row.state)
+    yield from delete_jobs(tx, state, {row.job: row.flags})
+    count_out(tx, row.queue, state, [row.priority])
+    tx.log(row.queue, REMOVE.name, [(row.public_id, state.value)])
 
 
 def tick_after_missed(recurrence: Recurrence, key: str, pending: int, now: int) -> int | None:
@@ -298,7 +298,7 @@ def tick_after_missed(recurrence: Recurrence, key: str, pending: int, now: int) 
         return None
     tick = tick_in_time(recurrence, pending, now)
     if recurrence.missed == "all":
-        _tell_left_out(key, pending, tick)
+        _warn_of_skipped(key, pending, tick)
     return tick
 
 
@@ -353,7 +353,7 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUpScheduler]) -> Operation
                 done = yield from _catch_up(tx, scheduler)
             except CANNOT_GO_ON as error:
                 # Another process may know its zone; other schedulers must not wait for that.
-                _seldom.warning("the job scheduler %r could not go on: %s", request.key, error)
+                _throttled.warning("the job scheduler %r could not go on: %s", request.key, error)
         answers.append(int(done))
     return answers
 

@@ -170,14 +170,14 @@ def _first(
     if old is not None and old.next_at is not None:
         before = Recurrence.from_json(old.recurrence)
         is_started = old.next_at >= (recurrence.start_date or 0)
-        if _rhythm(before) == _rhythm(recurrence) and is_started:
+        if _ticks_of(before) == _ticks_of(recurrence) and is_started:
             if was_taken:
                 return following_tick(recurrence, old.next_at, tx.now)
             return tick_after_missed(recurrence, old.key, old.next_at, tx.now)
     return first_tick(recurrence, tx.now)
 
 
-def _rhythm(recurrence: Recurrence) -> tuple[object, ...]:
+def _ticks_of(recurrence: Recurrence) -> tuple[object, ...]:
     return recurrence.pattern, recurrence.tz, recurrence.every, recurrence.offset
 
 

@@ -43,24 +43,24 @@ def record_steps(
     tx: Transaction, requests: Sequence[RecordStep]
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
-    rows: list[tuple[object, ...]] = []
-    places = yield from load_for_update([request.job for request in requests])
+    steps: list[tuple[object, ...]] = []
+    rows = yield from load_for_update([request.job for request in requests])
     for r in requests:
-        place = places.get(r.job)
-        answers.append(_lost_or_missing(tx, r.job, place, r.token))
-        if place is not None and answers[-1] is None:
-            yield from _mark_started(tx, place, r.token)
-            yield from _set_steps_flag(place)
-            rows.append((r.job, STEP, r.name, 1, r.place, r.value, tx.now, tx.now))
-    if rows:
-        yield "insert_steps", rows
+        row = rows.get(r.job)
+        answers.append(_lost_or_missing(tx, r.job, row, r.token))
+        if row is not None and answers[-1] is None:
+            yield from _mark_started(tx, row, r.token)
+            yield from _set_steps_flag(row)
+            steps.append((r.job, STEP, r.name, 1, r.place, r.value, tx.now, tx.now))
+    if steps:
+        yield "insert_steps", steps
     return answers
 
 
-def _set_steps_flag(place: LockedJob) -> Operation[None]:
+def _set_steps_flag(row: LockedJob) -> Operation[None]:
     """Set the flag for rows of steps."""
-    if not place.flags & STEPPED:
-        yield "set_steps_flag", {"jobs": as_json([place.job]), "trait": STEPPED}
+    if not row.flags & STEPPED:
+        yield "set_steps_flag", {"jobs": as_json([row.job]), "trait": STEPPED}
 
 
 # --- runs that sleep or wait ---------------------------------------------------------------------
@@ -108,20 +108,20 @@ def suspend(
     tx: Transaction, requests: Sequence[Suspend]
 ) -> Operation[list[BulliteError | StepDone | Suspended]]:
     answers: list[BulliteError | StepDone | Suspended] = []
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        place = places.get(request.job)
-        refusal = _lost_or_missing(tx, request.job, place, request.token)
-        if place is None or refusal is not None:
+        row = rows.get(request.job)
+        refusal = _lost_or_missing(tx, request.job, row, request.token)
+        if row is None or refusal is not None:
             assert refusal is not None
             answers.append(refusal)
         else:
-            answers.append((yield from _suspend_one(tx, request, place)))
+            answers.append((yield from _suspend_one(tx, request, row)))
     return answers
 
 
 def _suspend_one(
-    tx: Transaction, request: Suspend, place: LockedJob
+    tx: Transaction, request: Suspend, row: LockedJob
 ) -> Operation[StepDone | Suspended]:
     r = request
     this = {"job": r.job, "kind": r.kind, "name": r.name, "number": r.number}
@@ -132,7 +132,7 @@ def _suspend_one(
         due = known_due
     params = {**this, "place": r.place, "due_at": due, "now": tx.now}
     value = (yield from _take_signal(r)) if r.kind == EVENT else None
-    yield from _set_steps_flag(place)
+    yield from _set_steps_flag(row)
     if value is not None or due <= tx.now:
         yield "finish_suspension", {**params, "value": value}
         return StepDone(value)
@@ -143,7 +143,7 @@ def _suspend_one(
         due - tx.now,
         prefetched=r.ahead,
         custom_id=r.custom_id,
-        flags=place.flags | STEPPED,
+        flags=row.flags | STEPPED,
     )
     yield from finish_runs(tx, [FinishRuns(r.queue, [outcome])])
     yield "insert_suspension", params
@@ -184,29 +184,29 @@ def send_events(
     tx: Transaction, requests: Sequence[SendEvent]
 ) -> Operation[list[BulliteError | bool]]:
     answers: list[BulliteError | bool] = []
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        place = places.get(request.job)
-        refusal = _lost_or_missing(tx, request.job, place, None)
-        if place is not None and place.state in (State.COMPLETED, State.FAILED):
+        row = rows.get(request.job)
+        refusal = _lost_or_missing(tx, request.job, row, None)
+        if row is not None and row.state in (State.COMPLETED, State.FAILED):
             refusal = IllegalMove(
-                f"job {place.public_id} is {place.state}: it will not wait for {request.name!r}"
+                f"job {row.public_id} is {row.state}: it will not wait for {request.name!r}"
             )
-        if place is None or refusal is not None:
+        if row is None or refusal is not None:
             assert refusal is not None
             answers.append(refusal)
         else:
-            answers.append((yield from _send_one(tx, request, place)))
+            answers.append((yield from _send_one(tx, request, row)))
     return answers
 
 
-def _send_one(tx: Transaction, request: SendEvent, place: LockedJob) -> Operation[bool]:
+def _send_one(tx: Transaction, request: SendEvent, row: LockedJob) -> Operation[bool]:
     this = {"job": request.job, "name": request.name}
     [number] = yield from allocate_ids(1)
     payload = {"number": number, "payload": request.payload, "now": tx.now}
     yield "insert_signal", {**this, **payload}
-    yield from _set_steps_flag(place)
-    if place.state != State.DELAYED or not (yield "is_waiting_for_event", this).rows:
+    yield from _set_steps_flag(row)
+    if row.state != State.DELAYED or not (yield "is_waiting_for_event", this).rows:
         return False
     yield from move_jobs(tx, [MoveJobs(PROMOTE, (request.job,))])
     return True

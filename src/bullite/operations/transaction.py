@@ -128,8 +128,8 @@ class Transaction:
 
         This one may have to wait for the lock, so it then takes the time of the database again.
         """
-        turn = yield "lock_queue_limits", {"queue": queue}
-        for [now] in turn.rows:
+        locked = yield "lock_queue_limits", {"queue": queue}
+        for [now] in locked.rows:
             if now is not None:
                 self.now = max(self.now, now)
 

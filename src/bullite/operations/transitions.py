@@ -136,13 +136,13 @@ def delete_jobs(
         )
     for statement in ("delete_payloads", "delete_results", "delete_attempts", "delete_logs"):
         yield statement, params
-    for flag, statement in _BELONGINGS:
+    for flag, statement in _OTHER_ROWS:
         owners = [job for job, flags in jobs.items() if flags & flag]
         if owners:
             yield statement, {"jobs": as_json(owners)}
 
 
-_BELONGINGS: tuple[tuple[int, str], ...] = (
+_OTHER_ROWS: tuple[tuple[int, str], ...] = (
     (UPSTREAM, "delete_links_of_removed"),
     (DOWNSTREAM, "delete_links_to"),
     (STEPPED, "delete_steps"),

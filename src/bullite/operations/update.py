@@ -43,17 +43,17 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
     asked = {request.job: [request.token, request.progress] for request in held}
     if asked:
         yield "write_progress", {"jobs": as_json(asked), "nonce": tx.nonce}
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        place = places.get(request.job)
-        if _lost_or_missing(tx, request.job, place, request.token) is not None:
+        row = rows.get(request.job)
+        if _lost_or_missing(tx, request.job, row, request.token) is not None:
             continue
-        assert place is not None
-        yield from _mark_started(tx, place, request.token)
+        assert row is not None
+        yield from _mark_started(tx, row, request.token)
         if request.token is None:
             yield "set_progress", {"job": request.job, "progress": request.progress}
         stored.add(request.job)
-        custom_ids[request.job] = place.custom_id
+        custom_ids[request.job] = row.custom_id
     for request in requests:
         if request.job in stored:
             id = custom_ids[request.job] or request.job
@@ -61,27 +61,27 @@ def record_progress(tx: Transaction, requests: Sequence[Progress]) -> Operation[
     return [request.job in stored for request in requests]
 
 
-def _mark_started(tx: Transaction, place: LockedJob, token: int | None) -> Operation[None]:
+def _mark_started(tx: Transaction, row: LockedJob, token: int | None) -> Operation[None]:
     """Record the start of a prefetched job, so that `active` is logged before this change."""
-    if place.prefetched and token is not None:
-        yield "mark_started", {"job": place.job}
-        tx.log(place.queue, CLAIM.name, [place.public_id])
+    if row.prefetched and token is not None:
+        yield "mark_started", {"job": row.job}
+        tx.log(row.queue, CLAIM.name, [row.public_id])
 
 
 def _lost_or_missing(
-    tx: Transaction, job: int, place: LockedJob | None, token: int | None
+    tx: Transaction, job: int, row: LockedJob | None, token: int | None
 ) -> BulliteError | None:
     """Return the error for a caller that may not change a job; None if it may.
 
     Without a token, the job only has to exist.
     """
-    if place is None or place.state == State.REMOVED:
-        id = job if place is None else place.public_id
+    if row is None or row.state == State.REMOVED:
+        id = job if row is None else row.public_id
         return JobNotFound(f"job {id} does not exist any more")
     if token is None:
         return None
-    if place.state != State.ACTIVE or (place.token, place.nonce) != (token, tx.nonce):
-        return LostLock(f"job {place.public_id} is no longer held by this run; nothing was changed")
+    if row.state != State.ACTIVE or (row.token, row.nonce) != (token, tx.nonce):
+        return LostLock(f"job {row.public_id} is no longer held by this run; nothing was changed")
     return None
 
 
@@ -98,9 +98,9 @@ class SetData(Request):
 
 def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        refusal = _lost_or_missing(tx, request.job, places.get(request.job), request.token)
+        refusal = _lost_or_missing(tx, request.job, rows.get(request.job), request.token)
         if refusal is None:
             yield "set_data", {"job": request.job, "data": request.data}
         answers.append(refusal)
@@ -130,17 +130,17 @@ def set_priority(
     tx: Transaction, requests: Sequence[SetPriority]
 ) -> Operation[list[BulliteError | int]]:
     answers: list[BulliteError | int] = []
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     numbers = yield from allocate_ids(len(requests))
     for number, request in zip(numbers, requests, strict=True):
-        place = places.get(request.job)
-        refusal = _lost_or_missing(tx, request.job, place, None)
-        if place is not None and refusal is None and place.state not in _UNFINISHED:
-            refusal = IllegalMove(f"job {place.public_id} is {place.state}: it waits for nothing")
-        if place is None or refusal is not None:
+        row = rows.get(request.job)
+        refusal = _lost_or_missing(tx, request.job, row, None)
+        if row is not None and refusal is None and row.state not in _UNFINISHED:
+            refusal = IllegalMove(f"job {row.public_id} is {row.state}: it waits for nothing")
+        if row is None or refusal is not None:
             answers.append(refusal or JobNotFound(f"job {request.job} does not exist"))
             continue
-        settings = yield from read_settings(place.queue)
+        settings = yield from read_settings(row.queue)
         low_first = settings.priority_order == "low"
         priority = -request.priority if request.is_level and low_first else request.priority
         answers.append(priority)
@@ -154,10 +154,10 @@ def set_priority(
                 "now": tx.now,
             },
         )
-        if place.state == State.WAITING:
-            tx.count_waiting(place.queue, [place.priority], -1)
-            tx.count_waiting(place.queue, [priority], +1)
-            tx.notify_ready(place.queue, ANY_NAME)
+        if row.state == State.WAITING:
+            tx.count_waiting(row.queue, [row.priority], -1)
+            tx.count_waiting(row.queue, [priority], +1)
+            tx.notify_ready(row.queue, ANY_NAME)
     return answers
 
 
@@ -177,9 +177,9 @@ def extend_leases(
     tx: Transaction, requests: Sequence[ExtendLease]
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
-    places = yield from load_for_update([request.job for request in requests])
+    rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
-        refusal = _lost_or_missing(tx, request.job, places.get(request.job), request.token)
+        refusal = _lost_or_missing(tx, request.job, rows.get(request.job), request.token)
         if refusal is None:
             yield (
                 "set_lease",
@@ -219,23 +219,23 @@ class AddLog(Request):
 
 def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[BulliteError | int]]:
     jobs = list({request.job for request in requests})
-    places = yield from load_for_update(jobs)
+    rows = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
     answers: list[BulliteError | int] = []
-    rows: list[tuple[Any, ...]] = []
+    lines: list[tuple[Any, ...]] = []
     for request in requests:
-        place = places.get(request.job)
-        refusal = _lost_or_missing(tx, request.job, place, request.token)
+        row = rows.get(request.job)
+        refusal = _lost_or_missing(tx, request.job, row, request.token)
         if refusal is not None:
             answers.append(refusal)
             continue
-        assert place is not None
-        yield from _mark_started(tx, place, request.token)
+        assert row is not None
+        yield from _mark_started(tx, row, request.token)
         if request.token is not None:
-            places[request.job] = place._replace(prefetched=0)
+            rows[request.job] = row._replace(prefetched=0)
         first, last = ranges[request.job]
         last += 1
-        rows.append((request.job, last, tx.now, request.level, request.message))
+        lines.append((request.job, last, tx.now, request.level, request.message))
         if request.keep is not None:
             first = max(first, last - request.keep + 1)
         ranges[request.job] = first, last
@@ -245,9 +245,9 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
             "message": request.message[:MAX_COPIED_LENGTH],
             "level": request.level,
         }
-        tx.log(request.queue, LOG_ADDED, [(place.public_id, entry)])
-    if rows:
-        yield "insert_logs", rows
+        tx.log(request.queue, LOG_ADDED, [(row.public_id, entry)])
+    if lines:
+        yield "insert_logs", lines
     for job in {request.job for request in requests if request.keep is not None}:
         yield "trim_logs", {"job": job, "last": ranges[job][0] - 1}
     return answers
@@ -272,10 +272,10 @@ def clear_logs(
 ) -> Operation[list[BulliteError | None]]:
     answers: list[BulliteError | None] = []
     jobs = [request.job for request in requests]
-    places = yield from load_for_update(jobs)
+    rows = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
     for request in requests:
-        refusal = _lost_or_missing(tx, request.job, places.get(request.job), None)
+        refusal = _lost_or_missing(tx, request.job, rows.get(request.job), None)
         if refusal is None:
             yield "trim_logs", {"job": request.job, "last": ranges[request.job][1] - request.keep}
         answers.append(refusal)

@@ -297,12 +297,12 @@ def _stall_to_front(tx: Transaction, worker: WorkerRow, jobs: Sequence[HeldJob])
     """
     numbers = yield from allocate_ids(len(jobs))
     asked = {one.job: [one.token, -number] for number, one in zip(numbers, jobs, strict=True)}
-    spared = yield from with_live_scheduler(
+    unlimited = yield from with_live_scheduler(
         worker.queue, {one.job: one.custom_id for one in jobs if one.flags & SCHEDULED}
     )
     for some, limit in (
-        ({job: a for job, a in asked.items() if job not in spared}, worker.max_stalled_count),
-        ({job: asked[job] for job in spared}, NEVER_EXPIRES),
+        ({job: a for job, a in asked.items() if job not in unlimited}, worker.max_stalled_count),
+        ({job: asked[job] for job in unlimited}, NEVER_EXPIRES),
     ):
         if some:
             yield from transition(
