@@ -9,8 +9,8 @@ MUTANTS = (
     Mutant(
         "only the holder of a job records its steps",
         "operations/steps.py",
-        "answers.append(_lost_or_missing(tx, r.job, row, r.token))",
-        "answers.append(_lost_or_missing(tx, r.job, row, None))",
+        "replies.append(_lost_or_missing(tx, r.job, row, r.token))",
+        "replies.append(_lost_or_missing(tx, r.job, row, None))",
         ["test_steps.py"],
     ),
     Mutant(
@@ -860,7 +860,7 @@ MUTANTS = (
     Mutant(
         "what a change raises is its caller's alone",
         "operations/key_values.py",
-        "            answers.append(error)\n            continue\n",
+        "            replies.append(error)\n            continue\n",
         "            raise\n",
         [
             "client/test_catalogue.py::test_what_a_change_raises_reaches_who_asked_and_changes_nothing"

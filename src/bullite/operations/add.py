@@ -91,11 +91,11 @@ class AddJobs(Request):
     """Custom ids of jobs that quotas on numbers do not count."""
 
 
-Answer = Added | StaleSettings | QueueFull
+Reply = Added | StaleSettings | QueueFull
 
 
-def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]:
-    answers: list[Answer] = []
+def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Reply]]:
+    replies: list[Reply] = []
     batch = _Batch()
     numbers = yield from allocate_ids(sum(len(request.jobs) for request in requests))
     used = 0
@@ -104,15 +104,15 @@ def add(tx: Transaction, requests: Sequence[AddJobs]) -> Operation[list[Answer]]
         yield from batch.open(tx, queue)
     for request in requests:
         if batch.add_info[request.queue].version != request.version:
-            answers.append(StaleSettings())
+            replies.append(StaleSettings())
             continue
         ids = numbers[used : used + len(request.jobs)]
         used += len(request.jobs)
-        answers.append((yield from batch.number(tx, requests, request, ids)))
+        replies.append((yield from batch.number(tx, requests, request, ids)))
     batch.log_duplicates(tx)
     yield from insert(tx, batch.new, batch.add_info)
     yield from batch.close(tx)
-    return answers
+    return replies
 
 
 class _Batch:

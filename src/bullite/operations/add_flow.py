@@ -77,13 +77,13 @@ class AddFlow(Request):
 def add_flow(
     tx: Transaction, requests: Sequence[AddFlow]
 ) -> Operation[list[FlowAdded | StaleSettings | BulliteError]]:
-    answers: list[FlowAdded | StaleSettings | BulliteError] = []
+    replies: list[FlowAdded | StaleSettings | BulliteError] = []
     for request in requests:
         try:
-            answers.append((yield from _add_one(tx, request)))
+            replies.append((yield from _add_one(tx, request)))
         except FlowRejected as refused:
-            answers.append(refused.error)
-    return answers
+            replies.append(refused.error)
+    return replies
 
 
 def _add_one(tx: Transaction, request: AddFlow) -> Operation[FlowAdded | StaleSettings]:

@@ -107,10 +107,10 @@ class RetryFailedDue(Request):
 
 
 def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         if not (yield from may_keep_house(request.queue, "revive")):
-            answers.append(0)
+            replies.append(0)
             continue
         found = yield "auto_retry_due", {"queue": request.queue, "now": tx.now, "most": MAX_RETRIED}
         jobs = [job for [job] in found.rows]
@@ -123,8 +123,8 @@ def retry_failed_due(tx: Transaction, requests: Sequence[RetryFailedDue]) -> Ope
             if left:  # their custom ids are taken in the queues they failed in: they stay
                 params = {"queue": request.queue, "jobs": as_json(left)}
                 yield "schedule_auto_retry", {**params, "after": None, "times": 0}
-        answers.append(len(jobs))
-    return answers
+        replies.append(len(jobs))
+    return replies
 
 
 def schedule_auto_retry(queue: int, settings: Settings, jobs: Sequence[int]) -> Operation[None]:

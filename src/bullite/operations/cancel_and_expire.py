@@ -102,13 +102,13 @@ class Expire(Request):
 
 
 def expire(tx: Transaction, requests: Sequence[Expire]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         done = 0
         if (yield from may_keep_house(request.queue, "expire")):
             done = yield from expire_due(tx, request.queue)
-        answers.append(done)
-    return answers
+        replies.append(done)
+    return replies
 
 
 def expire_due(tx: Transaction, queue: int) -> Operation[int]:
@@ -139,22 +139,22 @@ class Cancel(Request):
 
 
 def cancel(tx: Transaction, requests: Sequence[Cancel]) -> Operation[list[bool | BulliteError]]:
-    answers: list[bool | BulliteError] = []
+    replies: list[bool | BulliteError] = []
     for request in requests:
         row = (yield from load_for_update([request.job])).get(request.job)
         if row is None or row.state == State.REMOVED:
-            answers.append(JobNotFound(f"job {request.id} does not exist"))
+            replies.append(JobNotFound(f"job {request.id} does not exist"))
         elif row.state == State.ACTIVE:
             yield from _mark_cancelled(tx, row, request.reason)
-            answers.append(False)
+            replies.append(False)
         elif row.state in CANCEL.sources:
             yield from _end(tx, [row._replace(deferred_failure=request.reason)])
-            answers.append(True)
+            replies.append(True)
         else:
-            answers.append(
+            replies.append(
                 IllegalMove(f"job {request.id} is {row.state} already: nothing to cancel")
             )
-    return answers
+    return replies
 
 
 def _mark_cancelled(tx: Transaction, row: LockedJob, reason: str) -> Operation[None]:

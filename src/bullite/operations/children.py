@@ -36,15 +36,15 @@ class AwaitChildren(Request):
 def await_children(
     tx: Transaction, requests: Sequence[AwaitChildren]
 ) -> Operation[list[BulliteError | bool]]:
-    answers: list[BulliteError | bool] = []
+    replies: list[BulliteError | bool] = []
     for request in requests:
         row = (yield from load_for_update([request.job])).get(request.job)
         refusal = _refusal(tx, request, row)
         if row is None or refusal is not None:
-            answers.append(refusal or JobNotFound(f"job {request.job} does not exist any more"))
+            replies.append(refusal or JobNotFound(f"job {request.job} does not exist any more"))
             continue
-        answers.append((yield from _await(tx, request, row)))
-    return answers
+        replies.append((yield from _await(tx, request, row)))
+    return replies
 
 
 def _refusal(tx: Transaction, request: AwaitChildren, row: LockedJob | None) -> BulliteError | None:
@@ -95,10 +95,10 @@ class DetachFromParent(Request):
 def detach_from_parent(
     tx: Transaction, requests: Sequence[DetachFromParent]
 ) -> Operation[list[bool | BulliteError]]:
-    answers: list[bool | BulliteError] = []
+    replies: list[bool | BulliteError] = []
     for request in requests:
-        answers.append((yield from _detach(tx, request.job)))
-    return answers
+        replies.append((yield from _detach(tx, request.job)))
+    return replies
 
 
 def _detach(tx: Transaction, job: int) -> Operation[bool | BulliteError]:
@@ -134,11 +134,11 @@ class RemoveUnprocessedChildren(Request):
 def remove_unprocessed_children(
     tx: Transaction, requests: Sequence[RemoveUnprocessedChildren]
 ) -> Operation[list[int | BulliteError]]:
-    answers: list[int | BulliteError] = []
+    replies: list[int | BulliteError] = []
     for request in requests:
         row = (yield from load_for_update([request.job])).get(request.job)
         if row is None or row.state == State.REMOVED:
-            answers.append(IllegalMove(f"job {request.job} does not exist any more"))
+            replies.append(IllegalMove(f"job {request.job} does not exist any more"))
             continue
         found = yield "descendants", {"jobs": as_json([request.job])}
         busy = _ancestors_of_running(found.rows)
@@ -147,8 +147,8 @@ def remove_unprocessed_children(
             if link == dependencies.PENDING and state in _REMOVABLE and job not in busy
         ]  # fmt: skip
         [removed] = yield from move_jobs(tx, [MoveJobs(REMOVE, jobs)])
-        answers.append(len(removed))
-    return answers
+        replies.append(len(removed))
+    return replies
 
 
 def _ancestors_of_running(rows: Sequence[Sequence[object]]) -> set[object]:

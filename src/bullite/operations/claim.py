@@ -116,14 +116,14 @@ class ClaimInfo(NamedTuple):
 
 
 NOT_REGISTERED = ClaimInfo(0, 1, None, None, 0, unregistered=True)
-"""Stands for the queue if the worker is not registered: it claims nothing."""
+"""Replaces the row of the queue if the worker is not registered: it claims nothing."""
 
 
 def claim(tx: Transaction, requests: Sequence[Claim]) -> Operation[list[Claimed]]:
-    answers: list[Claimed] = []
+    replies: list[Claimed] = []
     for request in requests:
-        answers.append((yield from _claim_one(tx, request)))
-    return answers
+        replies.append((yield from _claim_one(tx, request)))
+    return replies
 
 
 def _claim_one(tx: Transaction, request: Claim) -> Operation[Claimed]:
@@ -341,10 +341,10 @@ class Promote(Request):
 
 
 def promote(tx: Transaction, requests: Sequence[Promote]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         done = 0
         if (yield from may_keep_house(request.queue, "promote")):
             done = yield from promote_due(tx, request.queue)
-        answers.append(done)
-    return answers
+        replies.append(done)
+    return replies

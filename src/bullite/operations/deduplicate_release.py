@@ -77,14 +77,14 @@ class FreeKey(Request):
 
 def free_key(tx: Transaction, requests: Sequence[FreeKey]) -> Operation[list[bool]]:
     """Free keys, and add the jobs that were kept under them."""
-    answers: list[bool] = []
+    replies: list[bool] = []
     for request in requests:
         params = {"queue": request.queue, "keys": as_json([request.key])}
         found = yield "key_holders", params
-        answers.append(any(KeyHolder(*row).holds_at(tx.now) for _, *row in found.rows))
+        replies.append(any(KeyHolder(*row).holds_at(tx.now) for _, *row in found.rows))
         kept = yield from delete_keys([(request.queue, request.key)])
         yield from _add_kept(tx, [(request.queue, None, text) for text in kept])
-    return answers
+    return replies
 
 
 class FreeKeyOf(Request):
@@ -98,9 +98,9 @@ class FreeKeyOf(Request):
 
 
 def free_key_of(tx: Transaction, requests: Sequence[FreeKeyOf]) -> Operation[list[bool]]:
-    answers: list[bool] = []
+    replies: list[bool] = []
     for request in requests:
         freed = yield "free_keys", {"jobs": as_json([request.job]), "windows": 1}
-        answers.append(any(until is None or tx.now < until for _, until, _ in freed.rows))
+        replies.append(any(until is None or tx.now < until for _, until, _ in freed.rows))
         yield from _add_kept(tx, freed.rows)
-    return answers
+    return replies

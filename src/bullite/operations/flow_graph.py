@@ -1,4 +1,4 @@
-"""What new jobs that are tied to others find: who exists already, and whether they may be tied."""
+"""The graph of a new flow: existing jobs, links between jobs, and the check for cycles."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class FlowRef(NamedTuple):
 
     @property
     def key(self) -> str:
-        """One text for both, that no other pair has: where the queue ends is the first colon."""
+        """Return a text that is unique for the pair: the first colon ends the name of the queue."""
         return f"{self.queue.replace('%', '%25').replace(':', '%3A')}:{self.id}"
 
 
 class Node(NamedTuple):
-    """A job to be added, and whom it waits for or lets wait."""
+    """A job to be added, and its links to other jobs."""
 
     queue: int
     queue_name: str
     job: NewJob
     parent: int | FlowRef | None = None
-    """The place of another node, or a job that exists."""
+    """The index of another node, or an existing job."""
     policy: str = "wait"
-    """What its failure means for its parent."""
+    """The effect of its failure on its parent."""
     depends_on: tuple[FlowRef, ...] = ()
     on_failure: str = "wait"
-    """What the failure of those means for it."""
+    """The effect of the failure of a dependency on this job."""
 
 
 class Edge(NamedTuple):
@@ -66,14 +66,14 @@ class Edge(NamedTuple):
 
 
 class FlowRejected(Exception):
-    """Nothing is to be added, and why."""
+    """The flow is rejected with this error: nothing is added."""
 
     def __init__(self, error: BulliteError) -> None:
         self.error = error
 
 
 class ExistingJobs(NamedTuple):
-    """The jobs that exist and are meant by nodes or named by them."""
+    """The existing jobs that are the jobs of nodes, their parents or their dependencies."""
 
     ids: dict[FlowRef, int]
     jobs: dict[int, LockedJob]
@@ -108,7 +108,7 @@ def load_existing(nodes: Sequence[Node]) -> Operation[ExistingJobs]:
 
 
 def _named(nodes: Iterable[Node]) -> Iterable[FlowRef]:
-    """All that may exist already."""
+    """Return all jobs that may exist already."""
     for node in nodes:
         if node.job.custom_id:
             yield FlowRef(node.queue_name, node.job.custom_id)
@@ -118,7 +118,7 @@ def _named(nodes: Iterable[Node]) -> Iterable[FlowRef]:
 
 
 def assign_ids(nodes: Sequence[Node], existing: ExistingJobs) -> Operation[list[int]]:
-    """The number of each node's job: one that exists, that of its like, or a new one."""
+    """Return the pk of the job of each node: of an existing job, of an equal node, or a new one."""
     fresh = iter((yield from allocate_ids(len(nodes))))
     ids: list[int] = []
     for node in nodes:
@@ -166,9 +166,9 @@ def _check_can_wait(parent: FlowRef, existing: ExistingJobs) -> None:
 
 
 def drop_existing_links(edges: list[Edge], existing: ExistingJobs) -> Operation[list[Edge]]:
-    """A job that exists may be given a parent, if it has none; it may have this one already.
+    """Return the links that are new. Raise FlowRejected if a job has another parent already.
 
-    Those it depends on were named when it was added.
+    An existing job may get a parent, but no dependencies: those were given when it was added.
     """
     known = [edge.upstream for edge in edges if edge.upstream in existing.jobs]
     parents: dict[int, set[int]] = defaultdict(set)
@@ -203,18 +203,18 @@ def check_cycles(edges: Sequence[Edge], existing: ExistingJobs) -> Operation[Non
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         keys: dict[int, Any] = {edge.upstream: edge.key for edge in edges}
-        circle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
+        cycle = " -> ".join(str(keys.get(job, job)) for job in error.args[1])
         raise FlowRejected(
-            DependencyCycle(f"these jobs would wait for each other: {circle}; nothing was added")
+            DependencyCycle(f"these jobs would wait for each other: {cycle}; nothing was added")
         ) from None
 
 
 def _load_dependencies(
     jobs: Collection[int], existing: ExistingJobs
 ) -> Operation[Sequence[Sequence[int]]]:
-    """Who waits for whom among those that these jobs wait for.
+    """Return the links, as (downstream, upstream), among all jobs that these jobs wait for.
 
-    All of them are held: somebody else might be closing the other half of a circle.
+    Lock these jobs: another transaction may be adding the other half of a cycle.
     """
     held = set(existing.jobs)
     while True:

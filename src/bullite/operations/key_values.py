@@ -23,13 +23,11 @@ class UpdateKeyValue(Request):
     apart = ALONE_BESIDE_OTHERS
 
 
-Answer = tuple[str | None, str | None] | Exception
+Reply = tuple[str | None, str | None] | Exception
 
 
-def update_key_value(
-    tx: Transaction, requests: Sequence[UpdateKeyValue]
-) -> Operation[list[Answer]]:
-    answers: list[Answer] = []
+def update_key_value(tx: Transaction, requests: Sequence[UpdateKeyValue]) -> Operation[list[Reply]]:
+    replies: list[Reply] = []
     for request in requests:
         key = {"kind": request.kind, "name": request.name}
         yield "lock_value", key
@@ -38,11 +36,11 @@ def update_key_value(
         try:
             new = request.make(old)
         except Exception as error:  # only this request fails: nothing has been written for it
-            answers.append(error)
+            replies.append(error)
             continue
         if new is None:
             yield "delete_value", key
         elif new != old:
             yield "put_value", {**key, "value": new, "now": tx.now}
-        answers.append((old, new))
-    return answers
+        replies.append((old, new))
+    return replies

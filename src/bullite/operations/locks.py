@@ -34,7 +34,7 @@ class TakeLock(Request):
 
 
 def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[Lease | None]]:
-    answers: dict[int, Lease | None] = {}
+    replies: dict[int, Lease | None] = {}
     numbers = yield from allocate_ids(len(requests))
     # Always in the order of names: otherwise two transactions could deadlock.
     for index, r in sorted(enumerate(requests), key=lambda pair: pair[1].name):
@@ -49,8 +49,8 @@ def take_locks(tx: Transaction, requests: Sequence[TakeLock]) -> Operation[list[
             "instead_of": r.instead_of,
         }
         taken = (yield "take_lock", params).rows
-        answers[index] = Lease(token, tx.lease_now + r.ttl) if taken else None
-    return [answers[index] for index in range(len(requests))]
+        replies[index] = Lease(token, tx.lease_now + r.ttl) if taken else None
+    return [replies[index] for index in range(len(requests))]
 
 
 class RenewLocks(Request):
@@ -65,14 +65,14 @@ class RenewLocks(Request):
 
 
 def renew_locks(tx: Transaction, requests: Sequence[RenewLocks]) -> Operation[list[dict[int, int]]]:
-    answers: list[dict[int, int]] = []
+    replies: list[dict[int, int]] = []
     for request in requests:
         params = {"locks": as_json(request.locks), "nonce": tx.nonce, "lease_now": tx.lease_now}
         renewed = {token for [token] in (yield "renew_locks", params).rows}
-        answers.append(
+        replies.append(
             {token: tx.lease_now + ttl for _, token, ttl in request.locks if token in renewed}
         )
-    return answers
+    return replies
 
 
 class ExtendLock(Request):
@@ -85,12 +85,12 @@ class ExtendLock(Request):
 
 
 def extend_locks(tx: Transaction, requests: Sequence[ExtendLock]) -> Operation[list[Lease | None]]:
-    answers: list[Lease | None] = []
+    replies: list[Lease | None] = []
     for r in requests:
         params = {**_held(tx, r.name, r.token), "ttl": r.ttl}
         extended = (yield "extend_lock", params).rows
-        answers.append(Lease(r.token, tx.lease_now + r.ttl) if extended else None)
-    return answers
+        replies.append(Lease(r.token, tx.lease_now + r.ttl) if extended else None)
+    return replies
 
 
 class ReleaseLock(Request):
@@ -103,11 +103,11 @@ class ReleaseLock(Request):
 
 
 def release_locks(tx: Transaction, requests: Sequence[ReleaseLock]) -> Operation[list[bool]]:
-    answers: list[bool] = []
+    replies: list[bool] = []
     for r in requests:
         released = (yield "release_lock", _held(tx, r.name, r.token)).rows
-        answers.append(bool(released))
-    return answers
+        replies.append(bool(released))
+    return replies
 
 
 def _held(tx: Transaction, name: str, token: int) -> dict[str, int | str]:

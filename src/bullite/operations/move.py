@@ -69,11 +69,11 @@ class MoveJobs(Request):
 
 
 def move_jobs(tx: Transaction, requests: Sequence[MoveJobs]) -> Operation[list[list[int]]]:
-    answers = []
+    replies = []
     for request in requests:
         moved = yield from _move_all(tx, request)
-        answers.append([row.job for row in moved])
-    return answers
+        replies.append([row.job for row in moved])
+    return replies
 
 
 def _move_all(tx: Transaction, request: MoveJobs) -> Operation[list[LockedJob]]:
@@ -180,7 +180,7 @@ class Moved(NamedTuple):
 
 
 def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[list[Moved]]:
-    answers = []
+    replies = []
     for request in requests:
         first, second = request.after
         is_taken_out = request.move.target in (State.REMOVED, None)
@@ -207,8 +207,8 @@ def move_listed(tx: Transaction, requests: Sequence[MoveListed]) -> Operation[li
         if len(rows) == request.most:
             *_, (_, _, first, second) = rows
             after = first, second
-        answers.append(Moved(ids, after, frees, tx.now))
-    return answers
+        replies.append(Moved(ids, after, frees, tx.now))
+    return replies
 
 
 _UNSTARTED = (State.WAITING, State.DELAYED)
@@ -239,7 +239,7 @@ class MoveJob(Request):
 
 
 def move_job(tx: Transaction, requests: Sequence[MoveJob]) -> Operation[list[BulliteError | None]]:
-    answers: list[BulliteError | None] = []
+    replies: list[BulliteError | None] = []
     for request in requests:
         row = (yield from load_for_update([request.job])).get(request.job)
         moved: list[int] = []
@@ -251,8 +251,8 @@ def move_job(tx: Transaction, requests: Sequence[MoveJob]) -> Operation[list[Bul
             moved = yield from _move_with_descendants(tx, request, row, descendants)
         owners = (yield from _owners([row])) if row is not None and not moved else {}
         owner = owners.get(request.job)
-        answers.append(None if moved else _why_not(request, row, running, owner))
-    return answers
+        replies.append(None if moved else _why_not(request, row, running, owner))
+    return replies
 
 
 def _owners(rows: Sequence[LockedJob]) -> Operation[dict[int, str]]:

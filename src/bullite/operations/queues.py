@@ -35,16 +35,16 @@ class OpenedQueue(NamedTuple):
 
 
 def open_queue(tx: Transaction, requests: Sequence[OpenQueue]) -> Operation[list[OpenedQueue]]:
-    answers: list[OpenedQueue] = []
+    replies: list[OpenedQueue] = []
     for request in requests:
         found = yield "queue_named", {"name": request.name}
         if found.rows:
-            answers.append(OpenedQueue(*found.rows[0]))
+            replies.append(OpenedQueue(*found.rows[0]))
         else:
             order = request.priority_order or DEFAULT_PRIORITY_ORDER
             id = yield from _make(tx, request.name, order)
-            answers.append(OpenedQueue(id, order, 1, None))
-    return answers
+            replies.append(OpenedQueue(id, order, 1, None))
+    return replies
 
 
 def find_or_make(tx: Transaction, name: str) -> Operation[int]:
@@ -142,7 +142,7 @@ class Configure(Request):
 
 
 def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[Settings]]:
-    answers: list[Settings] = []
+    replies: list[Settings] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
         old = yield from read_settings(request.queue)
@@ -153,8 +153,8 @@ def configure(tx: Transaction, requests: Sequence[Configure]) -> Operation[list[
                 yield "reverse_priority_order", {"queue": request.queue}
             if _auto_retry(new) != _auto_retry(old):
                 yield from _reschedule_auto_retries(request.queue, new)
-        answers.append((yield from read_settings(request.queue)))
-    return answers
+        replies.append((yield from read_settings(request.queue)))
+    return replies
 
 
 def _auto_retry(settings: Settings) -> tuple[int | None, int]:
@@ -196,7 +196,7 @@ class SetPaused(Request):
 
 
 def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list[bool]]:
-    answers = []
+    replies = []
     for request in requests:
         params = {"queue": request.queue, "paused": int(request.paused)}
         yield "lock_queue", {"queue": request.queue}
@@ -209,8 +209,8 @@ def set_paused(tx: Transaction, requests: Sequence[SetPaused]) -> Operation[list
             # Workers poll either way: to claim jobs, or to return those they have prefetched.
             ready = 0 if request.paused else counts["waiting"] + counts["prioritized"]
             tx.notify_ready(request.queue, ANY_NAME, ready)
-        answers.append(bool(changed.changed))
-    return answers
+        replies.append(bool(changed.changed))
+    return replies
 
 
 class PublishEvent(Request):
@@ -262,13 +262,13 @@ class TrimEvents(Request):
 
 
 def trim_events(tx: Transaction, requests: Sequence[TrimEvents]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         yield "lock_sweep", {"queue": request.queue}
         if request.recount:
             yield "recount_log", {"queue": request.queue}
-        answers.append((yield from _trim(request.queue, request.keep)))
-    return answers
+        replies.append((yield from _trim(request.queue, request.keep)))
+    return replies
 
 
 def may_sweep(queue: int) -> Operation[bool]:

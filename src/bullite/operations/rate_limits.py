@@ -122,11 +122,11 @@ class SetConcurrency(Request):
 def set_concurrency(
     tx: Transaction, requests: Sequence[SetConcurrency]
 ) -> Operation[list[int | None]]:
-    answers: list[int | None] = []
+    replies: list[int | None] = []
     for request in requests:
         old = yield from _change(tx, request.queue, concurrency=request.concurrency)
-        answers.append(old.concurrency)
-    return answers
+        replies.append(old.concurrency)
+    return replies
 
 
 class SetRate(Request):
@@ -139,12 +139,12 @@ class SetRate(Request):
 
 
 def set_rate(tx: Transaction, requests: Sequence[SetRate]) -> Operation[list[Rate | None]]:
-    answers: list[Rate | None] = []
+    replies: list[Rate | None] = []
     for request in requests:
         most, duration = request.limiter or (None, None)
         old = yield from _change(tx, request.queue, max=most, duration=duration)
-        answers.append(None if old.max is None else Rate(old.max, old.duration or 0))
-    return answers
+        replies.append(None if old.max is None else Rate(old.max, old.duration or 0))
+    return replies
 
 
 class BlockQueue(Request):
@@ -160,7 +160,7 @@ class BlockQueue(Request):
 
 
 def block_queue(tx: Transaction, requests: Sequence[BlockQueue]) -> Operation[list[bool]]:
-    answers: list[bool] = []
+    replies: list[bool] = []
     for request in requests:
         old = yield from _locked(request.queue)
         until, used = 0, 0
@@ -168,8 +168,8 @@ def block_queue(tx: Transaction, requests: Sequence[BlockQueue]) -> Operation[li
             until, used = tx.now + request.duration, WINDOW_USED_UP
         yield "set_window", {"queue": request.queue, "until": until, "used": used}
         yield from notify_limit_change(tx, request.queue)
-        answers.append(old.until > tx.now)
-    return answers
+        replies.append(old.until > tx.now)
+    return replies
 
 
 def read_limits(queue: int) -> Operation[QueueLimits]:

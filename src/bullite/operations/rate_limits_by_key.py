@@ -28,7 +28,7 @@ MAX_LOOKS = 10
 """How often a claim selects again because it had to park jobs."""
 
 EVERY_KEY = ""
-"""Stands for all keys without a limit of their own."""
+"""The key in the database for all keys without a limit of their own."""
 
 PARKED_LANE = "\x1f"
 """First character of lanes of parked jobs; no name and no key has it."""
@@ -258,7 +258,7 @@ class SetKeyLimit(Request):
 
 
 def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation[list[Rate | None]]:
-    answers: list[Rate | None] = []
+    replies: list[Rate | None] = []
     for request in requests:
         queue, key = request.queue, request.key
         yield "lock_queue", {"queue": queue}
@@ -271,8 +271,8 @@ def set_key_limit(tx: Transaction, requests: Sequence[SetKeyLimit]) -> Operation
         yield "unpark_all", {"queue": queue, "now": tx.now}
         yield "set_by_key", {"queue": queue}
         yield from notify_limit_change(tx, queue)
-        answers.append(Rate(*old.rows[0]) if old.rows else None)
-    return answers
+        replies.append(Rate(*old.rows[0]) if old.rows else None)
+    return replies
 
 
 def delete_idle_limit_keys(tx: Transaction, queue: int, most: int) -> Operation[int]:

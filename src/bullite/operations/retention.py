@@ -84,7 +84,7 @@ class PruneQueue(Request):
 
 
 def prune_queues(tx: Transaction, requests: Sequence[PruneQueue]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         swept = 0
         if (yield from may_sweep(request.queue)):
@@ -94,8 +94,8 @@ def prune_queues(tx: Transaction, requests: Sequence[PruneQueue]) -> Operation[l
             swept = yield from _prune_log(request.queue, settings)
             swept = swept or (yield from _prune_jobs(tx, request.queue, settings))
             swept = swept or (yield from _prune_limit_keys(tx, request.queue))
-        answers.append(swept)
-    return answers
+        replies.append(swept)
+    return replies
 
 
 def _prune_log(queue: int, settings: Settings) -> Operation[int]:
@@ -145,7 +145,7 @@ class Purge(Request):
 
 
 def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         rows = (yield from load_for_update(request.jobs)).values()
         there = [p for p in rows if (p.queue, p.state) == (request.queue, request.state)]
@@ -157,5 +157,5 @@ def purge(tx: Transaction, requests: Sequence[Purge]) -> Operation[list[int]]:
         going = {row.job: row.flags for row in there if row.job not in awaited}
         if going:
             yield from delete_finished(tx, request.queue, request.state, going)
-        answers.append(len(going))
-    return answers
+        replies.append(len(going))
+    return replies

@@ -340,11 +340,11 @@ def late_params(now: int) -> dict[str, int]:
 
 
 def catch_up(tx: Transaction, requests: Sequence[CatchUpScheduler]) -> Operation[list[int]]:
-    answers: list[int] = []
+    replies: list[int] = []
     for request in requests:
         done = False
         if not (yield from may_keep_house(request.queue, "catch up")):
-            answers.append(0)
+            replies.append(0)
             continue
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
@@ -354,8 +354,8 @@ def catch_up(tx: Transaction, requests: Sequence[CatchUpScheduler]) -> Operation
             except CANNOT_GO_ON as error:
                 # Another process may know its zone; other schedulers must not wait for that.
                 _throttled.warning("the job scheduler %r could not go on: %s", request.key, error)
-        answers.append(int(done))
-    return answers
+        replies.append(int(done))
+    return replies
 
 
 def _catch_up(tx: Transaction, scheduler: Scheduler) -> Operation[bool]:

@@ -70,13 +70,13 @@ class _Upsert(NamedTuple):
 def upsert_schedulers(
     tx: Transaction, requests: Sequence[UpsertSchedulers]
 ) -> Operation[list[SchedulersUpserted | StaleSettings | BulliteError]]:
-    answers: list[SchedulersUpserted | StaleSettings | BulliteError] = []
+    replies: list[SchedulersUpserted | StaleSettings | BulliteError] = []
     for request in requests:
         try:
-            answers.append((yield from _upsert_schedulers(tx, request)))
+            replies.append((yield from _upsert_schedulers(tx, request)))
         except (*CANNOT_GO_ON, QueueFull) as error:
-            answers.append(error)
-    return answers
+            replies.append(error)
+    return replies
 
 
 def _upsert_schedulers(
@@ -204,7 +204,7 @@ class RemoveScheduler(Request):
 
 
 def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Operation[list[bool]]:
-    answers: list[bool] = []
+    replies: list[bool] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
@@ -213,8 +213,8 @@ def remove_scheduler(tx: Transaction, requests: Sequence[RemoveScheduler]) -> Op
             if pending is not None and pending.state == State.DELAYED:
                 yield from delete_pending(tx, pending)
             yield "delete_scheduler", {"queue": request.queue, "key": request.key}
-        answers.append(scheduler is not None)
-    return answers
+        replies.append(scheduler is not None)
+    return replies
 
 
 class DeleteSchedulers(Request):
@@ -250,24 +250,24 @@ class EnableScheduler(Request):
 def enable_scheduler(
     tx: Transaction, requests: Sequence[EnableScheduler]
 ) -> Operation[list[bool | BulliteError]]:
-    answers: list[bool | BulliteError] = []
+    replies: list[bool | BulliteError] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
         if scheduler is None:
-            answers.append(_not_found(request.key))
+            replies.append(_not_found(request.key))
         elif scheduler.enabled == request.enabled or scheduler.next_at is None:
-            answers.append(False)
+            replies.append(False)
         elif request.enabled:
-            answers.append((yield from _resume(tx, scheduler)))
+            replies.append((yield from _resume(tx, scheduler)))
         else:
             pending = yield from pending_of(scheduler)
             if pending is not None:
                 yield from delete_pending(tx, pending)
             paused = scheduler._replace(job=None, enabled=0)
             yield from store(tx, request.queue, [paused], {})
-            answers.append(True)
-    return answers
+            replies.append(True)
+    return replies
 
 
 def _resume(tx: Transaction, scheduler: Scheduler) -> Operation[bool | BulliteError]:
@@ -298,12 +298,12 @@ class RunScheduler(Request):
 def run_scheduler(
     tx: Transaction, requests: Sequence[RunScheduler]
 ) -> Operation[list[SchedulersUpserted | BulliteError]]:
-    answers: list[SchedulersUpserted | BulliteError] = []
+    replies: list[SchedulersUpserted | BulliteError] = []
     for request in requests:
         yield "lock_queue", {"queue": request.queue}
         scheduler = yield from find(request.queue, request.key)
         if scheduler is None:
-            answers.append(_not_found(request.key))
+            replies.append(_not_found(request.key))
             continue
         plan = spec_of(scheduler)
         # An interval of 1 ms finds an id for now that is not the id of another job.
@@ -311,7 +311,7 @@ def run_scheduler(
         try:
             free = yield from next_free_tick(tx, request.queue, at_once, tx.now)
         except SchedulerSlotsTaken as error:
-            answers.append(error)
+            replies.append(error)
             continue
         order = (yield from read_settings(request.queue)).priority_order
         now = job_at(tx, plan, free or tx.now, None, order)
@@ -319,8 +319,8 @@ def run_scheduler(
             delay=0, rare_fields=(now.rare_fields or NO_RARE_FIELDS)._replace(run_at=None)
         )
         added = yield from add_within(tx, request.queue, [job])
-        answers.append(SchedulersUpserted(added, [job]))
-    return answers
+        replies.append(SchedulersUpserted(added, [job]))
+    return replies
 
 
 def _not_found(key: str) -> SchedulerNotFound:

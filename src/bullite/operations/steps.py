@@ -42,19 +42,19 @@ class RecordStep(Request):
 def record_steps(
     tx: Transaction, requests: Sequence[RecordStep]
 ) -> Operation[list[BulliteError | None]]:
-    answers: list[BulliteError | None] = []
+    replies: list[BulliteError | None] = []
     steps: list[tuple[object, ...]] = []
     rows = yield from load_for_update([request.job for request in requests])
     for r in requests:
         row = rows.get(r.job)
-        answers.append(_lost_or_missing(tx, r.job, row, r.token))
-        if row is not None and answers[-1] is None:
+        replies.append(_lost_or_missing(tx, r.job, row, r.token))
+        if row is not None and replies[-1] is None:
             yield from _mark_started(tx, row, r.token)
             yield from _set_steps_flag(row)
             steps.append((r.job, STEP, r.name, 1, r.place, r.value, tx.now, tx.now))
     if steps:
         yield "insert_steps", steps
-    return answers
+    return replies
 
 
 def _set_steps_flag(row: LockedJob) -> Operation[None]:
@@ -107,17 +107,17 @@ class Suspended(NamedTuple):
 def suspend(
     tx: Transaction, requests: Sequence[Suspend]
 ) -> Operation[list[BulliteError | StepDone | Suspended]]:
-    answers: list[BulliteError | StepDone | Suspended] = []
+    replies: list[BulliteError | StepDone | Suspended] = []
     rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
         row = rows.get(request.job)
         refusal = _lost_or_missing(tx, request.job, row, request.token)
         if row is None or refusal is not None:
             assert refusal is not None
-            answers.append(refusal)
+            replies.append(refusal)
         else:
-            answers.append((yield from _suspend_one(tx, request, row)))
-    return answers
+            replies.append((yield from _suspend_one(tx, request, row)))
+    return replies
 
 
 def _suspend_one(
@@ -183,7 +183,7 @@ class SendEvent(Request):
 def send_events(
     tx: Transaction, requests: Sequence[SendEvent]
 ) -> Operation[list[BulliteError | bool]]:
-    answers: list[BulliteError | bool] = []
+    replies: list[BulliteError | bool] = []
     rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
         row = rows.get(request.job)
@@ -194,10 +194,10 @@ def send_events(
             )
         if row is None or refusal is not None:
             assert refusal is not None
-            answers.append(refusal)
+            replies.append(refusal)
         else:
-            answers.append((yield from _send_one(tx, request, row)))
-    return answers
+            replies.append((yield from _send_one(tx, request, row)))
+    return replies
 
 
 def _send_one(tx: Transaction, request: SendEvent, row: LockedJob) -> Operation[bool]:

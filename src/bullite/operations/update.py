@@ -97,14 +97,14 @@ class SetData(Request):
 
 
 def set_data(tx: Transaction, requests: Sequence[SetData]) -> Operation[list[BulliteError | None]]:
-    answers: list[BulliteError | None] = []
+    replies: list[BulliteError | None] = []
     rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
         refusal = _lost_or_missing(tx, request.job, rows.get(request.job), request.token)
         if refusal is None:
             yield "set_data", {"job": request.job, "data": request.data}
-        answers.append(refusal)
-    return answers
+        replies.append(refusal)
+    return replies
 
 
 class SetPriority(Request):
@@ -129,7 +129,7 @@ _UNFINISHED = (State.WAITING, State.DELAYED, State.ACTIVE, State.WAITING_CHILDRE
 def set_priority(
     tx: Transaction, requests: Sequence[SetPriority]
 ) -> Operation[list[BulliteError | int]]:
-    answers: list[BulliteError | int] = []
+    replies: list[BulliteError | int] = []
     rows = yield from load_for_update([request.job for request in requests])
     numbers = yield from allocate_ids(len(requests))
     for number, request in zip(numbers, requests, strict=True):
@@ -138,12 +138,12 @@ def set_priority(
         if row is not None and refusal is None and row.state not in _UNFINISHED:
             refusal = IllegalMove(f"job {row.public_id} is {row.state}: it waits for nothing")
         if row is None or refusal is not None:
-            answers.append(refusal or JobNotFound(f"job {request.job} does not exist"))
+            replies.append(refusal or JobNotFound(f"job {request.job} does not exist"))
             continue
         settings = yield from read_settings(row.queue)
         low_first = settings.priority_order == "low"
         priority = -request.priority if request.is_level and low_first else request.priority
-        answers.append(priority)
+        replies.append(priority)
         yield (
             "set_priority",
             {
@@ -158,7 +158,7 @@ def set_priority(
             tx.count_waiting(row.queue, [row.priority], -1)
             tx.count_waiting(row.queue, [priority], +1)
             tx.notify_ready(row.queue, ANY_NAME)
-    return answers
+    return replies
 
 
 class ExtendLease(Request):
@@ -176,7 +176,7 @@ class ExtendLease(Request):
 def extend_leases(
     tx: Transaction, requests: Sequence[ExtendLease]
 ) -> Operation[list[BulliteError | None]]:
-    answers: list[BulliteError | None] = []
+    replies: list[BulliteError | None] = []
     rows = yield from load_for_update([request.job for request in requests])
     for request in requests:
         refusal = _lost_or_missing(tx, request.job, rows.get(request.job), request.token)
@@ -190,8 +190,8 @@ def extend_leases(
                     "lease_until": tx.lease_now + request.duration,
                 },
             )
-        answers.append(refusal)
-    return answers
+        replies.append(refusal)
+    return replies
 
 
 # --- logs ----------------------------------------------------------------------------------------
@@ -221,13 +221,13 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
     jobs = list({request.job for request in requests})
     rows = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
-    answers: list[BulliteError | int] = []
+    replies: list[BulliteError | int] = []
     lines: list[tuple[Any, ...]] = []
     for request in requests:
         row = rows.get(request.job)
         refusal = _lost_or_missing(tx, request.job, row, request.token)
         if refusal is not None:
-            answers.append(refusal)
+            replies.append(refusal)
             continue
         assert row is not None
         yield from _mark_started(tx, row, request.token)
@@ -239,7 +239,7 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
         if request.keep is not None:
             first = max(first, last - request.keep + 1)
         ranges[request.job] = first, last
-        answers.append(last - first + 1)
+        replies.append(last - first + 1)
         entry = {
             "timestamp": tx.now,
             "message": request.message[:MAX_COPIED_LENGTH],
@@ -250,7 +250,7 @@ def add_logs(tx: Transaction, requests: Sequence[AddLog]) -> Operation[list[Bull
         yield "insert_logs", lines
     for job in {request.job for request in requests if request.keep is not None}:
         yield "trim_logs", {"job": job, "last": ranges[job][0] - 1}
-    return answers
+    return replies
 
 
 def _log_ranges(jobs: Sequence[int]) -> Operation[dict[int, tuple[int, int]]]:
@@ -270,7 +270,7 @@ class ClearLogs(Request):
 def clear_logs(
     tx: Transaction, requests: Sequence[ClearLogs]
 ) -> Operation[list[BulliteError | None]]:
-    answers: list[BulliteError | None] = []
+    replies: list[BulliteError | None] = []
     jobs = [request.job for request in requests]
     rows = yield from load_for_update(jobs)
     ranges = yield from _log_ranges(jobs)
@@ -278,5 +278,5 @@ def clear_logs(
         refusal = _lost_or_missing(tx, request.job, rows.get(request.job), None)
         if refusal is None:
             yield "trim_logs", {"job": request.job, "last": ranges[request.job][1] - request.keep}
-        answers.append(refusal)
-    return answers
+        replies.append(refusal)
+    return replies

@@ -54,7 +54,7 @@ class RegisterWorker(Request):
 
 
 def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Operation[list[int]]:
-    answers = []
+    replies = []
     for r in requests:
         if r.names is not None:
             yield "enable_name_lanes", {"queue": r.queue}
@@ -82,8 +82,8 @@ def register_worker(tx: Transaction, requests: Sequence[RegisterWorker]) -> Oper
         [[worker]] = made.rows
         yield "insert_worker_name", {"worker": worker, "name": r.name}
         yield "delete_old_worker_names", {"oldest": worker - NAMES_KEPT}
-        answers.append(worker)
-    return answers
+        replies.append(worker)
+    return replies
 
 
 GIVEN_UP, LEAVING = 0, 2
@@ -107,7 +107,7 @@ class DeregisterWorker(Request):
 def deregister_worker(
     tx: Transaction, requests: Sequence[DeregisterWorker]
 ) -> Operation[list[bool]]:
-    answers: list[bool] = []
+    replies: list[bool] = []
     for request in requests:
         registered = LEAVING if request.leaving else GIVEN_UP
         known = yield (
@@ -118,8 +118,8 @@ def deregister_worker(
             "delete_idle_worker",
             {"worker": request.worker, "expired_before": NEVER_EXPIRES, "dead": 0},
         )
-        answers.append(deleted.changed > 0 or not known.changed)
-    return answers
+        replies.append(deleted.changed > 0 or not known.changed)
+    return replies
 
 
 class SetWorkerConcurrency(Request):
@@ -199,10 +199,10 @@ class Recovered(NamedTuple):
 def recover_stalled(
     tx: Transaction, requests: Sequence[RecoverStalled]
 ) -> Operation[list[Recovered]]:
-    answers: list[Recovered] = []
+    replies: list[Recovered] = []
     for request in requests:
-        answers.append((yield from _recover_one(tx, request)))
-    return answers
+        replies.append((yield from _recover_one(tx, request)))
+    return replies
 
 
 def _recover_one(tx: Transaction, request: RecoverStalled) -> Operation[Recovered]:
