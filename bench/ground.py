@@ -6,6 +6,7 @@ import itertools
 from typing import Self
 
 from psycopg import sql
+
 from tests.support.server import Server
 
 _SETTINGS = {

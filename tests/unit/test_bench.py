@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
 from bench import check, tuning
 from bench.cells import KINDS, Bench, Figures
 from bench.charts import write_charts
