@@ -67,14 +67,22 @@ async def test_a_job_of_an_older_version_is_brought_up_step_by_step(location: st
             assert await found.result("10s") == greeting
 
 
-async def test_what_upcasters_change_is_not_what_the_job_holds(app: Bullite) -> None:
-    @app.task(name="show", version=2, upcasters={1: with_greeting})
-    def show(job: Job, *, greeting: str) -> Any:
-        return [greeting, job.data]
+async def test_upcaster_that_changes_its_data_does_not_change_the_data_of_the_job(
+    app: Bullite,
+) -> None:
+    def add_a_name(data: dict[str, Any]) -> dict[str, Any]:
+        data["kwargs"]["names"].append("grace")
+        return data
+
+    @app.task(name="show", version=2, upcasters={1: add_a_name})
+    def show(job: Job, *, names: list[str]) -> Any:
+        return [names, job.data]
 
     async with app:
-        job = await app.add("default", "show", {"kwargs": {}})
-        assert await job.result("10s") == ["good day", {"kwargs": {}}]
+        job = await app.add("default", "show", {"kwargs": {"names": ["ada"]}})
+        names, data = await job.result("10s")
+    assert names == ["ada", "grace"]
+    assert data == {"kwargs": {"names": ["ada"]}}
 
 
 async def test_a_version_is_stored_with_its_job_unless_it_is_the_first(app: Bullite) -> None:

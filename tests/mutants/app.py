@@ -62,7 +62,9 @@ MUTANTS = (
         "app/task.py",
         "copy.deepcopy(data)",
         "data",
-        ["app/test_versions.py::test_what_upcasters_change_is_not_what_the_job_holds"],
+        [
+            "app/test_versions.py::test_upcaster_that_changes_its_data_does_not_change_the_data_of_the_job"
+        ],
     ),
     Mutant(
         "every version has an upcaster",

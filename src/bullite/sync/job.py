@@ -526,7 +526,7 @@ class Job(Blocking[AsyncJob]):
 
     @property
     def processed_at(self) -> datetime | None:
-        """When the job was last claimed; None if it was not."""
+        """When the job was last claimed; None if it never was."""
         return self._async.processed_at
 
     @property
