@@ -78,6 +78,8 @@ async def outlasts(lease: int = LEASE) -> None:
 
 
 async def hang_the_writer(pair: Pair, proxy: Proxy) -> None:
+    # Until the listener has listened, its connection looks like that of a writer.
+    await until(lambda: proxy.links_of("listener"))
     links = proxy.links_of("writer")
     for link in links:
         link.stop()
